@@ -1,0 +1,229 @@
+//! The contract between the layer and what drives a device.
+//!
+//! Counterpart in Linux: `struct blk_mq_ops`.
+
+use crate::bio::{Op, Segment};
+use crate::limits::QueueLimits;
+use crate::slab::{BioId, BioSlab, ChainSegments};
+use crate::status::BlockStatus;
+use crate::tag::Tag;
+use alloc::vec::Vec;
+
+/// What drives a device: one instance per hardware context, used by one thread at a time.
+///
+/// The layer promises:
+/// - K1 a tag is issued again only after its completion was reaped;
+/// - K2 the memory of a request stays valid, and nobody else uses it, until its completion was
+///   reaped;
+/// - K3 requests keep the limits that [`Driver::limits`] gave at open;
+/// - K4 after a series of [`Driver::queue_rq`] comes [`Driver::commit_rqs`] or [`Driver::wait`].
+///
+/// The driver promises:
+/// - K5 each request for which it said [`Issue::Queued`] is completed exactly once, in any order;
+/// - K6 a completion of `n` bytes says that the first `n` bytes of the request were moved;
+/// - K7 it never calls back into the layer: completions are handed over in [`Driver::reap`] alone.
+pub trait Driver {
+    /// What the device can take. Fixed while it is open.
+    fn limits(&self) -> QueueLimits;
+
+    /// Takes a request. `last` is a hint: no other follows at once, so a driver that batches may
+    /// begin; a driver may rely on `commit_rqs` alone.
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, last: bool) -> Issue;
+
+    /// Lets everything through that was queued: at most one system call for the batch.
+    fn commit_rqs(&mut self);
+
+    /// Hands over what has completed, in the order in which it did. Never waits.
+    fn reap(&mut self, done: &mut Completions);
+
+    /// Lets everything through that was queued, then waits until `nr_completions` can be reaped
+    /// (of those in flight; the caller asks for no more than there are). May return early, on a
+    /// signal for instance.
+    fn wait(&mut self, nr_completions: u32);
+
+    /// How many system calls it has made since open.
+    fn nr_syscalls(&self) -> u64 {
+        0
+    }
+}
+
+impl<D: Driver + ?Sized> Driver for alloc::boxed::Box<D> {
+    fn limits(&self) -> QueueLimits {
+        (**self).limits()
+    }
+
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, last: bool) -> Issue {
+        (**self).queue_rq(rq, last)
+    }
+
+    fn commit_rqs(&mut self) {
+        (**self).commit_rqs();
+    }
+
+    fn reap(&mut self, done: &mut Completions) {
+        (**self).reap(done);
+    }
+
+    fn wait(&mut self, nr_completions: u32) {
+        (**self).wait(nr_completions);
+    }
+
+    fn nr_syscalls(&self) -> u64 {
+        (**self).nr_syscalls()
+    }
+}
+
+/// The answer of [`Driver::queue_rq`]. Counterpart in Linux: the `blk_status_t` of `queue_rq`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Issue {
+    /// Taken; a completion will follow.
+    Queued,
+    /// Not taken; try again later (`BLK_STS_RESOURCE`).
+    Busy,
+    /// Not taken, and it never will be: no completion follows.
+    Failed(BlockStatus),
+}
+
+/// A request as the driver sees it: valid during [`Driver::queue_rq`] only.
+#[derive(Clone, Debug)]
+pub struct IssuedRequest<'a> {
+    /// The name under which it completes.
+    pub tag: Tag,
+    /// What to do.
+    pub op: Op,
+    /// Whether this write must be durable when it completes; set only if the limits say `fua`.
+    pub fua: bool,
+    /// The first byte on the device; 0 for a flush.
+    pub start: u64,
+    /// How many bytes; 0 for a flush.
+    pub len: u64,
+    /// How many bios it joins.
+    pub nr_bios: u32,
+    /// At most how many segments it has.
+    pub nr_segments: u32,
+    pub(crate) bios: &'a BioSlab,
+    pub(crate) head: BioId,
+    pub(crate) skip: u64,
+}
+
+impl<'a> IssuedRequest<'a> {
+    /// The memory, in the order of the device's bytes; empty but for reads and writes.
+    #[inline]
+    pub fn segments(&self) -> RequestSegments<'a> {
+        let len = if self.op.moves_data() { self.len } else { 0 };
+        RequestSegments(self.bios.segments(self.head, self.skip, len))
+    }
+
+    /// The ranges on the device, as (first byte, length): several for a merged discard.
+    pub fn ranges(&self) -> Ranges<'a> {
+        Ranges {
+            bios: self.bios,
+            bio: (self.len > 0).then_some(self.head),
+            skip: self.skip,
+            left: self.len,
+        }
+    }
+
+    /// The first `len` bytes of this request, under the same tag; for drivers that move less than
+    /// they were asked to.
+    ///
+    /// # Panics
+    /// If `len` is over the request's own.
+    #[must_use]
+    pub fn prefix(&self, len: u64) -> IssuedRequest<'a> {
+        assert!(len <= self.len);
+        IssuedRequest { len, ..self.clone() }
+    }
+}
+
+/// The segments of a request.
+#[derive(Clone, Debug)]
+pub struct RequestSegments<'a>(ChainSegments<'a>);
+
+impl Iterator for RequestSegments<'_> {
+    type Item = Segment;
+
+    #[inline]
+    fn next(&mut self) -> Option<Segment> {
+        self.0.next()
+    }
+}
+
+/// The ranges of a request on its device.
+#[derive(Clone, Debug)]
+pub struct Ranges<'a> {
+    bios: &'a BioSlab,
+    bio: Option<BioId>,
+    skip: u64,
+    left: u64,
+}
+
+impl Iterator for Ranges<'_> {
+    type Item = (u64, u64);
+
+    fn next(&mut self) -> Option<(u64, u64)> {
+        if self.left == 0 {
+            return None;
+        }
+        let id = self.bio?;
+        let bio = &self.bios.get(id).bio;
+        let range = (bio.start + self.skip, (bio.len - self.skip).min(self.left));
+        self.left -= range.1;
+        self.skip = 0;
+        self.bio = self.bios.next(id);
+        Some(range)
+    }
+}
+
+/// One completion: which request, and how many of its bytes, or why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completed {
+    /// The request.
+    pub tag: Tag,
+    /// Bytes moved from the request's start (its length for what moves none), or the failure.
+    pub result: Result<u64, BlockStatus>,
+}
+
+/// Where a driver puts completions: a list that was allocated at open.
+#[derive(Debug)]
+pub struct Completions {
+    list: Vec<Completed>,
+    depth: usize,
+}
+
+impl Completions {
+    /// A list for a queue of `depth` tags.
+    pub fn new(depth: u32) -> Completions {
+        Completions { list: Vec::with_capacity(depth as usize), depth: depth as usize }
+    }
+
+    /// What stands in while the list is lent to a driver.
+    pub(crate) fn none() -> Completions {
+        Completions { list: Vec::new(), depth: 0 }
+    }
+
+    /// Hands one completion over.
+    ///
+    /// # Panics
+    /// If there are more than tags: some tag completed twice.
+    #[inline]
+    pub fn push(&mut self, tag: Tag, result: Result<u64, BlockStatus>) {
+        assert!(self.list.len() < self.depth, "more completions than tags");
+        self.list.push(Completed { tag, result });
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Takes them all out, oldest first, keeping the memory.
+    pub fn drain(&mut self) -> impl Iterator<Item = Completed> + '_ {
+        self.list.drain(..)
+    }
+}

@@ -1,0 +1,92 @@
+//! Which steps make a request durable: PREFLUSH, DATA, POSTFLUSH.
+//!
+//! Counterpart in Linux: `REQ_FSEQ_*` (`block/blk-flush.c`). A request that asks for durability is
+//! up to three commands at the device, one after another, under one tag:
+//!
+//! - PRE, a flush, where it asks for one before its data and the device has a volatile cache;
+//! - DATA, where it has any;
+//! - POST, a flush, where it must be durable itself and the driver cannot do that in one command.
+//!
+//! Each request issues its own flushes here; nothing is joined or elided.
+
+use crate::bio::{BioFlags, Op};
+use crate::limits::QueueLimits;
+
+/// The steps that a request still has to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Steps(u8);
+
+impl Steps {
+    pub(crate) const PRE: Steps = Steps(1);
+    pub(crate) const DATA: Steps = Steps(2);
+    pub(crate) const POST: Steps = Steps(4);
+
+    /// The steps of a bio on a disk of these limits.
+    #[inline]
+    pub(crate) fn of(op: Op, flags: BioFlags, len: u64, limits: &QueueLimits) -> Steps {
+        let mut steps = if len > 0 { Steps::DATA.0 } else { 0 };
+        if limits.volatile_cache {
+            if op == Op::Flush || flags.contains(BioFlags::PREFLUSH) {
+                steps |= Steps::PRE.0;
+            }
+            // Only a write's FUA can be handed to a driver; other changes need the flush.
+            let native = limits.fua && op == Op::Write;
+            if len > 0 && op.is_write() && flags.contains(BioFlags::FUA) && !native {
+                steps |= Steps::POST.0;
+            }
+        }
+        Steps(steps)
+    }
+
+    /// The step to take now; `None` where all are done.
+    #[inline]
+    pub(crate) fn current(self) -> Option<Steps> {
+        (self.0 != 0).then(|| Steps(self.0 & self.0.wrapping_neg()))
+    }
+
+    /// What is left after `step`.
+    #[inline]
+    pub(crate) fn after(self, step: Steps) -> Steps {
+        assert!(self.current() == Some(step), "steps are taken in order");
+        Steps(self.0 & !step.0)
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(op: Op, flags: BioFlags, len: u64, cache: bool, fua: bool, expected: u8) {
+        let limits = QueueLimits { volatile_cache: cache, fua, ..QueueLimits::default() };
+        assert_eq!(Steps::of(op, flags, len, &limits), Steps(expected));
+    }
+
+    #[test]
+    fn steps_follow_cache_and_fua() {
+        let both = BioFlags::FUA.union(BioFlags::PREFLUSH);
+        check(Op::Write, BioFlags::NONE, 512, true, true, 2);
+        check(Op::Write, BioFlags::FUA, 512, true, true, 2);
+        check(Op::Write, BioFlags::FUA, 512, true, false, 2 | 4);
+        check(Op::Write, both, 512, true, false, 1 | 2 | 4);
+        check(Op::Write, both, 512, false, false, 2);
+        check(Op::Write, both, 0, true, false, 1);
+        check(Op::Flush, BioFlags::NONE, 0, true, true, 1);
+        check(Op::Flush, BioFlags::NONE, 0, false, false, 0);
+        check(Op::WriteZeroes, BioFlags::FUA, 512, true, true, 2 | 4);
+        check(Op::Read, BioFlags::FUA, 512, true, false, 2);
+    }
+
+    #[test]
+    fn steps_come_in_order() {
+        let steps = Steps(7);
+        assert_eq!(steps.current(), Some(Steps::PRE));
+        let steps = steps.after(Steps::PRE).after(Steps::DATA);
+        assert_eq!(steps.current(), Some(Steps::POST));
+        assert!(steps.after(Steps::POST).is_empty());
+    }
+}

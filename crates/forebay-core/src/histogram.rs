@@ -1,0 +1,120 @@
+//! A histogram of latencies: 8 steps per power of two, so a value is known to one part in eight.
+
+/// Values below this have a bucket of their own; above, each power of two has this many.
+const STEPS: u64 = 8;
+const STEPS_SHIFT: u32 = STEPS.trailing_zeros();
+const BUCKETS: usize = (64 - STEPS_SHIFT as usize + 1) * STEPS as usize;
+
+/// Counts of values, by size. Recording is a few instructions and never allocates.
+#[derive(Clone, Debug)]
+pub struct Histogram {
+    buckets: [u64; BUCKETS],
+    count: u64,
+    sum: u64,
+    max: u64,
+}
+
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram { buckets: [0; BUCKETS], count: 0, sum: 0, max: 0 }
+    }
+}
+
+impl Histogram {
+    /// Counts one value.
+    #[inline]
+    pub fn record(&mut self, value: u64) {
+        self.buckets[bucket(value)] += 1;
+        self.count += 1;
+        self.sum = self.sum.saturating_add(value);
+        self.max = self.max.max(value);
+    }
+
+    /// How many values were counted.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The mean, rounded down; 0 of nothing.
+    pub fn mean(&self) -> u64 {
+        self.sum.checked_div(self.count).unwrap_or(0)
+    }
+
+    /// The largest value, exact.
+    pub fn max(&self) -> u64 {
+        self.max
+    }
+
+    /// The smallest bucket bound that at least `per_million` of the values do not exceed (500 000
+    /// is the median); 0 of nothing. At most one part in eight above the exact value.
+    ///
+    /// # Panics
+    /// If `per_million` is over 1 000 000.
+    pub fn percentile(&self, per_million: u32) -> u64 {
+        assert!(per_million <= 1_000_000);
+        let rank = (u128::from(self.count) * u128::from(per_million)).div_ceil(1_000_000) as u64;
+        let mut seen = 0;
+        for (index, count) in self.buckets.iter().enumerate() {
+            seen += count;
+            if seen >= rank && *count > 0 {
+                return upper_bound(index).min(self.max);
+            }
+        }
+        0
+    }
+}
+
+/// The bucket of `value`: its highest bits.
+#[inline]
+fn bucket(value: u64) -> usize {
+    if value < STEPS {
+        return value as usize;
+    }
+    let shift = 63 - value.leading_zeros() - STEPS_SHIFT;
+    ((u64::from(shift) << STEPS_SHIFT) + (value >> shift)) as usize
+}
+
+/// The largest value of a bucket.
+fn upper_bound(index: usize) -> u64 {
+    let index = index as u64;
+    if index < STEPS {
+        return index;
+    }
+    let shift = (index >> STEPS_SHIFT) - 1;
+    let top = STEPS + (index & (STEPS - 1));
+    let bound = (u128::from(top) + 1) << shift;
+    (bound - 1).min(u128::from(u64::MAX)) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_in_order_and_bound_their_values() {
+        let samples = (0..64).flat_map(|bit| {
+            let power = 1u64 << bit;
+            [power.saturating_sub(1), power, power + power / 3, power + (power - 1)]
+        });
+        for value in samples {
+            let index = bucket(value);
+            assert!(upper_bound(index) >= value, "{value}");
+            assert!(index == 0 || upper_bound(index - 1) < value, "{value}");
+        }
+        assert_eq!(bucket(u64::MAX), BUCKETS - 1);
+        assert_eq!(upper_bound(BUCKETS - 1), u64::MAX);
+    }
+
+    #[test]
+    fn percentiles_of_a_ramp() {
+        let mut histogram = Histogram::default();
+        (1..=1000).for_each(|value| histogram.record(value));
+        assert_eq!((histogram.count(), histogram.mean(), histogram.max()), (1000, 500, 1000));
+        for (per_million, exact) in [(1_000, 1), (500_000, 500), (990_000, 990), (1_000_000, 1000)]
+        {
+            let value = histogram.percentile(per_million);
+            assert!(value >= exact && value <= exact + exact / 8, "{per_million}: {value}");
+        }
+        assert_eq!(Histogram::default().percentile(500_000), 0);
+    }
+}

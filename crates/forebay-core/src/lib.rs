@@ -1,0 +1,51 @@
+//! The core of Forebay: a multi-queue block layer as plain values.
+//!
+//! A [`Bio`] (a caller's I/O) is **queued** on a [`RequestQueue`], waits in a **plug** where its
+//! neighbours merge with it, becomes part of a [`Request`], takes a [`Tag`], is **issued** to a
+//! [`Driver`], and **ends** once, with its own status and length. The whole way is driven by one
+//! function, [`RequestQueue::turn`].
+//!
+//! What is deliberately absent here: I/O, threads, clocks, random numbers, `unsafe`, and any
+//! dependency. Time and capacities are arguments. Memory addresses are opaque numbers that this
+//! crate never follows. No function blocks. So the same code runs under real threads and under a
+//! simulator in virtual time.
+//!
+//! The names are those of the Linux block layer; each type's documentation names its counterpart.
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+extern crate alloc;
+
+mod bio;
+mod complete;
+mod dispatch;
+mod driver;
+mod flush;
+mod histogram;
+mod limits;
+mod merge;
+mod plug;
+mod policy;
+mod queue;
+mod refusal;
+mod request;
+mod slab;
+mod split;
+mod stats;
+mod status;
+mod tag;
+
+pub use bio::{Bio, BioFlags, Op, Segment, Segments};
+pub use driver::{Completed, Completions, Driver, Issue, IssuedRequest, Ranges, RequestSegments};
+pub use histogram::Histogram;
+pub use limits::{LimitsError, QueueLimits, SECTOR_SHIFT};
+pub use merge::MergeKind;
+pub use plug::{PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, UnplugCause};
+pub use policy::{NoMerges, PlugPolicy, Policy, QUEUE_DEPTH_MAX};
+pub use queue::{Commit, Ended, Queued, RequestQueue, Turned};
+pub use refusal::Refusal;
+pub use slab::BioId;
+pub use stats::{OpStats, QueueStats, StageStats};
+pub use status::BlockStatus;
+pub use tag::Tag;

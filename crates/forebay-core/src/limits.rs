@@ -1,0 +1,253 @@
+//! What a device can take in one request.
+//!
+//! Counterpart in Linux: `struct queue_limits` (`block/blk-settings.c`). The names and units are
+//! the kernel's, so that a number from `/sys/block/X/queue` can be compared.
+
+use crate::bio::{Bio, Op};
+use crate::refusal::Refusal;
+use core::fmt;
+
+/// A sector is always 512 bytes: `1 << SECTOR_SHIFT`.
+pub const SECTOR_SHIFT: u32 = 9;
+
+/// The limits of a disk. All are fixed while it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// The size of the device, bytes, or `None` where it grows (a file): then no range is refused
+    /// and what lies beyond the end is the driver's to say.
+    pub capacity_bytes: Option<u64>,
+    /// The unit of addresses and lengths, bytes: 512 or 4096 for disks, 1 for files.
+    pub logical_block_size: u32,
+    /// The unit that the device writes without reading first, bytes.
+    pub physical_block_size: u32,
+    /// The smallest I/O that is efficient, bytes.
+    pub io_min: u32,
+    /// The I/O size that is best, bytes; 0 where the device does not say.
+    pub io_opt: u32,
+    /// The largest read or write that the driver takes, sectors.
+    pub max_hw_sectors: u32,
+    /// The largest read or write that is sent, sectors; at most `max_hw_sectors`.
+    pub max_sectors: u32,
+    /// How many segments a request may have.
+    pub max_segments: u32,
+    /// The largest segment, bytes; a longer one counts as several.
+    pub max_segment_size: u32,
+    /// No segment crosses a multiple of this plus one; `u64::MAX` where there is no such boundary.
+    pub seg_boundary_mask: u64,
+    /// Segments of one request join only at addresses where these bits are 0; 0 for no such rule.
+    pub virt_boundary_mask: u64,
+    /// The bits of a memory address and of a segment's length that must be 0.
+    pub dma_alignment: u32,
+    /// No read or write crosses a multiple of this, sectors; 0 for none.
+    pub chunk_sectors: u32,
+    /// The unit of a discard, bytes; 0 where discard is not supported.
+    pub discard_granularity: u32,
+    /// The largest discard, sectors; 0 where discard is not supported.
+    pub max_discard_sectors: u32,
+    /// How many ranges one discard may have.
+    pub max_discard_segments: u32,
+    /// The largest write-zeroes, sectors; 0 where it is not supported.
+    pub max_write_zeroes_sectors: u32,
+    /// Whether what has ended may still be lost until a flush.
+    pub volatile_cache: bool,
+    /// Whether the driver makes a single write durable by itself. Without it, and with a volatile
+    /// cache, such a write is followed by a flush.
+    pub fua: bool,
+    /// Whether the device turns.
+    pub rotational: bool,
+    /// Whether writes are refused.
+    pub read_only: bool,
+}
+
+impl Default for QueueLimits {
+    /// The limits of an ideal disk of no capacity: 512-byte blocks, 1280 KiB requests.
+    fn default() -> QueueLimits {
+        QueueLimits {
+            capacity_bytes: Some(0),
+            logical_block_size: 512,
+            physical_block_size: 512,
+            io_min: 512,
+            io_opt: 0,
+            max_hw_sectors: 1280 * 2,
+            max_sectors: 1280 * 2,
+            max_segments: 128,
+            max_segment_size: u32::MAX,
+            seg_boundary_mask: u64::MAX,
+            virt_boundary_mask: 0,
+            dma_alignment: 0,
+            chunk_sectors: 0,
+            discard_granularity: 0,
+            max_discard_sectors: 0,
+            max_discard_segments: 1,
+            max_write_zeroes_sectors: 0,
+            volatile_cache: false,
+            fua: false,
+            rotational: false,
+            read_only: false,
+        }
+    }
+}
+
+/// Limits that contradict each other: an error of the driver or of a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitsError(&'static str);
+
+impl fmt::Display for LimitsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl core::error::Error for LimitsError {}
+
+impl QueueLimits {
+    /// Checks that the limits agree with each other.
+    ///
+    /// # Errors
+    /// Names the relation that does not hold.
+    pub fn validate(&self) -> Result<(), LimitsError> {
+        let block = self.logical_block_size;
+        let rules = [
+            (block.is_power_of_two(), "logical_block_size must be a power of two"),
+            (
+                self.physical_block_size.is_power_of_two() && self.physical_block_size >= block,
+                "physical_block_size must be a power of two, at least logical_block_size",
+            ),
+            (self.max_sectors > 0, "max_sectors must be at least 1"),
+            (self.max_sectors <= self.max_hw_sectors, "max_sectors must be at most max_hw_sectors"),
+            (
+                sectors_to_bytes(self.max_sectors) >= u64::from(block),
+                "max_sectors must hold at least one logical block",
+            ),
+            (self.max_segments > 0, "max_segments must be at least 1"),
+            (self.max_segment_size >= block, "max_segment_size must hold one logical block"),
+            (
+                self.seg_boundary_mask.wrapping_add(1) == 0
+                    || (self.seg_boundary_mask + 1).is_power_of_two()
+                        && self.seg_boundary_mask >= u64::from(block) - 1,
+                "seg_boundary_mask must be a power of two less one, and hold one logical block",
+            ),
+            (
+                (self.virt_boundary_mask + 1).is_power_of_two(),
+                "virt_boundary_mask must be a power of two less one",
+            ),
+            ((self.dma_alignment + 1).is_power_of_two(), "dma_alignment must be a mask"),
+            (
+                sectors_to_bytes(self.chunk_sectors).is_multiple_of(u64::from(block)),
+                "chunk_sectors must be whole logical blocks",
+            ),
+            (
+                (self.max_discard_sectors == 0) == (self.discard_granularity == 0),
+                "max_discard_sectors and discard_granularity must both be set, or neither",
+            ),
+            (
+                self.discard_granularity.is_multiple_of(block),
+                "discard_granularity must be whole logical blocks",
+            ),
+            (
+                self.max_discard_sectors == 0
+                    || sectors_to_bytes(self.max_discard_sectors)
+                        >= u64::from(self.discard_granularity),
+                "max_discard_sectors must hold one discard_granularity",
+            ),
+            (self.max_discard_segments > 0, "max_discard_segments must be at least 1"),
+            (
+                self.max_write_zeroes_sectors == 0
+                    || sectors_to_bytes(self.max_write_zeroes_sectors) >= u64::from(block),
+                "max_write_zeroes_sectors must hold one logical block",
+            ),
+        ];
+        match rules.iter().find(|(holds, _)| !holds) {
+            Some((_, why)) => Err(LimitsError(why)),
+            None => Ok(()),
+        }
+    }
+
+    /// Checks a bio at the border, once; below it the same facts are asserted.
+    ///
+    /// # Errors
+    /// Says what is wrong with the bio.
+    #[inline]
+    pub fn check(&self, bio: &Bio) -> Result<(), Refusal> {
+        if bio.op == Op::Flush {
+            return match bio.len == 0 && bio.segments.as_slice().is_empty() {
+                true => Ok(()),
+                false => Err(Refusal::Memory { op: bio.op, len: bio.len }),
+            };
+        }
+        let mask = u64::from(self.logical_block_size) - 1;
+        if (bio.start | bio.len) & mask != 0 {
+            return Err(self.misaligned(bio));
+        }
+        let end = bio.end().unwrap_or(u64::MAX);
+        if end > self.capacity_bytes.unwrap_or(i64::MAX as u64) {
+            return Err(Refusal::OutOfRange {
+                start: bio.start,
+                len: bio.len,
+                capacity: self.capacity_bytes.unwrap_or(i64::MAX as u64),
+            });
+        }
+        if bio.op.is_write() && self.read_only {
+            return Err(Refusal::ReadOnly);
+        }
+        self.check_op(bio)
+    }
+
+    #[inline]
+    fn check_op(&self, bio: &Bio) -> Result<(), Refusal> {
+        match bio.op {
+            Op::Read | Op::Write => {
+                if bio.segments.len_bytes() != bio.len {
+                    return Err(Refusal::Memory { op: bio.op, len: bio.segments.len_bytes() });
+                }
+                let mask = self.dma_alignment as usize;
+                let off = bio.segments.as_slice().iter();
+                match off.clone().find(|s| (s.addr | s.len as usize) & mask != 0) {
+                    Some(s) => Err(Refusal::MemoryMisaligned {
+                        addr: s.addr,
+                        len: s.len,
+                        unit: self.dma_alignment + 1,
+                    }),
+                    None => Ok(()),
+                }
+            }
+            Op::Discard if self.max_discard_sectors == 0 => Err(Refusal::NotSupported(bio.op)),
+            Op::WriteZeroes if self.max_write_zeroes_sectors == 0 => {
+                Err(Refusal::NotSupported(bio.op))
+            }
+            _ if !bio.segments.as_slice().is_empty() => {
+                Err(Refusal::Memory { op: bio.op, len: bio.segments.len_bytes() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn misaligned(&self, bio: &Bio) -> Refusal {
+        Refusal::Misaligned { start: bio.start, len: bio.len, unit: self.logical_block_size }
+    }
+
+    /// The most bytes that a request of `op` may have when it begins at `start`: the size limit,
+    /// cut at the next chunk boundary.
+    #[inline]
+    pub(crate) fn max_bytes_at(&self, op: Op, start: u64) -> u64 {
+        match op {
+            Op::Discard => sectors_to_bytes(self.max_discard_sectors),
+            Op::WriteZeroes => sectors_to_bytes(self.max_write_zeroes_sectors),
+            Op::Read | Op::Write | Op::Flush => {
+                let max = sectors_to_bytes(self.max_sectors);
+                if self.chunk_sectors == 0 {
+                    return max;
+                }
+                let chunk = sectors_to_bytes(self.chunk_sectors);
+                max.min(chunk - start % chunk)
+            }
+        }
+    }
+}
+
+/// `nr_sectors` in bytes.
+#[inline]
+pub(crate) fn sectors_to_bytes(nr_sectors: u32) -> u64 {
+    u64::from(nr_sectors) << SECTOR_SHIFT
+}

@@ -1,0 +1,124 @@
+//! Joining a new bio with a request that has not been let through yet.
+//!
+//! Counterpart in Linux: `blk_attempt_bio_merge` (`block/blk-merge.c`). A bio joins at the back or
+//! the front of a request if
+//!
+//! - M1 both do the same, and neither is a flush, a write-zeroes, FUA, PREFLUSH, or marked
+//!   no-merge, or oversized;
+//! - M2 they are neighbours on the device;
+//! - M3 the sum keeps every limit, the size limit at the place where it then begins;
+//! - M4 discards also join without being neighbours, as a list of ranges, if the device takes more
+//!   than one range.
+//!
+//! A request that is full is marked no-merge, so that nobody asks it again.
+
+use crate::bio::Op;
+use crate::limits::QueueLimits;
+use crate::request::Request;
+use crate::slab::BioSlab;
+use crate::split::has_gap;
+
+/// How a bio joined a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergeKind {
+    /// After its end.
+    Back,
+    /// Before its start.
+    Front,
+    /// As one more range of a discard.
+    Discard,
+}
+
+/// Tries to join `new`, a request of one bio, with `rq`.
+#[inline]
+pub(crate) fn try_merge(
+    limits: &QueueLimits,
+    bios: &mut BioSlab,
+    rq: &mut Request,
+    new: &Request,
+) -> Option<MergeKind> {
+    if rq.nomerge || new.nomerge || rq.op != new.op {
+        return None;
+    }
+    assert!(new.nr_bios == 1 && new.skip == 0);
+    if rq.op == Op::Discard && limits.max_discard_segments > 1 {
+        return merge_discard(limits, bios, rq, new);
+    }
+    let (kind, start) = if rq.end() == new.start {
+        (MergeKind::Back, rq.start)
+    } else if new.end() == rq.start {
+        (MergeKind::Front, new.start)
+    } else {
+        return None;
+    };
+    if !gapless(limits, bios, rq, new, kind) {
+        return None;
+    }
+    let full = rq.len + new.len > limits.max_bytes_at(rq.op, start)
+        || rq.op.moves_data() && rq.nr_segments + new.nr_segments > limits.max_segments;
+    if full {
+        rq.nomerge = true;
+        return None;
+    }
+    match kind {
+        MergeKind::Front => {
+            bios.link(new.head, rq.head);
+            rq.head = new.head;
+            rq.start = new.start;
+        }
+        MergeKind::Back | MergeKind::Discard => append(bios, rq, new),
+    }
+    rq.len += new.len;
+    rq.nr_bios += 1;
+    rq.nr_segments += new.nr_segments;
+    Some(kind)
+}
+
+/// M4.
+fn merge_discard(
+    limits: &QueueLimits,
+    bios: &mut BioSlab,
+    rq: &mut Request,
+    new: &Request,
+) -> Option<MergeKind> {
+    let full = rq.nr_bios >= limits.max_discard_segments
+        || rq.len + new.len > limits.max_bytes_at(Op::Discard, rq.start);
+    if full {
+        rq.nomerge = true;
+        return None;
+    }
+    append(bios, rq, new);
+    rq.len += new.len;
+    rq.nr_bios += 1;
+    rq.nr_segments += 1;
+    Some(MergeKind::Discard)
+}
+
+fn append(bios: &mut BioSlab, rq: &mut Request, new: &Request) {
+    bios.link(rq.tail, new.head);
+    rq.tail = new.head;
+}
+
+/// Whether the memory of both joins without a gap (L4 of `split`).
+#[inline]
+fn gapless(
+    limits: &QueueLimits,
+    bios: &BioSlab,
+    rq: &Request,
+    new: &Request,
+    kind: MergeKind,
+) -> bool {
+    if limits.virt_boundary_mask == 0 || !rq.op.moves_data() {
+        return true;
+    }
+    let (first, second) = match kind {
+        MergeKind::Front => (new.tail, rq.head),
+        MergeKind::Back | MergeKind::Discard => (rq.tail, new.head),
+    };
+    let last = bios.get(first).bio.segments.as_slice().last();
+    let next = bios.get(second).bio.segments.as_slice().first();
+    match (last, next) {
+        (Some(last), Some(next)) => !has_gap(limits, last.addr + last.len as usize, next.addr),
+        _ => true,
+    }
+}

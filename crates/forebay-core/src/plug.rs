@@ -1,0 +1,121 @@
+//! The plug: where the bios of a batch wait for their neighbours.
+//!
+//! Counterpart in Linux: `struct blk_plug`. This is one thread's list for one disk. A request in
+//! it has no tag and holds nothing that another thread's progress needs. Its rules:
+//!
+//! - I2 a list is detached, whole, before any of it is dispatched;
+//! - I3 requests leave in the order in which they came;
+//! - I6 the only candidate for a merge is the newest request, so that a bio costs the same however
+//!   long the list is;
+//! - the list is let through early, before one more request is added, when it is as long as it may
+//!   be or its newest request is large already: [`PLUG_MAX_REQUESTS`], [`PLUG_FLUSH_BYTES`].
+
+use crate::limits::QueueLimits;
+use crate::merge::{self, MergeKind};
+use crate::policy::NoMerges;
+use crate::request::Request;
+use crate::slab::BioSlab;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+/// How many requests of one disk a plug holds; as in Linux (`BLK_MAX_REQUEST_COUNT`).
+pub const PLUG_MAX_REQUESTS: usize = 32;
+
+/// A newest request of this many bytes is let through rather than followed by another; as in Linux
+/// (`BLK_PLUG_FLUSH_SIZE`).
+pub const PLUG_FLUSH_BYTES: u64 = 128 * 1024;
+
+/// Why a plug let its requests through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnplugCause {
+    /// The outermost plug ended.
+    Outermost,
+    /// An inner plug ended, under `plug=per-level`.
+    Level,
+    /// The caller asked for it.
+    Explicit,
+    /// The list had reached a limit.
+    Limit,
+    /// The thread was about to wait.
+    Wait,
+}
+
+impl UnplugCause {
+    /// Every cause, in the order of the counters.
+    pub const ALL: [UnplugCause; 5] = [
+        UnplugCause::Outermost,
+        UnplugCause::Level,
+        UnplugCause::Explicit,
+        UnplugCause::Limit,
+        UnplugCause::Wait,
+    ];
+
+    /// The name used in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            UnplugCause::Outermost => "outermost",
+            UnplugCause::Level => "level",
+            UnplugCause::Explicit => "explicit",
+            UnplugCause::Limit => "limit",
+            UnplugCause::Wait => "wait",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct PlugList {
+    requests: Vec<Request>,
+}
+
+impl PlugList {
+    pub(crate) fn new() -> PlugList {
+        PlugList { requests: Vec::with_capacity(PLUG_MAX_REQUESTS) }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Request> {
+        self.requests.iter()
+    }
+
+    /// Tries to join `new` with the newest request, if that is of the same level (`level` is 0
+    /// throughout where levels make no difference).
+    #[inline]
+    pub(crate) fn try_merge(
+        &mut self,
+        limits: &QueueLimits,
+        bios: &mut BioSlab,
+        new: &Request,
+    ) -> Option<MergeKind> {
+        let newest = self.requests.last_mut()?;
+        if newest.level != new.level {
+            return None;
+        }
+        merge::try_merge(limits, bios, newest, new)
+    }
+
+    /// Whether the list must be let through before another request is added.
+    #[inline]
+    pub(crate) fn is_due(&self, nomerges: NoMerges) -> bool {
+        let Some(newest) = self.requests.last() else {
+            return false;
+        };
+        self.requests.len() >= PLUG_MAX_REQUESTS
+            || nomerges != NoMerges::None && newest.len >= PLUG_FLUSH_BYTES
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, rq: Request) {
+        assert!(self.requests.len() < PLUG_MAX_REQUESTS);
+        self.requests.push(rq);
+    }
+
+    /// Moves the requests of `level` and above to `inbox`. Levels end from the inside, so these
+    /// are the newest.
+    pub(crate) fn detach(&mut self, level: u32, inbox: &mut VecDeque<Request>, now: u64) {
+        let first = self.requests.partition_point(|rq| rq.level < level);
+        inbox.extend(self.requests.drain(first..).map(|rq| Request { unplugged_ns: now, ..rq }));
+    }
+}

@@ -1,0 +1,80 @@
+//! The settings of a queue: what a user may choose, and what each choice is called.
+
+/// The deepest queue there can be, as in Linux (`BLK_MQ_MAX_DEPTH`).
+pub const QUEUE_DEPTH_MAX: u32 = 10_240;
+
+/// When the bios in a plug are let through.
+///
+/// Source: "blk-plug: don't flush nested plug lists", linux-kernel, April 2015.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum PlugPolicy {
+    /// Only the end of the outermost plug lets them through, so that neighbours find each other.
+    #[default]
+    Outermost,
+    /// The end of each plug lets through what was queued on its level: the state *before* that
+    /// patch as its text describes it, kept so that the gain can be measured.
+    PerLevel,
+    /// Plugs are ignored; each bio is let through at once.
+    None,
+}
+
+/// Which merges are tried. Counterpart in Linux: `/sys/block/X/queue/nomerges`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum NoMerges {
+    /// 0: all of them.
+    #[default]
+    All,
+    /// 1: only the cheap one, with the newest request of the plug.
+    OneShot,
+    /// 2: none.
+    None,
+}
+
+/// All settings of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// When a plug lets its bios through.
+    pub plug: PlugPolicy,
+    /// Which merges are tried.
+    pub nomerges: NoMerges,
+    /// How many requests may be at the driver at once: 1 to [`QUEUE_DEPTH_MAX`].
+    pub queue_depth: u32,
+    /// How many bios may be in the layer at once; one more is refused with `WouldBlock`.
+    pub nr_bios: u32,
+    /// Whether latencies are recorded.
+    pub iostats: bool,
+}
+
+impl Default for Policy {
+    fn default() -> Policy {
+        Policy {
+            plug: PlugPolicy::default(),
+            nomerges: NoMerges::default(),
+            queue_depth: 256,
+            nr_bios: 4096,
+            iostats: true,
+        }
+    }
+}
+
+impl PlugPolicy {
+    /// The name used in specs and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PlugPolicy::Outermost => "outermost",
+            PlugPolicy::PerLevel => "per-level",
+            PlugPolicy::None => "none",
+        }
+    }
+}
+
+impl NoMerges {
+    /// The number used in specs and reports.
+    pub const fn number(self) -> u32 {
+        match self {
+            NoMerges::All => 0,
+            NoMerges::OneShot => 1,
+            NoMerges::None => 2,
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Owned buffers, aligned for every disk.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+/// The alignment of every buffer, bytes: a page, which suits direct I/O on any device.
+pub const BUF_ALIGN: usize = 4096;
+
+/// A zeroed, page-aligned buffer that moves into an I/O and comes back with its completion.
+///
+/// Because the layer owns it in between, nobody can touch the memory while the device does.
+pub struct Buf {
+    ptr: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a `Buf` owns its memory, like a `Box<[u8]>`.
+unsafe impl Send for Buf {}
+// SAFETY: shared access to a `Buf` gives out `&[u8]` only.
+unsafe impl Sync for Buf {}
+
+impl Buf {
+    /// A buffer of `len` zero bytes.
+    ///
+    /// # Panics
+    /// If `len` is 0 or over `isize::MAX`; aborts when memory runs out, as `Vec` does.
+    pub fn new(len: usize) -> Buf {
+        let layout = layout(len);
+        // SAFETY: the layout has a size above 0.
+        let ptr = unsafe { alloc_zeroed(layout) };
+        let Some(ptr) = NonNull::new(ptr) else { handle_alloc_error(layout) };
+        Buf { ptr, len }
+    }
+
+    /// The address of the first byte: stable while the buffer lives, wherever it is moved.
+    pub(crate) fn addr(&self) -> usize {
+        self.ptr.as_ptr().expose_provenance()
+    }
+}
+
+fn layout(len: usize) -> Layout {
+    assert!(len > 0, "a Buf has at least one byte");
+    Layout::from_size_align(len, BUF_ALIGN).expect("a Buf is at most isize::MAX bytes")
+}
+
+impl Drop for Buf {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with the same layout, and freed here only.
+        unsafe { dealloc(self.ptr.as_ptr(), layout(self.len)) }
+    }
+}
+
+impl Deref for Buf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `ptr` is valid for `len` initialised bytes while `self` lives, and borrowed.
+        unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Buf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.len) }
+    }
+}
+
+impl From<&[u8]> for Buf {
+    /// A copy of `bytes`.
+    ///
+    /// # Panics
+    /// If there are none.
+    fn from(bytes: &[u8]) -> Buf {
+        let mut buf = Buf::new(bytes.len());
+        buf.copy_from_slice(bytes);
+        buf
+    }
+}
+
+impl fmt::Debug for Buf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buf").field("len", &self.len).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,233 @@
+//! The `fault` driver: wraps another driver and lets chosen requests fail.
+//!
+//! A rule is `OPS:EFFECT[:WHEN...]`:
+//!
+//! - OPS: `read`, `write`, `flush`, `discard`, `write_zeroes`, several joined by `+`, or `any`;
+//! - EFFECT: the name of a status (`io`, `medium`, `nospace`, `timeout`, `offline`, ...): the
+//!   request fails with it and nothing of it is done; `short=N`: at most N bytes are moved; `busy`:
+//!   the driver says that it cannot take the request now;
+//! - WHEN, all of which must hold: `range=START+LEN`, the request touches these bytes; `rate=P`,
+//!   with this probability; `nth=N`, every Nth request that the rule speaks of.
+//!
+//! For example `rule=read:medium:range=1M+4k`, `rule=write:nospace:nth=10`.
+
+use super::Opened;
+use crate::error::{OpenError, SpecError};
+use crate::info::Feature;
+use crate::keys::{Keys, Settings, size};
+use crate::spec::Spec;
+use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, QueueLimits, Tag};
+
+struct FaultDriver {
+    inner: Box<dyn Driver>,
+    block: u64,
+    rules: Vec<Rule>,
+    random: u64,
+    /// Completions of requests that the inner driver never saw.
+    failed: Vec<(Tag, Result<u64, BlockStatus>)>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Rule {
+    ops: Vec<Op>,
+    effect: Effect,
+    range: Option<(u64, u64)>,
+    rate: Option<f64>,
+    nth: Option<u64>,
+    seen: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Effect {
+    Fail(BlockStatus),
+    Short(u64),
+    Busy,
+}
+
+pub(super) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<Opened, OpenError> {
+    let texts = keys.take_all("rule");
+    let rules = texts.iter().map(|text| rule(text)).collect::<Result<Vec<Rule>, _>>()?;
+    let seed = keys.take_number("seed", "a number", 0..=u64::MAX)?.unwrap_or(1);
+    let target = Spec::parse(spec.target())?;
+    let opened = super::open(&target, keys, settings)?;
+    let block = u64::from(opened.driver.limits().logical_block_size);
+    let mut features = opened.features;
+    features.push(Feature::present("faults", texts.join(" ")));
+    let driver = FaultDriver {
+        inner: opened.driver,
+        block,
+        rules,
+        random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
+        failed: Vec::new(),
+    };
+    Ok(Opened { driver: Box::new(driver), features })
+}
+
+/// Parses a rule.
+fn rule(text: &str) -> Result<Rule, SpecError> {
+    let bad =
+        |expected| SpecError::BadValue { key: "rule".to_owned(), value: text.to_owned(), expected };
+    let expected_op = "read, write, flush, discard, write_zeroes, joined by `+`, or any, first";
+    let expected_effect = "a status such as io or medium, short=N or busy, after the operations";
+    let expected_when = "range=START+LEN, rate=0..1 or nth=N, after the effect";
+    let mut parts = text.split(':');
+    let ops = parts.next().and_then(ops).ok_or_else(|| bad(expected_op))?;
+    let effect = parts.next().and_then(effect).ok_or_else(|| bad(expected_effect))?;
+    let mut rule = Rule { ops, effect, range: None, rate: None, nth: None, seen: 0 };
+    for part in parts {
+        let known = match part.split_once('=') {
+            Some(("range", value)) => {
+                rule.range = value.split_once('+').and_then(|(start, len)| {
+                    let (start, len) = (size(start)?, size(len)?);
+                    Some((start, start.checked_add(len)?))
+                });
+                rule.range.is_some()
+            }
+            Some(("rate", value)) => {
+                rule.rate = value.parse().ok().filter(|rate| (0.0..=1.0).contains(rate));
+                rule.rate.is_some()
+            }
+            Some(("nth", value)) => {
+                rule.nth = value.parse().ok().filter(|nth| *nth > 0);
+                rule.nth.is_some()
+            }
+            _ => false,
+        };
+        if !known {
+            return Err(bad(expected_when));
+        }
+    }
+    Ok(rule)
+}
+
+fn ops(text: &str) -> Option<Vec<Op>> {
+    let all = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::WriteZeroes];
+    if text == "any" {
+        return Some(all.to_vec());
+    }
+    text.split('+').map(|name| all.into_iter().find(|op| op.name() == name)).collect()
+}
+
+fn effect(text: &str) -> Option<Effect> {
+    if text == "busy" {
+        return Some(Effect::Busy);
+    }
+    if let Some(len) = text.strip_prefix("short=") {
+        return size(len).map(Effect::Short);
+    }
+    BlockStatus::ALL.into_iter().find(|status| status.name() == text).map(Effect::Fail)
+}
+
+impl FaultDriver {
+    /// The effect of the first rule that holds for a request.
+    fn effect(&mut self, rq: &IssuedRequest<'_>) -> Option<Effect> {
+        let random = &mut self.random;
+        let mut rules = self.rules.iter_mut();
+        rules.find_map(|rule| rule.holds(rq, random).then_some(rule.effect))
+    }
+}
+
+impl Rule {
+    fn holds(&mut self, rq: &IssuedRequest<'_>, random: &mut u64) -> bool {
+        let touches = |(from, to): (u64, u64)| {
+            rq.ranges().any(|(start, len)| start < to && from < start + len)
+        };
+        if !self.ops.contains(&rq.op) || !self.range.is_none_or(touches) {
+            return false;
+        }
+        self.seen += 1;
+        self.nth.is_none_or(|nth| self.seen.is_multiple_of(nth))
+            && self.rate.is_none_or(|rate| next_fraction(random) < rate)
+    }
+}
+
+/// The next of a stream of numbers in 0..1: xorshift64* (Vigna, 2016).
+fn next_fraction(state: &mut u64) -> f64 {
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    let bits = state.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11;
+    bits as f64 / (1u64 << 53) as f64
+}
+
+impl Driver for FaultDriver {
+    fn limits(&self) -> QueueLimits {
+        self.inner.limits()
+    }
+
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, last: bool) -> Issue {
+        match self.effect(rq) {
+            Some(Effect::Busy) => Issue::Busy,
+            Some(Effect::Fail(status)) => {
+                self.failed.push((rq.tag, Err(status)));
+                Issue::Queued
+            }
+            Some(Effect::Short(len)) if rq.op.moves_data() && len < rq.len => {
+                let len = len - len % self.block;
+                if len > 0 {
+                    return self.inner.queue_rq(&rq.prefix(len), last);
+                }
+                self.failed.push((rq.tag, Ok(0)));
+                Issue::Queued
+            }
+            Some(Effect::Short(_)) | None => self.inner.queue_rq(rq, last),
+        }
+    }
+
+    fn commit_rqs(&mut self) {
+        self.inner.commit_rqs();
+    }
+
+    fn reap(&mut self, done: &mut Completions) {
+        self.failed.drain(..).for_each(|(tag, result)| done.push(tag, result));
+        self.inner.reap(done);
+    }
+
+    fn wait(&mut self, nr_completions: u32) {
+        match nr_completions.checked_sub(self.failed.len() as u32) {
+            None | Some(0) => self.inner.commit_rqs(),
+            Some(nr_others) => self.inner.wait(nr_others),
+        }
+    }
+
+    fn nr_syscalls(&self) -> u64 {
+        self.inner.nr_syscalls()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_parsed_whole() {
+        let rule = rule("read+write:medium:range=1M+4k:nth=3:rate=0.5").unwrap();
+        let expected = Rule {
+            ops: vec![Op::Read, Op::Write],
+            effect: Effect::Fail(BlockStatus::Medium),
+            range: Some((1 << 20, (1 << 20) + 4096)),
+            rate: Some(0.5),
+            nth: Some(3),
+            seen: 0,
+        };
+        assert_eq!(rule, expected);
+    }
+
+    #[test]
+    fn bad_rules_say_what_is_expected_where() {
+        for (text, place) in [
+            ("", "first"),
+            ("readd:io", "first"),
+            ("read", "after the operations"),
+            ("read:oops", "after the operations"),
+            ("read:short=", "after the operations"),
+            ("read:io:sometimes", "after the effect"),
+            ("read:io:rate=2", "after the effect"),
+            ("read:io:nth=0", "after the effect"),
+            ("read:io:range=1M", "after the effect"),
+        ] {
+            let message = rule(text).unwrap_err().to_string();
+            assert!(message.contains(place), "{text}: {message}");
+        }
+    }
+}

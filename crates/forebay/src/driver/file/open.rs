@@ -1,0 +1,100 @@
+//! Opening a file as a disk.
+
+use super::{probe, uring};
+use crate::driver::Opened;
+use crate::error::OpenError;
+use crate::keys::{Keys, Settings};
+use crate::spec::Spec;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// How to open it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Options {
+    pub(super) direct: bool,
+    pub(super) growing: bool,
+    pub(super) read_only: bool,
+}
+
+pub(in crate::driver) fn open(
+    spec: &Spec,
+    keys: &mut Keys,
+    settings: &Settings,
+) -> Result<Opened, OpenError> {
+    let growing = keys.take("capacity", "fixed or growing", |value| match value {
+        "fixed" => Some(false),
+        "growing" => Some(true),
+        _ => None,
+    })?;
+    let options = Options {
+        direct: keys.take_switch("direct")?.unwrap_or(false),
+        growing: growing.unwrap_or(false),
+        read_only: settings.read_only(),
+    };
+    let path = Path::new(spec.target());
+    let file = open_file(path, options)?;
+    let probed = probe::probe(&file, path, options)?;
+    let depth = settings.policy.queue_depth;
+    let mut features = probed.features;
+    let driver = uring::UringDriver::new(file, probed.limits, depth, &mut features)
+        .map_err(|source| OpenError::NoUring { source })?;
+    Ok(Opened { driver: Box::new(driver), features })
+}
+
+fn open_file(path: &Path, options: Options) -> Result<File, OpenError> {
+    let metadata = std::fs::metadata(path).map_err(|source| refused(path, options, source))?;
+    let kind = metadata.file_type();
+    let what = match () {
+        () if kind.is_file() || kind.is_block_device() => None,
+        () if kind.is_dir() => Some("a directory"),
+        () if kind.is_char_device() => Some("a character device"),
+        () if kind.is_socket() => Some("a socket"),
+        () => Some("a pipe"),
+    };
+    if let Some(what) = what {
+        return Err(OpenError::NotADisk { path: path.to_owned(), what });
+    }
+    OpenOptions::new()
+        .read(true)
+        .write(!options.read_only)
+        .custom_flags(if options.direct { libc::O_DIRECT } else { 0 })
+        .open(path)
+        .map_err(|source| refused(path, options, source))
+}
+
+/// Why a file could not be opened, from the kernel's answer.
+fn refused(path: &Path, options: Options, source: io::Error) -> OpenError {
+    let path = path.to_owned();
+    match source.raw_os_error() {
+        Some(libc::ENOENT) => OpenError::NotFound { hint: not_found_hint(&path), path },
+        Some(libc::EACCES | libc::EPERM | libc::EROFS) if options.read_only => {
+            OpenError::NoPermission { path, access: "read", hint: "" }
+        }
+        Some(libc::EACCES | libc::EPERM | libc::EROFS) => OpenError::NoPermission {
+            path,
+            access: "read and write",
+            hint: "; read_only=on needs less",
+        },
+        Some(libc::EINVAL) if options.direct => OpenError::NoDirect { path },
+        _ => OpenError::System { path, call: "open", source },
+    }
+}
+
+/// A path that looks like a driver's name, misspelt.
+fn not_found_hint(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    match text.split_once(':') {
+        Some((name, _)) if !name.contains('/') => {
+            format!("; if `{name}` was meant as a driver: there are null, ram, file and fault")
+        }
+        _ => String::from("; make it first, for example with `truncate -s 1G`"),
+    }
+}
+
+/// The error of a failed system call on a path.
+pub(super) fn system(path: &Path, call: &'static str) -> OpenError {
+    let path: PathBuf = path.to_owned();
+    OpenError::System { path, call, source: io::Error::last_os_error() }
+}

@@ -1,0 +1,181 @@
+//! What a file or block device can take, as the kernel tells it.
+
+use super::open::{Options, system};
+use super::sysfs::Queue;
+use crate::error::OpenError;
+use crate::info::Feature;
+use forebay_core::QueueLimits;
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+/// The most segments of one request: what fits a table of 8 KiB per 4 tags.
+const MAX_SEGMENTS: u32 = 128;
+
+/// Of discards and write-zeroes, 2 GiB: longer ones would keep a kernel worker for long.
+const MAX_RANGE_SECTORS: u32 = 1 << 22;
+
+/// The default of `max_sectors_kb` where the device does not say, as it was in Linux for long.
+const MAX_SECTORS_KB: u32 = 1280;
+
+/// Limits, and what else is known.
+#[derive(Debug)]
+pub(super) struct Probed {
+    pub(super) limits: QueueLimits,
+    pub(super) features: Vec<Feature>,
+}
+
+/// Asks the kernel.
+pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed, OpenError> {
+    let metadata = file.metadata().map_err(|source| OpenError::System {
+        path: path.to_owned(),
+        call: "fstat",
+        source,
+    })?;
+    let is_device = metadata.file_type().is_block_device();
+    let dev = if is_device { metadata.rdev() } else { metadata.dev() };
+    let queue = Queue::of(dev);
+    let number = |attribute| queue.as_ref().and_then(|queue| queue.positive(attribute));
+    let max_kb = number("max_sectors_kb").unwrap_or(MAX_SECTORS_KB).min(1 << 20);
+    let mut limits = QueueLimits {
+        max_hw_sectors: max_kb * 2,
+        max_sectors: max_kb * 2,
+        max_segments: MAX_SEGMENTS,
+        volatile_cache: true,
+        fua: true,
+        rotational: number("rotational").is_some(),
+        read_only: options.read_only,
+        ..QueueLimits::default()
+    };
+    let mut features = Vec::new();
+    let len = if is_device {
+        device(file, path, &mut limits)?
+    } else {
+        regular(file, path, options, metadata.blksize(), &mut limits)?
+    };
+    capacity(path, len, options.growing && !is_device, &mut limits)?;
+    let zeroing = match (&queue, is_device) {
+        (Some(queue), true) => queue.positive("write_zeroes_max_bytes").is_some(),
+        _ => punches(file, metadata.len()),
+    };
+    ranges(zeroing && !options.read_only, options.read_only, &mut limits, &mut features);
+    features.push(Feature::present("flush", "fsync"));
+    features.push(Feature::present("fua", "RWF_DSYNC on each write that asks for it"));
+    features.push(match options.direct {
+        true => Feature::present("direct", "O_DIRECT"),
+        false => Feature::missing("direct", "not asked for: direct=on"),
+    });
+    Ok(Probed { limits, features })
+}
+
+/// A block device: its sizes. Returns its length, bytes.
+fn device(file: &File, path: &Path, limits: &mut QueueLimits) -> Result<u64, OpenError> {
+    // The numbers of <linux/fs.h>; libc has only the first two.
+    const BLKSSZGET: libc::c_ulong = 0x1268;
+    const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
+    const BLKIOMIN: libc::c_ulong = 0x1278;
+    const BLKIOOPT: libc::c_ulong = 0x1279;
+    const BLKPBSZGET: libc::c_ulong = 0x127B;
+    let mut len = 0u64;
+    // SAFETY: this request writes one u64 through the pointer.
+    if unsafe { libc::ioctl(file.as_raw_fd(), BLKGETSIZE64, &raw mut len) } != 0 {
+        return Err(system(path, "ioctl(BLKGETSIZE64)"));
+    }
+    let number = |request, call| {
+        let mut number = 0u32;
+        // SAFETY: each of these requests writes one 32-bit number through the pointer.
+        match unsafe { libc::ioctl(file.as_raw_fd(), request, &raw mut number) } {
+            0 => Ok(number),
+            _ => Err(system(path, call)),
+        }
+    };
+    limits.logical_block_size = number(BLKSSZGET, "ioctl(BLKSSZGET)")?;
+    let physical = number(BLKPBSZGET, "ioctl(BLKPBSZGET)")?;
+    limits.physical_block_size = physical.max(limits.logical_block_size);
+    limits.io_min = number(BLKIOMIN, "ioctl(BLKIOMIN)")?;
+    limits.io_opt = number(BLKIOOPT, "ioctl(BLKIOOPT)")?;
+    limits.dma_alignment = 3;
+    Ok(len)
+}
+
+/// A regular file: the unit of its I/O. Returns its length, bytes.
+fn regular(
+    file: &File,
+    path: &Path,
+    options: Options,
+    block: u64,
+    limits: &mut QueueLimits,
+) -> Result<u64, OpenError> {
+    let statx = statx(file).ok_or_else(|| system(path, "statx"))?;
+    limits.logical_block_size = 1;
+    if options.direct {
+        let (mut memory, mut offset) = (statx.stx_dio_mem_align, statx.stx_dio_offset_align);
+        if statx.stx_mask & libc::STATX_DIOALIGN == 0 {
+            (memory, offset) = (512, 512);
+        }
+        if offset == 0 || memory == 0 {
+            return Err(OpenError::NoDirect { path: path.to_owned() });
+        }
+        limits.logical_block_size = offset.next_power_of_two();
+        limits.dma_alignment = memory.next_power_of_two() - 1;
+    }
+    let block = (block.clamp(512, 1 << 16) as u32).next_power_of_two();
+    limits.physical_block_size = block.max(limits.logical_block_size);
+    limits.io_min = block;
+    Ok(statx.stx_size)
+}
+
+fn statx(file: &File) -> Option<libc::statx> {
+    let mut statx = MaybeUninit::<libc::statx>::zeroed();
+    let mask = libc::STATX_SIZE | libc::STATX_DIOALIGN;
+    // SAFETY: the path is an empty C string, and the kernel writes one `statx` at most.
+    let failed = unsafe {
+        libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, mask, statx.as_mut_ptr())
+    };
+    // SAFETY: all zeroes is a value of this plain structure, and the kernel filled it in.
+    (failed == 0).then(|| unsafe { statx.assume_init() })
+}
+
+/// The size that the disk has: whole blocks of a fixed one.
+fn capacity(
+    path: &Path,
+    len: u64,
+    growing: bool,
+    limits: &mut QueueLimits,
+) -> Result<(), OpenError> {
+    let block = limits.logical_block_size;
+    let whole = len - len % u64::from(block);
+    if !growing && whole == 0 {
+        return Err(OpenError::TooSmall { path: path.to_owned(), len, block });
+    }
+    limits.capacity_bytes = (!growing).then_some(whole);
+    Ok(())
+}
+
+/// Whether holes can be punched: tried behind the end of the file, where there is nothing.
+fn punches(file: &File, len: u64) -> bool {
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    let behind = len.next_multiple_of(4096) as libc::off_t;
+    // SAFETY: a call on an open descriptor, without memory.
+    unsafe { libc::fallocate(file.as_raw_fd(), mode, behind, 4096) == 0 }
+}
+
+fn ranges(zeroing: bool, read_only: bool, limits: &mut QueueLimits, features: &mut Vec<Feature>) {
+    if zeroing {
+        limits.discard_granularity = limits.physical_block_size;
+        limits.max_discard_sectors = MAX_RANGE_SECTORS;
+        limits.max_write_zeroes_sectors = MAX_RANGE_SECTORS;
+        features.push(Feature::present("discard", "fallocate, punching a hole; reads as zeroes"));
+        let how = "fallocate, zeroing a range, or punching a hole where that is not possible";
+        features.push(Feature::present("write_zeroes", how));
+        return;
+    }
+    let why = match read_only {
+        true => "read_only=on",
+        false => "the file system or device cannot punch holes with fallocate",
+    };
+    features.push(Feature::missing("discard", why));
+    features.push(Feature::missing("write_zeroes", why));
+}

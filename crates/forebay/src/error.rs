@@ -1,0 +1,175 @@
+//! How things can fail: one error per kind of operation, each saying what to do.
+
+use crate::Io;
+use forebay_core::{BlockStatus, LimitsError, Refusal};
+use std::io;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// A device spec that cannot be understood. See [`Spec`](crate::Spec) for the grammar.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// Nothing was given.
+    #[error("empty device spec; expected [driver:]target[?key=value&...], such as disk.img")]
+    Empty,
+    /// A driver of the design that this version does not have.
+    #[error("driver `{0}` does not exist in this version; there are: null, ram, file, fault")]
+    NotYet(String),
+    /// A part between `&` and `&` that is not `key=value`.
+    #[error("`{0}` is not key=value")]
+    NotKeyValue(String),
+    /// A key that nobody takes.
+    #[error("unknown key `{key}` for driver `{driver}`; {hint}")]
+    UnknownKey {
+        /// The key.
+        key: String,
+        /// The driver of the spec.
+        driver: &'static str,
+        /// The nearest key, or all of them.
+        hint: String,
+    },
+    /// A value that its key cannot take.
+    #[error("{key}={value}: expected {expected}")]
+    BadValue {
+        /// The key.
+        key: String,
+        /// What was given.
+        value: String,
+        /// What would do.
+        expected: &'static str,
+    },
+    /// A target that its driver cannot take.
+    #[error("{driver}:{target}: expected {expected}")]
+    BadTarget {
+        /// The driver.
+        driver: &'static str,
+        /// What was given.
+        target: String,
+        /// What would do.
+        expected: &'static str,
+    },
+}
+
+/// A disk that cannot be opened.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The spec is wrong.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// There is no such file.
+    #[error("{}: no such file{hint}", path.display())]
+    NotFound {
+        /// What was looked for.
+        path: PathBuf,
+        /// What may have been meant; begins with a separator, or is empty.
+        hint: String,
+    },
+    /// The file may not be opened.
+    #[error("{}: no permission to {access} it{hint}", path.display())]
+    NoPermission {
+        /// The file.
+        path: PathBuf,
+        /// `read` or `read and write`.
+        access: &'static str,
+        /// What may help; begins with a separator, or is empty.
+        hint: &'static str,
+    },
+    /// Neither a regular file nor a block device.
+    #[error("{}: not a regular file or a block device, but {what}", path.display())]
+    NotADisk {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+    /// Direct I/O is not possible on this file.
+    #[error("{}: its file system does not do direct I/O; leave out direct=on", path.display())]
+    NoDirect {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file holds not even one block.
+    #[error(
+        "{}: {len} bytes hold no block of {block} bytes; make it larger, or use capacity=growing",
+        path.display()
+    )]
+    TooSmall {
+        /// The file.
+        path: PathBuf,
+        /// Its length, bytes.
+        len: u64,
+        /// The logical block size, bytes.
+        block: u32,
+    },
+    /// A system call failed.
+    #[error("{}: {call}: {source}", path.display())]
+    System {
+        /// The file.
+        path: PathBuf,
+        /// What was asked of the system.
+        call: &'static str,
+        /// Its answer.
+        source: io::Error,
+    },
+    /// The kernel gives no ring.
+    #[error(
+        "io_uring is not to be had here: {source}; it may be forbidden by \
+         /proc/sys/kernel/io_uring_disabled or by a container's seccomp profile"
+    )]
+    NoUring {
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// Memory for a RAM disk is not to be had.
+    #[error("ram: {len} bytes of address space are not to be had: {source}")]
+    NoMemory {
+        /// The size asked for.
+        len: u64,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The settings make limits that contradict each other.
+    #[error("{spec}: {source}")]
+    Limits {
+        /// The spec.
+        spec: String,
+        /// The contradiction.
+        source: LimitsError,
+    },
+}
+
+/// An I/O that failed: it was refused at the border, or the device failed it.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IoError {
+    /// Refused; nothing was submitted.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// Ended with this status.
+    #[error(transparent)]
+    Ended(#[from] BlockStatus),
+}
+
+impl From<IoError> for io::Error {
+    /// The errno that a system call would have given, with the text of this error.
+    fn from(error: IoError) -> io::Error {
+        let kind = io::Error::from_raw_os_error(match error {
+            IoError::Ended(status) => crate::errno::of_status(status),
+            IoError::Refused(refusal) => crate::errno::of_refusal(refusal),
+        })
+        .kind();
+        io::Error::new(kind, error)
+    }
+}
+
+/// A submission that was refused: why, and the I/O with its buffer back.
+#[derive(Debug, Error)]
+#[error("{refusal}")]
+pub struct SubmitError {
+    /// Why.
+    pub refusal: Refusal,
+    /// What was to be submitted.
+    pub io: Io,
+}

@@ -1,0 +1,57 @@
+//! What a disk tells of itself: what it is and can do, and what it has counted.
+
+use forebay_core::{Policy, QueueLimits, QueueStats};
+
+/// What a disk is and can do. Fixed while it is open.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DiskInfo {
+    /// The spec that it was opened by.
+    pub spec: String,
+    /// The driver's name.
+    pub driver: &'static str,
+    /// The limits in force.
+    pub limits: QueueLimits,
+    /// The settings in force.
+    pub policy: Policy,
+    /// What it can do beyond reading and writing, and what not, and why.
+    pub features: Vec<Feature>,
+}
+
+/// Something that a disk can do, or cannot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Feature {
+    /// What.
+    pub name: &'static str,
+    /// How it is done, or why it is missing.
+    pub state: FeatureState,
+}
+
+/// Whether a feature is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FeatureState {
+    /// There, in this way.
+    Present(String),
+    /// Missing, for this reason.
+    Missing(String),
+}
+
+impl Feature {
+    pub(crate) fn present(name: &'static str, how: impl Into<String>) -> Feature {
+        Feature { name, state: FeatureState::Present(how.into()) }
+    }
+
+    pub(crate) fn missing(name: &'static str, why: impl Into<String>) -> Feature {
+        Feature { name, state: FeatureState::Missing(why.into()) }
+    }
+}
+
+/// What a disk has counted since it was opened.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct DiskStats {
+    /// The layer's counters.
+    pub queue: QueueStats,
+    /// How many system calls the driver has made.
+    pub nr_syscalls: u64,
+}

@@ -1,0 +1,55 @@
+//! Forebay: a multi-queue block layer in user space.
+//!
+//! A program that issues small I/O from many places hands it to a [`Disk`]. While a thread has a
+//! [`plug`] open, what it submits is gathered, neighbours are merged, and all of it is let through
+//! in one batch: few, large requests, and one system call.
+//!
+//! ```
+//! use forebay::{Buf, Disk, Io};
+//!
+//! let disk = Disk::open("ram:64M")?; // or "disk.img?direct=on", "/dev/vdb", ...
+//! let mut queue = disk.queue();
+//! let plug = forebay::plug();
+//! for n in 0..16 {
+//!     queue.submit(Io::read(Buf::new(4096), n * 4096).user_data(n))?;
+//! }
+//! drop(plug);
+//! let mut done = Vec::new();
+//! queue.reap(16, 16, &mut done);
+//! assert!(done.iter().all(|completion| completion.result == Ok(4096)));
+//! assert_eq!(disk.stats().queue.issued, 1); // sixteen reads, one request
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Threads
+//! In this version a disk, its queues and its plug belong to the thread that made them; open the
+//! disk once per thread.
+//!
+//! # What may be lost
+//! A write that has ended is durable after the next [`Disk::flush`] that succeeds, or at once if it
+//! was submitted with [`Io::fua`].
+#![deny(missing_docs)]
+
+mod buf;
+mod disk;
+mod driver;
+mod errno;
+mod error;
+mod info;
+mod keys;
+mod queue;
+mod runtime;
+mod spec;
+
+pub use buf::{BUF_ALIGN, Buf};
+pub use disk::Disk;
+pub use error::{IoError, OpenError, SpecError, SubmitError};
+pub use forebay_core::{
+    Bio, BioFlags, BlockStatus, Histogram, LimitsError, MergeKind, NoMerges, Op, OpStats,
+    PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Refusal, Segment, Segments,
+    StageStats, UnplugCause,
+};
+pub use info::{DiskInfo, DiskStats, Feature, FeatureState};
+pub use queue::{BioQueue, Completion, Io};
+pub use runtime::plug::{PlugGuard, plug};
+pub use spec::Spec;

@@ -1,0 +1,165 @@
+//! Device specs: how a disk is named, everywhere the same.
+
+use crate::error::SpecError;
+use std::fmt;
+use std::str::FromStr;
+
+/// The name of a disk: `[driver:]target[?key=value&...]`.
+///
+/// | driver | target | own keys |
+/// |---|---|---|
+/// | `file` (may be left out) | a path | `direct=on\|off`, `capacity=fixed\|growing`, `read_only=on\|off` |
+/// | `ram` | a size | `req_ns`, `io_ns`, `logical_block_size` |
+/// | `null` | a size | `logical_block_size` |
+/// | `fault` | another spec, without keys | `rule` (repeated), `seed`, and the keys of the inner one |
+///
+/// Every disk has the keys `plug=outermost|per-level|none`, `nomerges=0|1|2`, `queue_depth`,
+/// `max_sectors_kb`, `nr_bios`, `fua=on|off` and `iostats=on|off`. Sizes take `k`, `m`, `g` and `t`,
+/// powers of 1024. In a path, `?` is written `%3F` and `%` is written `%25` if a `3F` or `25`
+/// follows it.
+///
+/// ```
+/// let spec: forebay::Spec = "ram:2G?req_ns=10100&io_ns=4000".parse()?;
+/// assert_eq!((spec.driver(), spec.target()), ("ram", "2G"));
+/// # Ok::<(), forebay::SpecError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spec {
+    driver: &'static str,
+    target: String,
+    keys: Vec<(String, String)>,
+}
+
+/// The drivers that there are.
+const DRIVERS: [&str; 4] = ["null", "ram", "file", "fault"];
+
+/// Drivers that are to come: their names are not taken for paths.
+const RESERVED: [&str; 7] = ["aio", "psync", "model", "nbd", "rbd", "nvme", "trace"];
+
+/// The only key that may be given more than once.
+const REPEATED: &str = "rule";
+
+impl Spec {
+    /// Parses a spec. Keys and values are checked when it is opened.
+    ///
+    /// # Errors
+    /// An empty spec, a driver that does not exist yet, or a part that is not `key=value`.
+    pub fn parse(text: &str) -> Result<Spec, SpecError> {
+        let (place, query) = text.split_once('?').unwrap_or((text, ""));
+        if place.is_empty() {
+            return Err(SpecError::Empty);
+        }
+        let (driver, target) = match place.split_once(':') {
+            Some((name, _)) if RESERVED.contains(&name) => {
+                return Err(SpecError::NotYet(name.to_owned()));
+            }
+            Some((name, rest)) => match DRIVERS.iter().find(|driver| **driver == name) {
+                Some(driver) => (*driver, rest),
+                None => ("file", place),
+            },
+            None => ("file", place),
+        };
+        let target = match driver {
+            "file" => target.replace("%3F", "?").replace("%25", "%"),
+            _ => target.to_owned(),
+        };
+        let mut spec = Spec { driver, target, keys: Vec::new() };
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) =
+                pair.split_once('=').ok_or_else(|| SpecError::NotKeyValue(pair.to_owned()))?;
+            spec.set(key, value);
+        }
+        Ok(spec)
+    }
+
+    /// The driver's name.
+    pub fn driver(&self) -> &'static str {
+        self.driver
+    }
+
+    /// What the driver drives: a path, a size, or another spec.
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// The value of `key`, if it was given.
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.keys.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Sets a key, replacing an earlier value; `rule` is added to those given before.
+    pub fn set(&mut self, key: &str, value: &str) {
+        match self.keys.iter_mut().find(|(name, _)| name == key && key != REPEATED) {
+            Some(pair) => pair.1 = value.to_owned(),
+            None => self.keys.push((key.to_owned(), value.to_owned())),
+        }
+    }
+
+    pub(crate) fn keys(&self) -> &[(String, String)] {
+        &self.keys
+    }
+}
+
+impl FromStr for Spec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Spec, SpecError> {
+        Spec::parse(text)
+    }
+}
+
+impl fmt::Display for Spec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let escaped = match self.driver {
+            "file" if self.target.contains("%3F") || self.target.contains("%25") => {
+                self.target.replace('%', "%25").replace('?', "%3F")
+            }
+            "file" => self.target.replace('?', "%3F"),
+            _ => self.target.clone(),
+        };
+        let is_driver = |name: &str| DRIVERS.contains(&name) || RESERVED.contains(&name);
+        let ambiguous = self.target.split_once(':').is_some_and(|(name, _)| is_driver(name));
+        match self.driver {
+            "file" if !ambiguous => f.write_str(&escaped)?,
+            driver => write!(f, "{driver}:{escaped}")?,
+        }
+        for (nth, (key, value)) in self.keys.iter().enumerate() {
+            write!(f, "{}{key}={value}", if nth == 0 { '?' } else { '&' })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, driver: &str, target: &str, shown: &str) {
+        let spec = Spec::parse(text).unwrap();
+        assert_eq!((spec.driver(), spec.target()), (driver, target), "{text}");
+        assert_eq!(spec.to_string(), shown);
+        assert_eq!(Spec::parse(shown).unwrap(), spec, "what is shown names the same disk");
+    }
+
+    #[test]
+    fn specs_name_driver_target_and_keys() {
+        check("disk.img", "file", "disk.img", "disk.img");
+        check("file:/dev/vdb?direct=on", "file", "/dev/vdb", "/dev/vdb?direct=on");
+        check("ram:2G?req_ns=1&io_ns=2", "ram", "2G", "ram:2G?req_ns=1&io_ns=2");
+        check("fault:ram:1M?rule=a&rule=b", "fault", "ram:1M", "fault:ram:1M?rule=a&rule=b");
+        check("odd:name", "file", "odd:name", "odd:name");
+        check("file:ram:x", "file", "ram:x", "file:ram:x");
+        check("what%3Fnow", "file", "what?now", "what%3Fnow");
+        check("a%253F", "file", "a%3F", "a%253F");
+        check("100%", "file", "100%", "100%");
+        check("ram:1M?plug=none&plug=outermost", "ram", "1M", "ram:1M?plug=outermost");
+    }
+
+    #[test]
+    fn bad_specs_say_what_is_wrong() {
+        assert_eq!(Spec::parse(""), Err(SpecError::Empty));
+        assert_eq!(Spec::parse("?a=b"), Err(SpecError::Empty));
+        assert_eq!(Spec::parse("nbd:x"), Err(SpecError::NotYet("nbd".into())));
+        assert_eq!(Spec::parse("x?direct"), Err(SpecError::NotKeyValue("direct".into())));
+    }
+}

@@ -1,0 +1,151 @@
+//! Runs other programs from the root of the checkout, and can print the line that does the same.
+
+use std::env;
+use std::fmt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::Outcome;
+
+/// The root of the checkout: the directory above this package.
+pub(crate) fn root() -> PathBuf {
+    // Cargo sets the variable for `cargo run`, and for tests too.
+    let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    package
+        .and_then(|dir| dir.parent().map(PathBuf::from))
+        .unwrap_or_else(|| PathBuf::from("."))
+}
+
+/// One program with its arguments; what is displayed can be pasted into a shell.
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    program: &'static str,
+    arguments: Vec<String>,
+    variables: Vec<(&'static str, &'static str)>,
+}
+
+impl Line {
+    /// `arguments` is split at spaces: none of ours contains one.
+    pub(crate) fn new(program: &'static str, arguments: &str) -> Self {
+        let arguments = arguments.split_whitespace().map(String::from).collect();
+        Line {
+            program,
+            arguments,
+            variables: Vec::new(),
+        }
+    }
+
+    pub(crate) fn cargo(arguments: &str) -> Self {
+        Line::new("cargo", arguments)
+    }
+
+    pub(crate) fn variable(mut self, name: &'static str, value: &'static str) -> Self {
+        self.variables.push((name, value));
+        self
+    }
+
+    /// Adds one argument as it is, spaces and all.
+    pub(crate) fn argument(mut self, argument: String) -> Self {
+        self.arguments.push(argument);
+        self
+    }
+
+    /// Runs it with our own output streams, and nothing to read.
+    pub(crate) fn run(&self) -> Outcome {
+        let status = self
+            .command()
+            .status()
+            .map_err(|error| self.not_started(&error))?;
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("`{self}` ended with {status}"))
+        }
+    }
+
+    /// Runs it and returns what it wrote to standard output.
+    pub(crate) fn output(&self) -> Result<String, String> {
+        let output = self
+            .command()
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(|error| self.not_started(&error))?;
+        if !output.status.success() {
+            return Err(format!("`{self}` ended with {}", output.status));
+        }
+        String::from_utf8(output.stdout).map_err(|_| format!("`{self}` wrote something not UTF-8"))
+    }
+
+    /// Whether it runs and succeeds; its output is dropped.
+    pub(crate) fn succeeds(&self) -> bool {
+        let status = self
+            .command()
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        status.is_ok_and(|status| status.success())
+    }
+
+    fn command(&self) -> Command {
+        let mut command = match (self.program, env::var_os("CARGO")) {
+            // The cargo that runs us, so that `cargo +1.95 xtask` stays with that toolchain.
+            ("cargo", Some(cargo)) => Command::new(cargo),
+            (program, _) => Command::new(program),
+        };
+        command
+            .args(&self.arguments)
+            .envs(self.variables.iter().copied());
+        command.current_dir(root()).stdin(Stdio::null());
+        command
+    }
+
+    fn not_started(&self, error: &std::io::Error) -> String {
+        format!("`{self}` could not be started: {error}")
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in &self.variables {
+            write!(f, "{name}='{value}' ")?;
+        }
+        f.write_str(self.program)?;
+        self.arguments
+            .iter()
+            .try_for_each(|argument| write!(f, " {argument}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Line, root};
+
+    #[test]
+    fn a_line_displays_as_it_would_be_typed() {
+        let line = Line::cargo("doc --no-deps").variable("RUSTDOCFLAGS", "-D warnings");
+        assert_eq!(
+            line.to_string(),
+            "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps"
+        );
+    }
+
+    #[test]
+    fn the_root_is_where_the_workspace_manifest_lies() {
+        let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+        assert!(manifest.contains("[workspace]"));
+    }
+
+    #[test]
+    fn a_program_that_fails_or_is_missing_is_an_error_that_names_it() {
+        assert!(Line::new("true", "").run().is_ok());
+        assert!(
+            Line::new("false", "")
+                .run()
+                .unwrap_err()
+                .contains("`false`")
+        );
+        let missing = Line::new("forebay-no-such-program", "--version");
+        assert!(!missing.succeeds());
+        assert!(missing.run().unwrap_err().contains("could not be started"));
+    }
+}

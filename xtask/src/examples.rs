@@ -1,0 +1,67 @@
+//! `cargo xtask examples`: runs every example, because an example that only compiles may still lie.
+
+use std::path::Path;
+
+use crate::Outcome;
+use crate::command::{Line, root};
+
+const DIRECTORY: &str = "crates/forebay/examples";
+
+pub(crate) fn run() -> Outcome {
+    let names = names(&root().join(DIRECTORY))?;
+    for name in &names {
+        println!("examples: {name}");
+        Line::cargo("run --quiet --package forebay --example")
+            .argument(name.clone())
+            .run()?;
+    }
+    println!("examples: {} ran", names.len());
+    Ok(())
+}
+
+/// `x.rs` and `x/main.rs` are both the example `x`; a missing directory holds none.
+fn names(directory: &Path) -> Result<Vec<String>, String> {
+    if !directory.exists() {
+        return Ok(Vec::new());
+    }
+    let failed = |error| format!("{} cannot be listed: {error}", directory.display());
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let is_example =
+            path.extension().is_some_and(|end| end == "rs") || path.join("main.rs").exists();
+        if let Some(name) = path.file_stem().filter(|_| is_example) {
+            names.push(name.to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names;
+    use std::fs;
+
+    #[test]
+    fn files_and_directories_with_a_main_are_examples() {
+        let directory = std::env::temp_dir().join(format!("xtask-examples-{}", std::process::id()));
+        fs::create_dir_all(directory.join("long")).unwrap();
+        fs::create_dir_all(directory.join("data")).unwrap();
+        for file in ["short.rs", "long/main.rs", "data/input.txt", "notes.md"] {
+            fs::write(directory.join(file), "").unwrap();
+        }
+        let found = names(&directory);
+        fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(found.unwrap(), ["long", "short"]);
+    }
+
+    #[test]
+    fn no_directory_is_no_example() {
+        assert!(
+            names(std::path::Path::new("no/such/directory"))
+                .unwrap()
+                .is_empty()
+        );
+    }
+}

@@ -1,0 +1,85 @@
+//! The project's own commands: `cargo xtask <command>`, with `cargo xtask help` for the list.
+//!
+//! One step of the gate per file; `ci` runs them all in order. Standard library only, so that the
+//! gate builds in a second and cannot be broken by somebody else's release.
+
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a command-line tool talks through its standard streams"
+)]
+
+mod arrows;
+mod bare;
+mod ci;
+mod command;
+mod deny;
+mod examples;
+mod tidy;
+
+use std::process::ExitCode;
+
+/// What every command returns: nothing, or the text that tells the user what to do.
+type Outcome = Result<(), String>;
+
+const HELP: &str = "\
+cargo xtask <command>
+
+  ci [--skip STEP]...  every gate in order, stopping at the first failure
+  arrows               which workspace crate names which, against the allowed table
+  bare                 builds forebay-core for a target without std
+  tidy                 rules on the text of the tree that no compiler checks
+  examples             runs every example of the forebay crate
+  deny                 licences, bans and sources of the dependencies (cargo-deny)
+  help                 this text
+
+Steps of ci, in order: ";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match dispatch(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("error: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(words: &[&str]) -> Outcome {
+    match words {
+        ["ci", options @ ..] => ci::run(&ci::parse_skips(options)?),
+        ["arrows"] => arrows::run(),
+        ["bare"] => bare::run(),
+        ["tidy"] => tidy::run(),
+        ["examples"] => examples::run(),
+        ["deny"] => deny::run(),
+        [] | ["help" | "--help" | "-h"] => {
+            println!("{HELP}{}", ci::step_names().join(", "));
+            Ok(())
+        }
+        _ => Err(format!(
+            "there is no command `{}`; `cargo xtask help` lists them",
+            words.join(" ")
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::dispatch;
+
+    #[test]
+    fn an_unknown_command_points_at_help() {
+        let message = dispatch(&["frobnicate", "now"]).unwrap_err();
+        assert!(message.contains("frobnicate now"));
+        assert!(message.contains("cargo xtask help"));
+    }
+
+    #[test]
+    fn an_argument_that_a_command_does_not_take_is_refused() {
+        assert!(dispatch(&["tidy", "--fast"]).is_err());
+    }
+}
