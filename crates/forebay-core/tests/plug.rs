@@ -1,0 +1,185 @@
+//! Plug and merge: what joins what, and when it is let through.
+
+mod common;
+
+use common::{Bench, limits};
+use forebay_core::{
+    Bio, BioFlags, MergeKind, NoMerges, Op, PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, PlugPolicy,
+    Policy, QueueLimits, UnplugCause,
+};
+
+const K4: u64 = 4096;
+
+fn bench() -> Bench {
+    Bench::new(limits(), Policy::default())
+}
+
+#[test]
+fn sixteen_neighbours_become_one_request() {
+    let mut bench = bench();
+    bench.plug_each(Op::Read, 0..16);
+    assert!(bench.toy.seen.is_empty(), "nothing is issued while plugged");
+    bench.unplug();
+    assert_eq!(bench.toy.issued(), [(Op::Read, 0, 16 * K4)]);
+    assert_eq!(bench.toy.nr_commits, 1);
+    bench.finish();
+    assert_eq!(bench.ends(), (0..16).map(|n| (n, Ok(K4))).collect::<Vec<_>>());
+    assert_eq!(bench.queue.stats().merges(MergeKind::Back), 15);
+    assert_eq!(bench.queue.stats().unplugs(UnplugCause::Outermost), 1);
+}
+
+#[test]
+fn neighbours_join_at_the_front_too_and_end_in_the_order_of_the_disk() {
+    let mut bench = bench();
+    bench.plug_each(Op::Write, [2, 1, 3, 0]);
+    bench.unplug();
+    assert_eq!(bench.toy.issued(), [(Op::Write, 0, 4 * K4)]);
+    bench.finish();
+    let order: Vec<u64> = bench.ends().iter().map(|end| end.0).collect();
+    assert_eq!(order, [0, 1, 2, 3]);
+    assert_eq!(bench.queue.stats().merges(MergeKind::Front), 2);
+}
+
+#[test]
+fn only_the_newest_request_is_a_candidate() {
+    let mut bench = bench();
+    bench.plug_each(Op::Read, [0, 100, 1]);
+    bench.unplug();
+    assert_eq!(bench.toy.issued().len(), 3, "I6: 1 would join 0, but 100 is newer");
+}
+
+#[test]
+fn what_must_not_merge_does_not() {
+    let flagged = |flags| Bio { flags, ..Bio::range(Op::Write, K4, K4) };
+    for (op, flags) in [
+        (Op::Read, BioFlags::NONE),
+        (Op::Discard, BioFlags::NONE),
+        (Op::Write, BioFlags::FUA),
+        (Op::Write, BioFlags::PREFLUSH),
+        (Op::Write, BioFlags::NOMERGE),
+    ] {
+        let limits = QueueLimits {
+            discard_granularity: 512,
+            max_discard_sectors: 1 << 20,
+            volatile_cache: true,
+            fua: true,
+            ..limits()
+        };
+        let mut bench = Bench::new(limits, Policy::default());
+        bench.plug(Op::Write, 0, K4, 0);
+        let bio = Bio { op, ..flagged(flags) };
+        let bio = Bio { segments: bench.bio(op, K4, K4, 0).segments, ..bio };
+        bench.queue_bio(bio, 1);
+        bench.unplug();
+        bench.finish();
+        let data = bench.toy.issued().iter().filter(|issued| issued.0 != Op::Flush).count();
+        assert_eq!(data, 2, "{op:?} {flags:?}");
+    }
+}
+
+#[test]
+fn discards_join_as_ranges_if_the_device_takes_several() {
+    for (max_discard_segments, requests) in [(1, 3), (2, 2), (8, 1)] {
+        let limits = QueueLimits {
+            discard_granularity: 512,
+            max_discard_sectors: 1 << 20,
+            max_discard_segments,
+            ..limits()
+        };
+        let mut bench = Bench::new(limits, Policy::default());
+        bench.plug_each(Op::Discard, [9, 4, 20]);
+        bench.unplug();
+        assert_eq!(bench.toy.seen.len(), requests);
+        let ranges: Vec<(u64, u64)> =
+            bench.toy.seen.iter().flat_map(|seen| seen.ranges.clone()).collect();
+        assert_eq!(ranges, [(9 * K4, K4), (4 * K4, K4), (20 * K4, K4)]);
+        bench.finish();
+        assert!(bench.ends().iter().all(|end| end.1 == Ok(K4)));
+    }
+}
+
+#[test]
+fn a_full_list_is_let_through_before_the_next_request() {
+    let mut bench = bench();
+    for n in 0..PLUG_MAX_REQUESTS as u64 {
+        assert!(!bench.plug(Op::Read, n * 2 * K4, K4, n).turn_due);
+    }
+    assert!(bench.plug(Op::Read, 1 << 24, K4, 99).turn_due);
+    bench.turn();
+    assert_eq!(bench.toy.seen.len(), PLUG_MAX_REQUESTS, "I3: in order, the new one not yet");
+    assert!(bench.toy.seen.is_sorted_by_key(|seen| seen.start));
+    assert!(bench.queue.is_plugged());
+    assert_eq!(bench.queue.stats().unplugs(UnplugCause::Limit), 1);
+}
+
+#[test]
+fn a_large_newest_request_is_let_through_unless_merging_is_off() {
+    for (nomerges, due) in
+        [(NoMerges::All, true), (NoMerges::OneShot, true), (NoMerges::None, false)]
+    {
+        let mut bench = Bench::new(limits(), Policy { nomerges, ..Policy::default() });
+        bench.plug(Op::Read, 0, PLUG_FLUSH_BYTES, 0);
+        assert_eq!(bench.plug(Op::Read, 1 << 24, K4, 1).turn_due, due);
+    }
+}
+
+#[test]
+fn the_size_trigger_waits_for_a_request_that_does_not_merge() {
+    let mut bench = bench();
+    (0..64).for_each(|n| assert!(!bench.plug(Op::Read, n * K4, K4, n).turn_due));
+    bench.unplug();
+    assert_eq!(bench.toy.issued(), [(Op::Read, 0, 64 * K4)]);
+}
+
+#[test]
+fn per_level_lets_through_what_its_level_queued() {
+    let mut bench =
+        Bench::new(limits(), Policy { plug: PlugPolicy::PerLevel, ..Policy::default() });
+    bench.plug(Op::Read, 0, K4, 0);
+    let inner = bench.bio(Op::Read, K4, K4, 1);
+    bench.queue_bio(inner, 2);
+    assert!(bench.queue.unplug(UnplugCause::Level, 2, 0));
+    bench.turn();
+    assert_eq!(bench.toy.issued(), [(Op::Read, K4, K4)], "levels do not merge with each other");
+    bench.unplug();
+    assert_eq!(bench.toy.seen.len(), 2);
+}
+
+#[test]
+fn nomerges_and_plug_none_keep_bios_apart() {
+    let policies = [
+        Policy { nomerges: NoMerges::None, ..Policy::default() },
+        Policy { plug: PlugPolicy::None, ..Policy::default() },
+    ];
+    for policy in policies {
+        let mut bench = Bench::new(limits(), policy);
+        bench.plug_each(Op::Read, 0..4);
+        bench.unplug();
+        assert_eq!(bench.toy.seen.len(), 4);
+    }
+}
+
+#[test]
+fn no_merge_crosses_a_chunk_or_passes_the_size_limit() {
+    let two_pages = QueueLimits { chunk_sectors: 16, ..limits() };
+    let small = QueueLimits { max_sectors: 16, ..limits() };
+    for (limits, pages, requests) in [
+        (two_pages, [1, 0], 1),
+        (two_pages, [2, 1], 2),
+        (two_pages, [1, 2], 2),
+        (two_pages, [2, 3], 1),
+        (small, [2, 1], 1),
+    ] {
+        let mut bench = Bench::new(limits, Policy::default());
+        bench.plug_each(Op::Read, pages);
+        bench.unplug();
+        assert_eq!(bench.toy.seen.len(), requests, "{pages:?}");
+    }
+    let mut bench = Bench::new(small, Policy::default());
+    bench.plug_each(Op::Read, [2, 1, 0, 3]);
+    bench.unplug();
+    assert_eq!(
+        bench.toy.issued(),
+        [(Op::Read, K4, 2 * K4), (Op::Read, 0, K4), (Op::Read, 3 * K4, K4)]
+    );
+}
