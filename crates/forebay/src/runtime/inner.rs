@@ -74,7 +74,8 @@ impl Inner {
         let mut core = self.core.borrow_mut();
         let free = core.mailboxes.iter().position(|mailbox| !mailbox.open);
         let number = free.unwrap_or_else(|| {
-            core.mailboxes.push(Mailbox::default());
+            let ready = VecDeque::with_capacity(core.queue.policy().queue_depth as usize);
+            core.mailboxes.push(Mailbox { ready, ..Mailbox::default() });
             core.mailboxes.len() - 1
         });
         core.mailboxes[number].open = true;

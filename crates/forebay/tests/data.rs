@@ -1,0 +1,166 @@
+//! Data through every driver: what was written is read, whatever is merged, split or cut short.
+
+mod common;
+
+use common::{Numbers, Scratch, open, reap_all, submit};
+use forebay::{Buf, Disk, Io};
+
+const LEN: u64 = 4 << 20;
+const UNIT: u64 = 4096;
+
+/// One operation of a script, on a range that no other of its batch touches.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    kind: u64,
+    start: u64,
+    len: u64,
+    stamp: u8,
+}
+
+/// Batches of operations on disjoint ranges, many of them neighbours.
+fn script(seed: u64, nr_batches: usize) -> Vec<Vec<Step>> {
+    let mut numbers = Numbers(seed);
+    let batch = |numbers: &mut Numbers| {
+        let (mut at, mut steps) = (numbers.below(64) * UNIT, Vec::new());
+        while steps.len() < 40 {
+            let longest = if numbers.below(8) == 0 { 64 } else { 4 };
+            let len = (1 + numbers.below(longest)) * UNIT;
+            at += if numbers.below(4) == 0 { numbers.below(8) * UNIT } else { 0 };
+            if at + len > LEN {
+                break;
+            }
+            let stamp = numbers.next() as u8;
+            steps.push(Step { kind: numbers.below(16), start: at, len, stamp });
+            at += len;
+        }
+        // Neighbours meet from both sides.
+        if numbers.below(2) == 0 {
+            steps.reverse();
+        }
+        steps
+    };
+    (0..nr_batches).map(|_| batch(&mut numbers)).collect()
+}
+
+/// Runs a script on a disk and on plain memory, and compares every read.
+fn check(disk: &Disk, script: &[Vec<Step>]) {
+    let mut model = vec![0u8; LEN as usize];
+    disk.write_zeroes(0, LEN).expect("zeroes to begin with");
+    let mut queue = disk.queue();
+    for batch in script {
+        let plug = forebay::plug();
+        for (nth, step) in batch.iter().enumerate() {
+            let nth = nth as u64;
+            let buf = || Buf::new(step.len as usize);
+            let io = match step.kind {
+                0..7 => Io::read(buf(), step.start),
+                7 => Io::write_zeroes(step.start, step.len),
+                8 => Io::discard(step.start, step.len),
+                kind => {
+                    let mut buf = buf();
+                    fill(&mut buf, step);
+                    let io = Io::write(buf, step.start);
+                    if kind == 9 { io.fua() } else { io }
+                }
+            };
+            submit(&mut queue, io.user_data(nth));
+        }
+        drop(plug);
+        for completion in reap_all(&mut queue) {
+            let step = &batch[completion.user_data as usize];
+            assert_eq!(completion.result, Ok(step.len), "{step:?}");
+            let range = step.start as usize..(step.start + step.len) as usize;
+            match step.kind {
+                0..7 => {
+                    let read = completion.buf.expect("a read has its buffer");
+                    assert!(model[range] == *read, "{step:?} of {}", disk.info().spec);
+                }
+                // What a discard leaves is the disk's choice; these all leave zeroes.
+                7 | 8 => model[range].fill(0),
+                _ => fill(&mut model[range], step),
+            }
+        }
+    }
+    let mut image = Buf::new(LEN as usize);
+    assert_eq!(disk.read_at(&mut image, 0), Ok(LEN));
+    assert!(*image == *model, "the whole of {}", disk.info().spec);
+}
+
+/// A pattern in which every 8 bytes differ.
+fn fill(bytes: &mut [u8], step: &Step) {
+    for (nth, word) in bytes.chunks_mut(8).enumerate() {
+        let value = (step.start + nth as u64 * 8) ^ (u64::from(step.stamp) << 56);
+        word.copy_from_slice(&value.to_le_bytes()[..word.len()]);
+    }
+}
+
+/// Every policy that decides how bios become requests.
+const POLICIES: [&str; 6] = [
+    "nomerges=0",
+    "nomerges=1&max_sectors_kb=64",
+    "nomerges=2&queue_depth=1",
+    "plug=per-level&queue_depth=3",
+    "plug=none",
+    "max_sectors_kb=4&queue_depth=7&fua=off",
+];
+
+fn check_all_policies(spec: impl Fn(&str) -> String) {
+    for (nth, policy) in POLICIES.iter().enumerate() {
+        check(&open(&spec(policy)), &script(7 + nth as u64 % 2, 12));
+    }
+}
+
+#[test]
+fn ram() {
+    check_all_policies(|policy| format!("ram:4M?{policy}"));
+    check_all_policies(|policy| format!("ram:4M?{policy}&req_ns=500&io_ns=100"));
+}
+
+#[test]
+fn file() {
+    let scratch = Scratch::new(LEN);
+    check_all_policies(|policy| scratch.spec(policy));
+}
+
+#[test]
+fn file_with_direct_io() {
+    let scratch = Scratch::new(LEN);
+    check_all_policies(|policy| scratch.spec(&format!("direct=on&{policy}")));
+}
+
+#[test]
+fn short_counts_and_a_busy_device_change_nothing() {
+    let scratch = Scratch::new(LEN);
+    let rules = "rule=read:short=4k:nth=3&rule=write:short=1k:rate=0.2&rule=any:busy:nth=7";
+    check_all_policies(|policy| format!("fault:ram:4M?{policy}&{rules}"));
+    let rules = "rule=read+write:short=8k:rate=0.3";
+    check_all_policies(|policy| format!("fault:{}?{policy}&{rules}", scratch.path.display()));
+}
+
+#[test]
+fn several_segments_and_large_blocking_calls() {
+    let scratch = Scratch::new(LEN);
+    for spec in [String::from("ram:4M?max_sectors_kb=8"), scratch.spec("max_sectors_kb=8")] {
+        let disk = open(&spec);
+        let pattern: Vec<u8> = (0..LEN).map(|n| (n / 512 ^ n) as u8).collect();
+        assert_eq!(disk.write_at(&pattern, 0), Ok(LEN));
+        let mut back = vec![0; LEN as usize];
+        assert_eq!(disk.read_at(&mut back, 0), Ok(LEN));
+        assert!(back == pattern);
+        assert_eq!(disk.stats().queue.splits, 2 * (LEN / 8192 - 1));
+    }
+}
+
+#[test]
+fn a_growing_file_ends_where_it_ends() {
+    let scratch = Scratch::new(10);
+    let disk = open(&scratch.spec("capacity=growing"));
+    assert_eq!(disk.capacity_bytes(), None);
+    let mut bytes = [9; 20];
+    assert_eq!(disk.read_at(&mut bytes, 4), Ok(6));
+    assert_eq!(disk.read_at(&mut bytes, 10), Ok(0));
+    assert_eq!(disk.write_at(b"behind the end", 100), Ok(14));
+    assert_eq!(disk.read_at(&mut bytes, 100), Ok(14));
+    assert_eq!(&bytes[..14], b"behind the end");
+    assert_eq!(std::fs::metadata(&scratch.path).expect("it is there").len(), 114);
+}

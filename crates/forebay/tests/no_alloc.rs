@@ -1,0 +1,82 @@
+//! No allocation per I/O: counted by the allocator itself.
+
+use forebay::{Buf, Completion, Disk, Io};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+struct Counting;
+
+thread_local! {
+    static NR_ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: all is handed to the system's allocator; counting touches no memory of its own.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = NR_ALLOCATIONS.try_with(|nr| nr.set(nr.get() + 1));
+        // SAFETY: the caller's obligations are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's obligations are passed on.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const DEPTH: usize = 64;
+
+/// Keeps `DEPTH` I/Os in the layer, submitted in plugged batches of 16, the buffers used again.
+fn run(disk: &Disk, nr_rounds: u64) {
+    let mut queue = disk.queue();
+    let mut bufs: Vec<Buf> = (0..DEPTH).map(|_| Buf::new(4096)).collect();
+    let mut done: Vec<Completion> = Vec::with_capacity(DEPTH);
+    let mut counted = 0;
+    for round in 0..nr_rounds {
+        if round == nr_rounds / 2 {
+            counted = NR_ALLOCATIONS.get();
+        }
+        let plug = forebay::plug();
+        for nth in 0..16 {
+            let inner = forebay::plug();
+            let Some(buf) = bufs.pop() else { break };
+            let page = (round * 16 + nth * (1 + round % 2)) % 256;
+            let io = match round % 3 {
+                0 => Io::write(buf, page * 4096),
+                _ => Io::read(buf, page * 4096),
+            };
+            queue.submit(io).expect("a good I/O");
+            drop(inner);
+        }
+        drop(plug);
+        queue.reap(if bufs.len() < 16 { 16 } else { 0 }, DEPTH, &mut done);
+        bufs.extend(done.drain(..).filter_map(|completion| completion.buf));
+        if round % 100 == 0 {
+            disk.flush().expect("a flush");
+        }
+    }
+    let nr = NR_ALLOCATIONS.get() - counted;
+    assert_eq!(nr, 0, "{}: allocations in {} I/Os", disk.info().spec, nr_rounds / 2 * 16);
+}
+
+#[test]
+fn no_io_allocates_once_the_layer_is_warm() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch folder");
+    let path = folder.path().join("disk.img");
+    std::fs::write(&path, vec![0; 1 << 20]).expect("a scratch file");
+    let file = path.display();
+    for spec in [
+        String::from("null:1M"),
+        String::from("ram:1M"),
+        String::from("ram:1M?nomerges=2&queue_depth=8"),
+        String::from("ram:1M?req_ns=300&io_ns=100&max_sectors_kb=8"),
+        String::from("fault:ram:1M?rule=any:short=1k:nth=3"),
+        format!("{file}"),
+        format!("{file}?direct=on"),
+    ] {
+        run(&Disk::open(&spec).expect("a disk"), 1000);
+    }
+}

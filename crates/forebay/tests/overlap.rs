@@ -1,0 +1,88 @@
+//! Overlapping I/O in flight together: each sector ends as one of the writes that were in flight,
+//! whole, and a read sees that or what was there before.
+
+mod common;
+
+use common::{Numbers, Scratch, open, reap_all, submit};
+use forebay::{Buf, Disk, Io};
+
+const SECTOR: usize = 512;
+const NR_SECTORS: u64 = 64;
+
+/// Every sector of a write carries its number.
+fn stamped(nr_sectors: u64, stamp: u64) -> Buf {
+    let mut buf = Buf::new(nr_sectors as usize * SECTOR);
+    buf.chunks_mut(8).for_each(|word| word.copy_from_slice(&stamp.to_le_bytes()));
+    buf
+}
+
+/// The stamp of a sector, which must be the same all through it.
+fn stamp_of(sector: &[u8]) -> u64 {
+    let stamp = &sector[..8];
+    assert!(sector.chunks(8).all(|word| word == stamp), "a sector is never torn");
+    u64::from_le_bytes(stamp.try_into().expect("eight bytes"))
+}
+
+fn check(disk: &Disk, seed: u64) {
+    let mut numbers = Numbers(seed);
+    let mut queue = disk.queue();
+    let mut before = vec![0u64; NR_SECTORS as usize];
+    let mut next_stamp = 1;
+    for _ in 0..60 {
+        let plug = forebay::plug();
+        let mut written = vec![Vec::new(); NR_SECTORS as usize];
+        for _ in 0..12 {
+            let len = 1 + numbers.below(8);
+            let start = numbers.below(NR_SECTORS - len);
+            let range = start as usize..(start + len) as usize;
+            let io = if numbers.below(2) == 0 {
+                Io::read(Buf::new(len as usize * SECTOR), start * SECTOR as u64)
+            } else {
+                written[range].iter_mut().for_each(|stamps| stamps.push(next_stamp));
+                next_stamp += 1;
+                Io::write(stamped(len, next_stamp - 1), start * SECTOR as u64)
+            };
+            submit(&mut queue, io.user_data(start << 32 | (next_stamp - 1)));
+            if numbers.below(4) == 0 {
+                plug.unplug();
+            }
+        }
+        drop(plug);
+        for completion in reap_all(&mut queue) {
+            let start = (completion.user_data >> 32) as usize;
+            let buf = completion.buf.expect("both have a buffer");
+            assert_eq!(completion.result, Ok(buf.len() as u64));
+            for (nth, sector) in buf.chunks(SECTOR).enumerate() {
+                let (stamp, at) = (stamp_of(sector), start + nth);
+                assert!(stamp == before[at] || written[at].contains(&stamp), "sector {at}");
+            }
+        }
+        let mut image = Buf::new(NR_SECTORS as usize * SECTOR);
+        disk.read_at(&mut image, 0).expect("the image");
+        for (at, sector) in image.chunks(SECTOR).enumerate() {
+            let stamp = stamp_of(sector);
+            let legal = if written[at].is_empty() { vec![before[at]] } else { written[at].clone() };
+            assert!(legal.contains(&stamp), "sector {at}: {stamp}, not one of {legal:?}");
+            before[at] = stamp;
+        }
+    }
+}
+
+#[test]
+fn each_sector_is_one_of_its_legal_values() {
+    let scratch = Scratch::new(NR_SECTORS * SECTOR as u64);
+    for (seed, keys) in
+        ["nomerges=0", "nomerges=2", "queue_depth=2&max_sectors_kb=1"].iter().enumerate()
+    {
+        for spec in [
+            format!("ram:32k?{keys}"),
+            scratch.spec(keys),
+            scratch.spec(&format!("direct=on&{keys}")),
+            format!("fault:ram:32k?{keys}&rule=any:short=1k:rate=0.3"),
+        ] {
+            let disk = open(&spec);
+            disk.write_zeroes(0, NR_SECTORS * SECTOR as u64).expect("zeroes to begin with");
+            check(&disk, seed as u64);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Plugs on a thread: nesting, several disks, and everything that lets bios through.
+
+mod common;
+
+use common::{open, reap_all, submit};
+use forebay::{BioQueue, Buf, Disk, Io, UnplugCause};
+
+/// Submits reads of the 4 KiB pages `first..end`.
+fn read_pages(queue: &mut BioQueue, pages: std::ops::Range<u64>) {
+    pages.for_each(|page| submit(queue, Io::read(Buf::new(4096), page * 4096).user_data(page)));
+}
+
+fn issued(disk: &Disk) -> u64 {
+    disk.stats().queue.issued
+}
+
+#[test]
+fn only_the_outermost_guard_lets_bios_through() {
+    let disk = open("ram:1M");
+    let mut queue = disk.queue();
+    let outer = forebay::plug();
+    for page in 0..16 {
+        let inner = forebay::plug();
+        read_pages(&mut queue, page..page + 1);
+        drop(inner);
+        assert_eq!(issued(&disk), 0);
+    }
+    drop(outer);
+    assert_eq!(issued(&disk), 1);
+    assert_eq!(disk.stats().queue.unplugs(UnplugCause::Outermost), 1);
+    assert_eq!(reap_all(&mut queue).len(), 16);
+}
+
+#[test]
+fn per_level_lets_each_level_through() {
+    let disk = open("ram:1M?plug=per-level");
+    let mut queue = disk.queue();
+    let outer = forebay::plug();
+    read_pages(&mut queue, 100..101);
+    for page in 0..4 {
+        let inner = forebay::plug();
+        read_pages(&mut queue, page..page + 1);
+        drop(inner);
+        assert_eq!(issued(&disk), page + 1);
+    }
+    drop(outer);
+    assert_eq!(issued(&disk), 5);
+    assert_eq!(disk.stats().queue.unplugs(UnplugCause::Level), 4);
+    assert_eq!(reap_all(&mut queue).len(), 5);
+}
+
+#[test]
+fn an_explicit_unplug_keeps_the_plug_open() {
+    let disk = open("ram:1M");
+    let mut queue = disk.queue();
+    let plug = forebay::plug();
+    read_pages(&mut queue, 0..4);
+    plug.unplug();
+    assert_eq!(issued(&disk), 1);
+    read_pages(&mut queue, 4..8);
+    assert_eq!(issued(&disk), 1);
+    drop(plug);
+    assert_eq!(issued(&disk), 2);
+}
+
+#[test]
+fn waiting_lets_bios_through_on_all_disks() {
+    let (one, two) = (open("ram:1M"), open("ram:1M"));
+    let (mut queue_one, mut queue_two) = (one.queue(), two.queue());
+    let plug = forebay::plug();
+    read_pages(&mut queue_one, 0..4);
+    read_pages(&mut queue_two, 0..4);
+    assert_eq!((issued(&one), issued(&two)), (0, 0));
+    assert_eq!(queue_one.reap(1, 16, &mut Vec::new()), 4);
+    assert_eq!((issued(&one), issued(&two)), (1, 1));
+    assert_eq!(one.stats().queue.unplugs(UnplugCause::Wait), 1);
+    read_pages(&mut queue_two, 8..12);
+    one.read_at(&mut [0; 512], 0).expect("a blocking call waits too");
+    assert_eq!(issued(&two), 2);
+    drop(plug);
+}
+
+#[test]
+fn a_blocking_call_merges_with_what_is_plugged() {
+    let disk = open("ram:1M");
+    let mut queue = disk.queue();
+    let plug = forebay::plug();
+    read_pages(&mut queue, 0..4);
+    disk.read_at(&mut [0; 4096], 4 * 4096).expect("a neighbour");
+    assert_eq!(issued(&disk), 1);
+    drop(plug);
+}
+
+#[test]
+fn a_forgotten_guard_lets_bios_through_at_a_wait_and_at_the_end_of_the_thread() {
+    let scratch = common::Scratch::new(1 << 20);
+    let spec = scratch.spec("");
+    std::thread::spawn(move || {
+        let disk = open(&spec);
+        let mut queue = disk.queue();
+        std::mem::forget(forebay::plug());
+        submit(&mut queue, Io::write(Buf::from(&[1; 4096][..]), 0));
+        assert_eq!(queue.reap(1, 1, &mut Vec::new()), 1);
+        submit(&mut queue, Io::write(Buf::from(&[2; 4096][..]), 4096));
+        assert_eq!(issued(&disk), 1);
+        // Neither dropped nor reaped: the end of the thread is all there is.
+        std::mem::forget((disk, queue));
+    })
+    .join()
+    .expect("the thread ends well");
+    let written = std::fs::read(&scratch.path).expect("the file");
+    assert_eq!((written[0], written[4096]), (1, 2));
+}
+
+#[test]
+fn dropping_disk_and_queue_waits_for_what_is_plugged_and_in_flight() {
+    let scratch = common::Scratch::new(1 << 20);
+    let plug = forebay::plug();
+    {
+        let disk = open(&scratch.spec("direct=on"));
+        let mut queue = disk.queue();
+        for page in 0..64u64 {
+            submit(&mut queue, Io::write(Buf::from(&[7; 4096][..]), page * 8192));
+        }
+    }
+    let written = std::fs::read(&scratch.path).expect("the file");
+    assert!((0..64).all(|page| written[page * 8192] == 7));
+    drop(plug);
+}
+
+#[test]
+fn a_full_layer_gives_the_io_back() {
+    let disk = open("ram:1M?nr_bios=8&queue_depth=2&req_ns=1000000");
+    let mut queue = disk.queue();
+    let plug = forebay::plug();
+    read_pages(&mut queue, 0..8);
+    let io = Io::read(Buf::new(4096), 0).user_data(99);
+    let error = queue.submit(io).expect_err("eight are in the layer");
+    assert_eq!(error.refusal, forebay::Refusal::WouldBlock);
+    assert_eq!(error.io.into_buf().map(|buf| buf.len()), Some(4096));
+    assert_eq!(queue.reap(1, 1, &mut Vec::new()), 1);
+    submit(&mut queue, Io::read(Buf::new(4096), 0));
+    drop(plug);
+    assert_eq!(reap_all(&mut queue).len(), 8);
+}

@@ -1,0 +1,163 @@
+//! What is refused, and the exact words.
+
+mod common;
+
+use common::{Scratch, open};
+use forebay::{Disk, IoError, Refusal};
+
+fn check_open(spec: &str, expected: &str) {
+    match Disk::open(spec) {
+        Ok(_) => panic!("{spec} opens"),
+        Err(error) => assert_eq!(error.to_string(), expected, "{spec}"),
+    }
+}
+
+#[test]
+fn specs() {
+    check_open("", "empty device spec; expected [driver:]target[?key=value&...], such as disk.img");
+    check_open(
+        "nbd:localhost",
+        "driver `nbd` does not exist in this version; there are: null, ram, file, fault",
+    );
+    check_open("ram:1M?direct", "`direct` is not key=value");
+    check_open("ram:1M?plugg=none", "unknown key `plugg` for driver `ram`; did you mean `plug`?");
+    check_open(
+        "null:1M?colour=red",
+        "unknown key `colour` for driver `null`; there are: fua, iostats, logical_block_size, \
+         max_sectors_kb, nomerges, nr_bios, plug, queue_depth, read_only",
+    );
+    check_open("ram:1M?plug=inner", "plug=inner: expected outermost, per-level or none");
+    check_open("ram:1M?nomerges=3", "nomerges=3: expected 0, 1 or 2");
+    check_open("ram:1M?queue_depth=0", "queue_depth=0: expected a number of 1 to 10240");
+    check_open("ram:1M?iostats=maybe", "iostats=maybe: expected on or off");
+    check_open("ram:big", "ram:big: expected a size, such as 1G");
+    check_open("ram:1000", "ram:1000: expected a size above 0, in whole logical blocks");
+    check_open(
+        "fault:ram:1M?rule=read:sad",
+        "rule=read:sad: expected a status such as io or medium, short=N or busy, after the \
+         operations",
+    );
+    check_open(
+        "ram:1M?logical_block_size=4096&max_sectors_kb=1",
+        "ram:1M?logical_block_size=4096&max_sectors_kb=1: max_sectors must hold at least one \
+         logical block",
+    );
+}
+
+#[test]
+fn files() {
+    let scratch = Scratch::new(100);
+    let folder = scratch.path.parent().expect("a folder").display().to_string();
+    let path = scratch.path.display().to_string();
+    check_open(
+        &format!("{folder}/missing.img"),
+        &format!(
+            "{folder}/missing.img: no such file; make it first, for example with `truncate -s 1G`"
+        ),
+    );
+    check_open(
+        "rma:1G",
+        "rma:1G: no such file; if `rma` was meant as a driver: there are null, ram, file and fault",
+    );
+    check_open(
+        &folder,
+        &format!("{folder}: not a regular file or a block device, but a directory"),
+    );
+    check_open(
+        "/dev/null",
+        "/dev/null: not a regular file or a block device, but a character device",
+    );
+    check_open(
+        &format!("{path}?direct=on"),
+        &format!(
+            "{path}: 100 bytes hold no block of 512 bytes; make it larger, or use capacity=growing"
+        ),
+    );
+    check_open(
+        &format!("{path}?size=1G"),
+        "unknown key `size` for driver `file`; there are: capacity, direct, fua, iostats, \
+         max_sectors_kb, nomerges, nr_bios, plug, queue_depth, read_only",
+    );
+}
+
+#[test]
+fn no_permission() {
+    use std::os::unix::fs::PermissionsExt;
+    let scratch = Scratch::new(4096);
+    let path = scratch.path.display().to_string();
+    let mode = std::fs::Permissions::from_mode(0o000);
+    std::fs::set_permissions(&scratch.path, mode).expect("our own file");
+    if std::fs::File::open(&scratch.path).is_ok() {
+        eprintln!("skipped: no_permission, because this user may read every file");
+        return;
+    }
+    check_open(
+        &path,
+        &format!("{path}: no permission to read and write it; read_only=on needs less"),
+    );
+    check_open(&format!("{path}?read_only=on"), &format!("{path}: no permission to read it"));
+}
+
+fn check_io<T: std::fmt::Debug>(result: Result<T, IoError>, expected: &str) {
+    assert_eq!(result.expect_err("it is refused").to_string(), expected);
+}
+
+#[test]
+fn ios() {
+    let disk = open("ram:1M");
+    check_io(
+        disk.read_at(&mut [0; 512], 100),
+        "misaligned: start 100 and length 512 must be multiples of the logical block size, 512 \
+         bytes",
+    );
+    check_io(
+        disk.write_at(&[0; 1024], (1 << 20) - 512),
+        "out of range: 1024 bytes at 1048064 end beyond the disk's 1048576 bytes",
+    );
+    check_io(
+        disk.discard(u64::MAX - 511, 512),
+        "out of range: 512 bytes at 18446744073709551104 end beyond the disk's 1048576 bytes",
+    );
+    let disk = open("ram:1M?read_only=on");
+    check_io(disk.write_at(&[0; 512], 0), "the disk is read-only");
+    check_io(disk.write_zeroes(0, 512), "the disk is read-only");
+    assert_eq!(disk.read_at(&mut [0; 512], 0), Ok(512));
+    let scratch = Scratch::new(1 << 20);
+    let disk = open(&scratch.spec("read_only=on"));
+    check_io(disk.discard(0, 4096), "the disk is read-only");
+}
+
+#[test]
+fn misaligned_memory() {
+    let scratch = Scratch::new(1 << 20);
+    let disk = open(&scratch.spec("direct=on"));
+    let mut buf = forebay::Buf::new(1024);
+    let addr = buf.as_ptr() as usize + 1;
+    let unit = disk.limits().dma_alignment + 1;
+    check_io(
+        disk.read_at(&mut buf[1..513], 0),
+        &format!(
+            "misaligned memory: address {addr:#x} and length 512 must be multiples of {unit}; use \
+             a `Buf`, which is aligned for every disk"
+        ),
+    );
+}
+
+#[test]
+fn a_device_that_fails_is_reported_bio_by_bio() {
+    let disk = open("fault:ram:1M?rule=read:medium:range=8k+512&rule=write:nospace:nth=2");
+    let mut page = [0; 4096];
+    assert_eq!(disk.read_at(&mut page, 0), Ok(4096));
+    let medium = IoError::Ended(forebay::BlockStatus::Medium);
+    assert_eq!(disk.read_at(&mut page, 8192), Err(medium));
+    assert_eq!(disk.write_at(&page, 0), Ok(4096));
+    check_io(disk.write_at(&page, 0), "no space left on the device");
+    assert_eq!(disk.write_at(&page, 0), Ok(4096));
+}
+
+#[test]
+fn errors_become_io_errors_with_their_text() {
+    let error = std::io::Error::from(IoError::Refused(Refusal::ReadOnly));
+    assert_eq!(error.kind(), std::io::ErrorKind::ReadOnlyFilesystem);
+    assert_eq!(error.to_string(), "the disk is read-only");
+}
