@@ -60,12 +60,7 @@ const ARROWS: &[Row] = &[
     },
     Row {
         name: "forebay-sim",
-        may_name: &[
-            "forebay-core",
-            "forebay-model",
-            "forebay-fio",
-            "forebay-nbd",
-        ],
+        may_name: &["forebay-core", "forebay-model", "forebay-fio", "forebay-nbd"],
         outside: true,
         why: "the simulator drives pure code in virtual time; the library has threads and a clock",
     },
@@ -95,16 +90,10 @@ pub(crate) fn run() -> Outcome {
         println!("arrows: {error}");
     }
     if errors.is_empty() {
-        println!(
-            "arrows: {} crates, every edge is allowed",
-            graph.members.len()
-        );
+        println!("arrows: {} crates, every edge is allowed", graph.members.len());
         Ok(())
     } else {
-        Err(format!(
-            "{} forbidden edges; the table is in xtask/src/arrows.rs",
-            errors.len()
-        ))
+        Err(format!("{} forbidden edges; the table is in xtask/src/arrows.rs", errors.len()))
     }
 }
 
@@ -117,10 +106,7 @@ struct Graph<'a> {
 impl<'a> Graph<'a> {
     /// Reads lines of the form `0forebay v0.1.0 (path)`: depth, name, and what we do not need.
     fn parse(tree: &'a str) -> Result<Self, String> {
-        let mut graph = Graph {
-            members: BTreeSet::new(),
-            edges: BTreeSet::new(),
-        };
+        let mut graph = Graph { members: BTreeSet::new(), edges: BTreeSet::new() };
         let mut member = None;
         for line in tree.lines().filter(|line| !line.trim().is_empty()) {
             let name = line[1..].split(' ').next().unwrap_or_default();
@@ -142,13 +128,9 @@ impl<'a> Graph<'a> {
     }
 
     fn errors(&self) -> Vec<String> {
-        let unknown = self
-            .members
-            .iter()
-            .filter(|name| row(name).is_none())
-            .map(|name| {
-                format!("{name}: not in the table; add a row that says what it may name, and why")
-            });
+        let unknown = self.members.iter().filter(|name| row(name).is_none()).map(|name| {
+            format!("{name}: not in the table; add a row that says what it may name, and why")
+        });
         let forbidden = self.edges.iter().filter_map(|&(from, to)| {
             let row = row(from)?;
             let allowed = if self.members.contains(to) || self::row(to).is_some() {
@@ -168,11 +150,7 @@ impl Row {
             [] => "no workspace crate".to_string(),
             names => names.join(", "),
         };
-        let outside = if self.outside {
-            ""
-        } else {
-            ", and none from outside"
-        };
+        let outside = if self.outside { "" } else { ", and none from outside" };
         format!("{} may name {inside}{outside}", self.name)
     }
 }
@@ -205,10 +183,7 @@ mod tests {
 
     #[test]
     fn core_may_name_nothing_inside_or_outside() {
-        check(
-            "0forebay-core v0.1.0 (p)\n1bitflags v2.13.2\n",
-            &["forebay-core -> bitflags"],
-        );
+        check("0forebay-core v0.1.0 (p)\n1bitflags v2.13.2\n", &["forebay-core -> bitflags"]);
         check(
             "0forebay-core v0.1.0 (p)\n1forebay v0.1.0 (p)\n\n0forebay v0.1.0 (p)\n",
             &["forebay-core -> forebay:"],
@@ -220,10 +195,7 @@ mod tests {
         let tree = "0forebay-fio v0.1.0 (p)\n1forebay v0.1.0 (p)\n\n0forebay v0.1.0 (p)\n";
         let errors = Graph::parse(tree).unwrap().errors();
         assert!(errors[0].contains("forebay-fio -> forebay"), "{errors:?}");
-        assert!(
-            errors[0].contains("usable without a block layer"),
-            "{errors:?}"
-        );
+        assert!(errors[0].contains("usable without a block layer"), "{errors:?}");
     }
 
     #[test]
@@ -236,10 +208,7 @@ mod tests {
 
     #[test]
     fn a_crate_without_a_row_is_an_error() {
-        check(
-            "0forebay-new v0.1.0 (p)\n1libc v0.2.191\n",
-            &["forebay-new: not in the table"],
-        );
+        check("0forebay-new v0.1.0 (p)\n1libc v0.2.191\n", &["forebay-new: not in the table"]);
     }
 
     #[test]

@@ -15,10 +15,7 @@ pub(crate) fn run() -> Outcome {
     if !installed()? {
         Line::new("rustup", &format!("target add {TARGET}")).run()?;
     }
-    Line::cargo(&format!(
-        "build --quiet --package forebay-core --lib --target {TARGET}"
-    ))
-    .run()?;
+    Line::cargo(&format!("build --quiet --package forebay-core --lib --target {TARGET}")).run()?;
     println!("bare: forebay-core builds for {TARGET}");
     Ok(())
 }

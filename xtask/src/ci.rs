@@ -20,43 +20,16 @@ enum Action {
 
 /// Quick and often wrong comes first, so that most failures are seen within seconds.
 const STEPS: &[Step] = &[
-    Step {
-        name: "fmt",
-        action: Action::Cargo(|| Line::cargo("fmt --all --check")),
-    },
-    Step {
-        name: "tidy",
-        action: Action::Own(tidy::run),
-    },
-    Step {
-        name: "arrows",
-        action: Action::Own(arrows::run),
-    },
-    Step {
-        name: "clippy",
-        action: Action::Cargo(clippy),
-    },
+    Step { name: "fmt", action: Action::Cargo(|| Line::cargo("fmt --all --check")) },
+    Step { name: "tidy", action: Action::Own(tidy::run) },
+    Step { name: "arrows", action: Action::Own(arrows::run) },
+    Step { name: "clippy", action: Action::Cargo(clippy) },
     // The doc tests are part of it: cargo runs them unless targets are picked.
-    Step {
-        name: "tests",
-        action: Action::Cargo(|| Line::cargo("test --workspace")),
-    },
-    Step {
-        name: "examples",
-        action: Action::Own(examples::run),
-    },
-    Step {
-        name: "docs",
-        action: Action::Cargo(docs),
-    },
-    Step {
-        name: "bare",
-        action: Action::Own(bare::run),
-    },
-    Step {
-        name: "deny",
-        action: Action::Own(deny::run),
-    },
+    Step { name: "tests", action: Action::Cargo(|| Line::cargo("test --workspace")) },
+    Step { name: "examples", action: Action::Own(examples::run) },
+    Step { name: "docs", action: Action::Cargo(docs) },
+    Step { name: "bare", action: Action::Own(bare::run) },
+    Step { name: "deny", action: Action::Own(deny::run) },
 ];
 
 fn clippy() -> Line {
@@ -95,16 +68,9 @@ pub(crate) fn run(skips: &[&str]) -> Outcome {
         println!("{heading}: {}", step.alone());
         let step_start = Instant::now();
         step.run().map_err(|message| {
-            format!(
-                "{message}\nstep {} failed; alone: {}",
-                step.name,
-                step.alone()
-            )
+            format!("{message}\nstep {} failed; alone: {}", step.name, step.alone())
         })?;
-        println!(
-            "{heading}: passed in {:.1} s",
-            step_start.elapsed().as_secs_f64()
-        );
+        println!("{heading}: passed in {:.1} s", step_start.elapsed().as_secs_f64());
     }
     println!("ci: passed in {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
@@ -116,14 +82,10 @@ pub(crate) fn parse_skips<'a>(options: &[&'a str]) -> Result<Vec<&'a str>, Strin
         .chunks(2)
         .map(|pair| match *pair {
             ["--skip", name] if step_names().contains(&name) => Ok(name),
-            ["--skip", name] => Err(format!(
-                "ci has no step `{name}`; it has {}",
-                step_names().join(", ")
-            )),
-            _ => Err(format!(
-                "ci takes only `--skip STEP`, not `{}`",
-                pair.join(" ")
-            )),
+            ["--skip", name] => {
+                Err(format!("ci has no step `{name}`; it has {}", step_names().join(", ")))
+            }
+            _ => Err(format!("ci takes only `--skip STEP`, not `{}`", pair.join(" "))),
         })
         .collect()
 }
@@ -139,10 +101,7 @@ mod tests {
     #[test]
     fn every_step_says_how_to_run_it_alone() {
         let alone = |name| STEPS.iter().find(|step| step.name == name).unwrap().alone();
-        assert_eq!(
-            alone("docs"),
-            "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps"
-        );
+        assert_eq!(alone("docs"), "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps");
         assert_eq!(alone("arrows"), "cargo xtask arrows");
     }
 
@@ -150,19 +109,12 @@ mod tests {
     fn skips_are_read_in_pairs() {
         assert!(parse_skips(&[]).unwrap().is_empty());
         assert_eq!(parse_skips(&["--skip", "tests"]).unwrap(), ["tests"]);
-        assert_eq!(
-            parse_skips(&["--skip", "fmt", "--skip", "deny"]).unwrap(),
-            ["fmt", "deny"]
-        );
+        assert_eq!(parse_skips(&["--skip", "fmt", "--skip", "deny"]).unwrap(), ["fmt", "deny"]);
     }
 
     #[test]
     fn a_skip_that_would_do_nothing_is_an_error() {
-        assert!(
-            parse_skips(&["--skip", "test"])
-                .unwrap_err()
-                .contains("it has fmt")
-        );
+        assert!(parse_skips(&["--skip", "test"]).unwrap_err().contains("it has fmt"));
         assert!(parse_skips(&["--skip"]).is_err());
         assert!(parse_skips(&["tests"]).is_err());
     }

@@ -11,9 +11,7 @@ use crate::Outcome;
 pub(crate) fn root() -> PathBuf {
     // Cargo sets the variable for `cargo run`, and for tests too.
     let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-    package
-        .and_then(|dir| dir.parent().map(PathBuf::from))
-        .unwrap_or_else(|| PathBuf::from("."))
+    package.and_then(|dir| dir.parent().map(PathBuf::from)).unwrap_or_else(|| PathBuf::from("."))
 }
 
 /// One program with its arguments; what is displayed can be pasted into a shell.
@@ -28,11 +26,7 @@ impl Line {
     /// `arguments` is split at spaces: none of ours contains one.
     pub(crate) fn new(program: &'static str, arguments: &str) -> Self {
         let arguments = arguments.split_whitespace().map(String::from).collect();
-        Line {
-            program,
-            arguments,
-            variables: Vec::new(),
-        }
+        Line { program, arguments, variables: Vec::new() }
     }
 
     pub(crate) fn cargo(arguments: &str) -> Self {
@@ -52,15 +46,8 @@ impl Line {
 
     /// Runs it with our own output streams, and nothing to read.
     pub(crate) fn run(&self) -> Outcome {
-        let status = self
-            .command()
-            .status()
-            .map_err(|error| self.not_started(&error))?;
-        if status.success() {
-            Ok(())
-        } else {
-            Err(format!("`{self}` ended with {status}"))
-        }
+        let status = self.command().status().map_err(|error| self.not_started(&error))?;
+        if status.success() { Ok(()) } else { Err(format!("`{self}` ended with {status}")) }
     }
 
     /// Runs it and returns what it wrote to standard output.
@@ -78,11 +65,7 @@ impl Line {
 
     /// Whether it runs and succeeds; its output is dropped.
     pub(crate) fn succeeds(&self) -> bool {
-        let status = self
-            .command()
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status();
+        let status = self.command().stdout(Stdio::null()).stderr(Stdio::null()).status();
         status.is_ok_and(|status| status.success())
     }
 
@@ -92,9 +75,7 @@ impl Line {
             ("cargo", Some(cargo)) => Command::new(cargo),
             (program, _) => Command::new(program),
         };
-        command
-            .args(&self.arguments)
-            .envs(self.variables.iter().copied());
+        command.args(&self.arguments).envs(self.variables.iter().copied());
         command.current_dir(root()).stdin(Stdio::null());
         command
     }
@@ -110,9 +91,7 @@ impl fmt::Display for Line {
             write!(f, "{name}='{value}' ")?;
         }
         f.write_str(self.program)?;
-        self.arguments
-            .iter()
-            .try_for_each(|argument| write!(f, " {argument}"))
+        self.arguments.iter().try_for_each(|argument| write!(f, " {argument}"))
     }
 }
 
@@ -123,10 +102,7 @@ mod tests {
     #[test]
     fn a_line_displays_as_it_would_be_typed() {
         let line = Line::cargo("doc --no-deps").variable("RUSTDOCFLAGS", "-D warnings");
-        assert_eq!(
-            line.to_string(),
-            "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps"
-        );
+        assert_eq!(line.to_string(), "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps");
     }
 
     #[test]
@@ -138,12 +114,7 @@ mod tests {
     #[test]
     fn a_program_that_fails_or_is_missing_is_an_error_that_names_it() {
         assert!(Line::new("true", "").run().is_ok());
-        assert!(
-            Line::new("false", "")
-                .run()
-                .unwrap_err()
-                .contains("`false`")
-        );
+        assert!(Line::new("false", "").run().unwrap_err().contains("`false`"));
         let missing = Line::new("forebay-no-such-program", "--version");
         assert!(!missing.succeeds());
         assert!(missing.run().unwrap_err().contains("could not be started"));

@@ -11,9 +11,7 @@ pub(crate) fn run() -> Outcome {
     let names = names(&root().join(DIRECTORY))?;
     for name in &names {
         println!("examples: {name}");
-        Line::cargo("run --quiet --package forebay --example")
-            .argument(name.clone())
-            .run()?;
+        Line::cargo("run --quiet --package forebay --example").argument(name.clone()).run()?;
     }
     println!("examples: {} ran", names.len());
     Ok(())
@@ -58,10 +56,6 @@ mod tests {
 
     #[test]
     fn no_directory_is_no_example() {
-        assert!(
-            names(std::path::Path::new("no/such/directory"))
-                .unwrap()
-                .is_empty()
-        );
+        assert!(names(std::path::Path::new("no/such/directory")).unwrap().is_empty());
     }
 }

@@ -60,10 +60,9 @@ fn dispatch(words: &[&str]) -> Outcome {
             println!("{HELP}{}", ci::step_names().join(", "));
             Ok(())
         }
-        _ => Err(format!(
-            "there is no command `{}`; `cargo xtask help` lists them",
-            words.join(" ")
-        )),
+        _ => {
+            Err(format!("there is no command `{}`; `cargo xtask help` lists them", words.join(" ")))
+        }
     }
 }
 

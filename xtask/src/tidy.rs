@@ -28,11 +28,7 @@ pub(crate) fn run() -> Outcome {
         println!("tidy: {} files, nothing to say", files.len());
         Ok(())
     } else {
-        Err(format!(
-            "tidy has {} findings in {} files",
-            findings.len(),
-            files.len()
-        ))
+        Err(format!("tidy has {} findings in {} files", findings.len(), files.len()))
     }
 }
 

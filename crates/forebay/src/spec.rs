@@ -8,15 +8,15 @@ use std::str::FromStr;
 ///
 /// | driver | target | own keys |
 /// |---|---|---|
-/// | `file` (may be left out) | a path | `direct=on\|off`, `capacity=fixed\|growing`, `read_only=on\|off` |
+/// | `file`, or nothing | a path | `direct`, `capacity=fixed\|growing`, `read_only` |
 /// | `ram` | a size | `req_ns`, `io_ns`, `logical_block_size` |
 /// | `null` | a size | `logical_block_size` |
-/// | `fault` | another spec, without keys | `rule` (repeated), `seed`, and the keys of the inner one |
+/// | `fault` | another spec, without keys | `rule` (repeated), `seed`, the keys of the other |
 ///
 /// Every disk has the keys `plug=outermost|per-level|none`, `nomerges=0|1|2`, `queue_depth`,
-/// `max_sectors_kb`, `nr_bios`, `fua=on|off` and `iostats=on|off`. Sizes take `k`, `m`, `g` and `t`,
-/// powers of 1024. In a path, `?` is written `%3F` and `%` is written `%25` if a `3F` or `25`
-/// follows it.
+/// `max_sectors_kb`, `nr_bios`, `fua`, `iostats` and `read_only`. Switches are `on` or `off`. Sizes
+/// take `k`, `m`, `g` and `t`, powers of 1024. In a path, `?` is written `%3F`, and `%` is written
+/// `%25` if a `3F` or `25` follows it.
 ///
 /// ```
 /// let spec: forebay::Spec = "ram:2G?req_ns=10100&io_ns=4000".parse()?;

@@ -142,7 +142,7 @@ fn several_segments_and_large_blocking_calls() {
     let scratch = Scratch::new(LEN);
     for spec in [String::from("ram:4M?max_sectors_kb=8"), scratch.spec("max_sectors_kb=8")] {
         let disk = open(&spec);
-        let pattern: Vec<u8> = (0..LEN).map(|n| (n / 512 ^ n) as u8).collect();
+        let pattern: Vec<u8> = (0..LEN).map(|n| ((n / 512) ^ n) as u8).collect();
         assert_eq!(disk.write_at(&pattern, 0), Ok(LEN));
         let mut back = vec![0; LEN as usize];
         assert_eq!(disk.read_at(&mut back, 0), Ok(LEN));

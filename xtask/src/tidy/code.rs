@@ -26,10 +26,7 @@ enum State {
 }
 
 pub(super) fn split(source: &str) -> Vec<CodeLine> {
-    let mut splitter = Splitter {
-        lines: Vec::new(),
-        line: CodeLine::default(),
-    };
+    let mut splitter = Splitter { lines: Vec::new(), line: CodeLine::default() };
     let chars: Vec<char> = source.chars().collect();
     let mut state = State::Code;
     let mut at = 0;
@@ -74,22 +71,10 @@ struct Token {
 
 fn token(state: State, chars: &[char], at: usize) -> Token {
     let two = (chars[at], chars.get(at + 1).copied().unwrap_or('\n'));
-    let comment = |next, len| Token {
-        next,
-        len,
-        kind: Kind::Comment,
-    };
-    let literal = |next, len| Token {
-        next,
-        len,
-        kind: Kind::Literal,
-    };
+    let comment = |next, len| Token { next, len, kind: Kind::Comment };
+    let literal = |next, len| Token { next, len, kind: Kind::Literal };
     // The quotes of strings are code, so that a string stays visible as one.
-    let code = |next| Token {
-        next,
-        len: 1,
-        kind: Kind::Code,
-    };
+    let code = |next| Token { next, len: 1, kind: Kind::Code };
     match (state, two) {
         (State::Code, ('/', '/')) => comment(State::LineComment, 2),
         (State::Code, ('/', '*')) => comment(State::BlockComment(1), 2),
@@ -114,22 +99,14 @@ fn token(state: State, chars: &[char], at: usize) -> Token {
 
 /// A quote opens a raw string if `r` and some hashes stand before it.
 fn opened_text(chars: &[char], quote: usize) -> State {
-    let hashes = chars[..quote]
-        .iter()
-        .rev()
-        .take_while(|c| **c == '#')
-        .count();
+    let hashes = chars[..quote].iter().rev().take_while(|c| **c == '#').count();
     let prefix: String = chars[..quote - hashes]
         .iter()
         .rev()
         .take_while(|c| c.is_alphanumeric() || **c == '_')
         .collect();
     // Read backwards, so `br` is `rb`.
-    if ["r", "rb", "rc"].contains(&prefix.as_str()) {
-        State::RawText(hashes)
-    } else {
-        State::Text
-    }
+    if ["r", "rb", "rc"].contains(&prefix.as_str()) { State::RawText(hashes) } else { State::Text }
 }
 
 fn hashes_from(chars: &[char], at: usize) -> usize {
@@ -153,9 +130,7 @@ struct Splitter {
 
 impl Splitter {
     fn push(&mut self, c: char, kind: Kind) {
-        self.line
-            .code
-            .push(if let Kind::Code = kind { c } else { ' ' });
+        self.line.code.push(if let Kind::Code = kind { c } else { ' ' });
         if let Kind::Comment = kind {
             self.line.comment.push(c);
         }
@@ -212,14 +187,8 @@ mod tests {
     #[test]
     fn characters_are_literals_and_lifetimes_are_code() {
         check("c == '\"' { x }", "c ==     { x }");
-        check(
-            r"['\'', '\\', '\u{7f}', '{']",
-            "[    ,     ,         ,    ]",
-        );
-        check(
-            "fn f<'a>(x: &'a str) {} // '",
-            "fn f<'a>(x: &'a str) {}     ",
-        );
+        check(r"['\'', '\\', '\u{7f}', '{']", "[    ,     ,         ,    ]");
+        check("fn f<'a>(x: &'a str) {} // '", "fn f<'a>(x: &'a str) {}     ");
     }
 
     #[test]

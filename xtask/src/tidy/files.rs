@@ -21,23 +21,14 @@ pub(super) struct SourceFile {
 pub(super) fn list(root: &Path) -> Result<Vec<SourceFile>, String> {
     // CI may check out as one user and build as another, which git refuses unless told.
     let git = Line::new("git", "-c").argument(format!("safe.directory={}", root.display()));
-    let git = [
-        "ls-files",
-        "-z",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ]
-    .iter()
-    .fold(git, |git, argument| git.argument(argument.to_string()));
+    let git = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        .iter()
+        .fold(git, |git, argument| git.argument(argument.to_string()));
     let names = git.output()?;
     let mut paths: Vec<&str> = names.split_terminator('\0').collect();
     paths.sort_unstable();
     paths.dedup();
-    paths
-        .iter()
-        .filter_map(|path| read(root, path).transpose())
-        .collect()
+    paths.iter().filter_map(|path| read(root, path).transpose()).collect()
 }
 
 fn read(root: &Path, path: &str) -> Result<Option<SourceFile>, String> {
@@ -53,9 +44,7 @@ fn read(root: &Path, path: &str) -> Result<Option<SourceFile>, String> {
         path: path.to_string(),
         len_bytes: metadata.len(),
         executable: metadata.permissions().mode() & 0o111 != 0,
-        text: String::from_utf8(bytes)
-            .ok()
-            .filter(|text| !text.contains('\0')),
+        text: String::from_utf8(bytes).ok().filter(|text| !text.contains('\0')),
     }))
 }
 

@@ -14,32 +14,20 @@ pub(super) struct Finding {
 impl Finding {
     /// `index` counts lines from 0, as iterators do; what is printed counts from 1, as editors do.
     pub(super) fn new(path: &str, index: usize, rule: &'static str, advice: String) -> Self {
-        Finding {
-            path: path.to_string(),
-            line: index + 1,
-            rule,
-            advice,
-        }
+        Finding { path: path.to_string(), line: index + 1, rule, advice }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}:{}: {}: {}",
-            self.path, self.line, self.rule, self.advice
-        )
+        write!(f, "{}:{}: {}: {}", self.path, self.line, self.rule, self.advice)
     }
 }
 
 /// The rules and lines of some findings, for tests.
 #[cfg(test)]
 pub(super) fn places(findings: &[Finding]) -> Vec<(&'static str, usize)> {
-    findings
-        .iter()
-        .map(|finding| (finding.rule, finding.line))
-        .collect()
+    findings.iter().map(|finding| (finding.rule, finding.line)).collect()
 }
 
 #[cfg(test)]

@@ -14,9 +14,7 @@ const BLOB_EXEMPT: &[&str] = &["Cargo.lock"];
 const PRIVATE_ROOTS: &[&str] = &["root", "work", "home"];
 
 /// What may stand before an absolute path; after anything else a slash continues a word.
-const BEFORE_PATH: &[char] = &[
-    ' ', '"', '\'', '`', '(', '[', '{', '<', '=', ':', ',', ';', '|',
-];
+const BEFORE_PATH: &[char] = &[' ', '"', '\'', '`', '(', '[', '{', '<', '=', ':', ',', ';', '|'];
 
 /// Directories of recorded output of other programs: kept byte for byte, blanks included.
 const RECORDED: &[&str] = &["recorded", "corpus"];
@@ -40,19 +38,12 @@ fn file_rules(file: &SourceFile) -> Vec<Finding> {
         );
         findings.push(Finding::new(&file.path, 0, "blob", advice));
     }
-    let is_script = file
-        .text
-        .as_ref()
-        .is_some_and(|text| text.starts_with("#!/"));
+    let is_script = file.text.as_ref().is_some_and(|text| text.starts_with("#!/"));
     if file.executable && !is_script {
         let advice = "executable, but no script: `chmod -x` it".to_string();
         findings.push(Finding::new(&file.path, 0, "mode", advice));
     }
-    if file
-        .text
-        .as_ref()
-        .is_some_and(|text| !text.is_empty() && !text.ends_with('\n'))
-    {
+    if file.text.as_ref().is_some_and(|text| !text.is_empty() && !text.ends_with('\n')) {
         let advice = "the last line does not end; add a newline".to_string();
         findings.push(Finding::new(&file.path, 0, "last-line", advice));
     }
@@ -65,41 +56,28 @@ fn line_rules(file: &SourceFile, at: usize, line: &str) -> Vec<Finding> {
         findings.push(Finding::new(&file.path, at, rule, advice));
     };
     if let Some(path) = private_path(line) {
-        find(
-            "private-path",
-            format!("{path} exists on one machine only; use a relative path"),
-        );
+        find("private-path", format!("{path} exists on one machine only; use a relative path"));
     }
     if is_recorded(&file.path) {
         return findings;
     }
     if line.contains('\t') {
-        find(
-            "tab",
-            "indent with spaces; write a tab inside a string as an escape".to_string(),
-        );
+        find("tab", "indent with spaces; write a tab inside a string as an escape".to_string());
     }
     if line.ends_with([' ', '\t', '\r']) {
-        find(
-            "trailing-blank",
-            "remove the blanks at the end of the line".to_string(),
-        );
+        find("trailing-blank", "remove the blanks at the end of the line".to_string());
     }
     findings
 }
 
 fn is_recorded(path: &str) -> bool {
-    path.split('/')
-        .any(|directory| RECORDED.contains(&directory))
+    path.split('/').any(|directory| RECORDED.contains(&directory))
 }
 
 /// The first directory of a machine-bound absolute path in the line, if there is one.
 fn private_path(line: &str) -> Option<String> {
     line.match_indices('/').find_map(|(at, _)| {
-        let starts = line[..at]
-            .chars()
-            .next_back()
-            .is_none_or(|c| BEFORE_PATH.contains(&c));
+        let starts = line[..at].chars().next_back().is_none_or(|c| BEFORE_PATH.contains(&c));
         let rest = &line[at + 1..];
         let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_' && c != '-');
         let name = &rest[..end.unwrap_or(rest.len())];
@@ -135,10 +113,7 @@ mod tests {
 
     #[test]
     fn a_last_line_without_an_end_is_found() {
-        assert_eq!(
-            places(&check(&SourceFile::of("a.md", "text"))),
-            [("last-line", 1)]
-        );
+        assert_eq!(places(&check(&SourceFile::of("a.md", "text"))), [("last-line", 1)]);
     }
 
     #[test]
@@ -166,24 +141,13 @@ mod tests {
     fn absolute_paths_of_one_machine_are_found() {
         for root in ["root", "work", "home"] {
             let path = format!("/{root}");
-            for line in [
-                format!("{path}/x"),
-                format!("see `{path}`."),
-                format!("file:{path}/d"),
-            ] {
+            for line in [format!("{path}/x"), format!("see `{path}`."), format!("file:{path}/d")] {
                 assert_eq!(private_path(&line).as_ref(), Some(&path), "{line}");
             }
-            for line in [
-                format!("a{path}/x"),
-                format!("{path}bench/x"),
-                format!(".{path}"),
-            ] {
+            for line in [format!("a{path}/x"), format!("{path}bench/x"), format!(".{path}")] {
                 assert_eq!(private_path(&line), None, "{line}");
             }
         }
-        assert_eq!(
-            private_path("https://example.invalid/a /dev/vdb /tmp/x"),
-            None
-        );
+        assert_eq!(private_path("https://example.invalid/a /dev/vdb /tmp/x"), None);
     }
 }

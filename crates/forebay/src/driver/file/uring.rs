@@ -4,8 +4,8 @@
 //! there are tags is never full, and its completion queue, twice as long, never overflows. What was
 //! queued is submitted with one system call per batch, and waiting submits and waits in one.
 //!
-//! A pushed entry may be taken by the kernel even if the call that submits it fails, so a request is
-//! over only when its completion was seen.
+//! A pushed entry may be taken by the kernel even if the call that submits it fails, so a request
+//! is over only when its completion was seen.
 
 use crate::errno;
 use crate::info::Feature;
