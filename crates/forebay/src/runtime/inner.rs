@@ -134,7 +134,7 @@ impl Inner {
             plug::join(self);
         }
         if queued.turn_due {
-            core.turn(Commit::Now);
+            core.turn_at(now, Commit::Now);
         }
         Ok(())
     }
@@ -145,7 +145,7 @@ impl Inner {
         let now = core.now();
         core.in_plug = false;
         if core.queue.unplug(cause, level, now) {
-            core.turn(Commit::Now);
+            core.turn_at(now, Commit::Now);
         }
     }
 
@@ -221,7 +221,12 @@ impl Core {
     /// One turn, and the ends it brought to their mailboxes.
     #[inline]
     fn turn(&mut self, commit: Commit) -> Turned {
-        let now = self.now();
+        self.turn_at(self.now(), commit)
+    }
+
+    /// A turn at a time that was read a moment ago.
+    #[inline]
+    fn turn_at(&mut self, now: u64, commit: Commit) -> Turned {
         let turned = self.queue.turn(&mut *self.driver, now, commit, &mut self.ended);
         for Ended { id, owner, user_data, result } in self.ended.drain(..) {
             let buf = self.bufs[id.index()].take();

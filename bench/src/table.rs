@@ -1,0 +1,132 @@
+//! The table: medians, ratios pair by pair, and the aim beside them.
+
+use crate::Options;
+use crate::measure::Sample;
+use anyhow::Result;
+use std::fmt::Write;
+use std::fs;
+
+/// A column of a sample.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum What {
+    Iops,
+    P50,
+    P99,
+    Cpu,
+    /// Merges for each I/O, of side A alone.
+    Merged,
+}
+
+/// What is aimed at: of the median ratio A/B, or of A itself for [`What::Merged`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Aim {
+    AtLeast(f64),
+    AtMost(f64),
+    Equal(f64),
+    None,
+}
+
+/// One row of the table.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) title: &'static str,
+    pub(crate) sides: [&'static str; 2],
+    pub(crate) what: What,
+    pub(crate) aim: Aim,
+    pub(crate) pairs: Vec<(f64, f64)>,
+}
+
+impl What {
+    pub(crate) fn of(self, sample: &Sample) -> f64 {
+        match self {
+            What::Iops => sample.iops,
+            What::P50 => sample.p50_us,
+            What::P99 => sample.p99_us,
+            What::Cpu => sample.cpu_us,
+            What::Merged => sample.merged,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            What::Iops => "IOPS",
+            What::P50 => "latency p50, us",
+            What::P99 => "latency p99, us",
+            What::Cpu => "CPU per I/O, us",
+            What::Merged => "merges per I/O",
+        }
+    }
+
+    fn show(self, value: f64) -> String {
+        match self {
+            What::Iops => format!("{value:.0}"),
+            What::P50 | What::P99 => format!("{value:.1}"),
+            What::Cpu => format!("{value:.2}"),
+            What::Merged => format!("{value:.4}"),
+        }
+    }
+}
+
+/// The whole table.
+pub(crate) fn render(rows: &[Row], options: &Options) -> Result<String> {
+    let mut text = String::new();
+    writeln!(text, "# Figures\n")?;
+    writeln!(
+        text,
+        "{} pairs of {} s each, A and B in turn. The ratio A/B is the median of the pairs, with \
+         the lowest and the highest. Written by `cargo run --release -p figures`.\n",
+        options.pairs, options.seconds
+    )?;
+    writeln!(text, "Machine: {}.", machine())?;
+    let mut title = "";
+    for row in rows {
+        if row.title != title {
+            title = row.title;
+            let [a, b] = row.sides;
+            writeln!(text, "\n## {title}\n\n| | A: {a} | B: {b} | A/B | aim | |")?;
+            writeln!(text, "|---|---|---|---|---|---|")?;
+        }
+        writeln!(text, "{}", line(row))?;
+    }
+    Ok(text)
+}
+
+fn line(row: &Row) -> String {
+    let spread = |values: Vec<f64>| {
+        let mut values = values;
+        values.sort_by(f64::total_cmp);
+        (values[values.len() / 2], values[0], values[values.len() - 1])
+    };
+    let a = spread(row.pairs.iter().map(|pair| pair.0).collect());
+    let b = spread(row.pairs.iter().map(|pair| pair.1).collect());
+    let ratio = spread(row.pairs.iter().map(|pair| pair.0 / pair.1).collect());
+    let (shown, judged) = match row.what {
+        What::Merged => (String::from("-"), a.0),
+        _ => (format!("{:.2} ({:.2}-{:.2})", ratio.0, ratio.1, ratio.2), ratio.0),
+    };
+    let (aim, met) = match row.aim {
+        Aim::AtLeast(bound) => (format!("at least {bound:.2}"), Some(judged >= bound)),
+        Aim::AtMost(bound) => (format!("at most {bound:.2}"), Some(judged <= bound)),
+        // Only a last batch that the end of the run cut short may differ.
+        Aim::Equal(value) => (format!("{value:.4}"), Some((judged - value).abs() < 1e-4)),
+        Aim::None => (String::from("-"), None),
+    };
+    let met = match met {
+        Some(true) => "met",
+        Some(false) => "**not met**",
+        None => "",
+    };
+    let (name, a, b) = (row.what.name(), row.what.show(a.0), row.what.show(b.0));
+    format!("| {name} | {a} | {b} | {shown} | {aim} | {met} |")
+}
+
+/// Kernel, processor and number of processors.
+fn machine() -> String {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let kernel = read("/proc/sys/kernel/osrelease").trim().to_owned();
+    let cpuinfo = read("/proc/cpuinfo");
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let model = model.map_or("unknown processor", |pair| pair.1);
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    format!("{model}, {cpus} processors, Linux {kernel}")
+}
