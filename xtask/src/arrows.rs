@@ -71,6 +71,12 @@ const ARROWS: &[Row] = &[
         why: "the program is the top: it names front ends, and core only through the library",
     },
     Row {
+        name: "figures",
+        may_name: &[],
+        outside: true,
+        why: "it measures programs from outside, ours and others alike",
+    },
+    Row {
         name: "xtask",
         may_name: &[],
         outside: false,

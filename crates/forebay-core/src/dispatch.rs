@@ -29,6 +29,11 @@ impl Turn<'_> {
             match driver.queue_rq(&issued(self.bios, self.limits, rq, tag), last) {
                 Issue::Queued => {
                     slot.state = SlotState::Issued;
+                    if self.iostats && !rq.was_issued {
+                        let waited = self.now.saturating_sub(rq.tagged_ns);
+                        self.stats.stages.queue.record(waited);
+                    }
+                    rq.was_issued = true;
                     let nr_bios = rq.nr_bios;
                     self.count_issue(nr_bios);
                 }

@@ -21,6 +21,8 @@ pub(crate) struct Request {
     pub(crate) oversized: bool,
     /// After a failure of an address: only the first bio is at the driver, then the next.
     pub(crate) bio_by_bio: bool,
+    /// The driver has taken it at least once.
+    pub(crate) was_issued: bool,
     /// The plug level on which it was queued.
     pub(crate) level: u32,
     /// What is left to do: first byte on the device, and length.
@@ -64,6 +66,7 @@ impl Request {
             nomerge,
             oversized,
             bio_by_bio: false,
+            was_issued: false,
             level,
             start: bio.start,
             len: bio.len,

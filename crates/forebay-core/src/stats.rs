@@ -27,7 +27,7 @@ pub struct StageStats {
     pub plug: Histogram,
     /// From unplug to tag, per request.
     pub tag: Histogram,
-    /// From tag to issue, per request.
+    /// From tag to its first issue, per request: the time that a busy driver makes it wait.
     pub queue: Histogram,
     /// From issue to completion, per command at the driver.
     pub driver: Histogram,

@@ -147,7 +147,7 @@ fn count_segments(limits: &QueueLimits, seen: &Seen) -> u32 {
 
 fn check_limits(limits: &QueueLimits, seen: &Seen) {
     let sectors = |nr: u32| u64::from(nr) * 512;
-    assert!(seen.start % BLOCK == 0 && seen.len % BLOCK == 0 && seen.len > 0, "L5: {seen:?}");
+    assert!((seen.start | seen.len).is_multiple_of(BLOCK) && seen.len > 0, "L5: {seen:?}");
     match seen.op {
         Op::Read | Op::Write => {
             assert!(seen.len <= sectors(limits.max_sectors), "L1: {seen:?}");
@@ -159,7 +159,7 @@ fn check_limits(limits: &QueueLimits, seen: &Seen) {
             assert!(nr_segments <= limits.max_segments, "L3: {seen:?}");
             assert!(seen.nr_segments >= seen.segments.len() as u32);
             for pair in seen.segments.windows(2) {
-                let joint = pair[0].addr as u64 + u64::from(pair[0].len) | pair[1].addr as u64;
+                let joint = (pair[0].addr as u64 + u64::from(pair[0].len)) | pair[1].addr as u64;
                 assert_eq!(joint & limits.virt_boundary_mask, 0, "L4: {seen:?}");
             }
             assert_eq!(seen.segments.iter().map(|s| u64::from(s.len)).sum::<u64>(), seen.len);

@@ -152,15 +152,20 @@ pub enum IoError {
     Ended(#[from] BlockStatus),
 }
 
-impl From<IoError> for io::Error {
-    /// The errno that a system call would have given, with the text of this error.
-    fn from(error: IoError) -> io::Error {
-        let kind = io::Error::from_raw_os_error(match error {
+impl IoError {
+    /// The error number that a system call would have given for this.
+    pub fn errno(self) -> i32 {
+        match self {
             IoError::Ended(status) => crate::errno::of_status(status),
             IoError::Refused(refusal) => crate::errno::of_refusal(refusal),
-        })
-        .kind();
-        io::Error::new(kind, error)
+        }
+    }
+}
+
+impl From<IoError> for io::Error {
+    /// The kind of the error number, and the text of this error.
+    fn from(error: IoError) -> io::Error {
+        io::Error::new(io::Error::from_raw_os_error(error.errno()).kind(), error)
     }
 }
 

@@ -1,0 +1,170 @@
+//! Which disk each clone of a job works on: from fio's options to a device spec.
+
+use std::path::{Path, PathBuf};
+
+use forebay::Spec;
+use forebay_fio::generator::Direction;
+use forebay_fio::job::{Engine, Job};
+use forebay_fio::units::Size;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// The size of a null device if nothing says how large it is to be: 1 TiB.
+const NULL_BYTES: u64 = 1 << 40;
+
+/// The layer's default limit of bios at once; deeper jobs ask for more.
+const NR_BIOS: u32 = 4096;
+
+/// A clone of a job, and its disk.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// The place of the job in the list of jobs.
+    pub(super) job: usize,
+    /// The number of the clone among those of its job.
+    pub(super) clone: u32,
+    /// The disk.
+    pub(super) spec: Spec,
+}
+
+impl Target {
+    /// The disk's name in reports: its spec without keys.
+    pub(super) fn name(&self) -> String {
+        disk_name(&self.spec.to_string())
+    }
+
+    /// The file or block device below, if there is one.
+    pub(super) fn path(&self) -> Option<PathBuf> {
+        file_below(&self.spec)
+    }
+}
+
+/// A spec without its keys.
+pub(super) fn disk_name(spec: &str) -> String {
+    spec.split('?').next().unwrap_or(spec).to_owned()
+}
+
+/// The targets of all clones of all jobs, in order.
+pub(super) fn plan(jobs: &[Job]) -> Result<Vec<Target>, Failure> {
+    let mut targets = Vec::new();
+    for (at, job) in jobs.iter().enumerate() {
+        for clone in 0..job.numjobs {
+            targets.push(Target { job: at, clone, spec: spec_of(job, clone)? });
+        }
+    }
+    let on_file = |target: &Target| target.path().is_some();
+    let libaio = |target: &Target| jobs[target.job].ioengine == Some(Engine::Libaio);
+    if targets.iter().any(|target| libaio(target) && on_file(target)) {
+        output::stderr(
+            "forebay: ioengine=libaio: the driver `aio` does not exist yet; using `file` \
+             (io_uring)\n",
+        );
+    }
+    Ok(targets)
+}
+
+/// What the header says does the I/O of each job: fio's engine if one was named, otherwise the
+/// driver.
+pub(super) fn engine_names(targets: &[Target], jobs: &[Job]) -> Vec<&'static str> {
+    let name = |(at, job): (usize, &Job)| match job.ioengine {
+        Some(engine) => engine.word(),
+        None => {
+            let target = targets.iter().find(|target| target.job == at);
+            target.map_or("file", |target| target.spec.driver())
+        }
+    };
+    jobs.iter().enumerate().map(name).collect()
+}
+
+fn spec_of(job: &Job, clone: u32) -> Result<Spec, Failure> {
+    let text = job.filename.clone().unwrap_or_else(|| job.default_filename(clone));
+    let wrong = |text: &str, error| {
+        Failure::Usage(format!("bench: {}: --filename={text}: {error}", job.name))
+    };
+    let mut spec = Spec::parse(&text).map_err(|error| wrong(&text, error))?;
+    if job.ioengine == Some(Engine::Null) && spec.driver() != "null" {
+        let text = format!("null:{}?logical_block_size=1", null_bytes(job, &spec));
+        spec = Spec::parse(&text).map_err(|error| wrong(&text, error))?;
+    }
+    for (key, value) in &job.policies {
+        spec.set(key, value);
+    }
+    if file_below(&spec).is_some() {
+        if let Some(direct) = job.direct {
+            spec.set("direct", if direct { "on" } else { "off" });
+        }
+        let writes = job.rw.has(Direction::Write) || job.rw.has(Direction::Trim);
+        if !writes && spec.get("read_only").is_none() {
+            spec.set("read_only", "on");
+        }
+    }
+    if job.iodepth > NR_BIOS && spec.get("nr_bios").is_none() {
+        spec.set("nr_bios", &job.iodepth.to_string());
+    }
+    Ok(spec)
+}
+
+/// How large a null device has to be: as the options say, or as large as the file that it stands
+/// for.
+fn null_bytes(job: &Job, spec: &Spec) -> u64 {
+    let existing = || {
+        let metadata = file_below(spec).and_then(|path| std::fs::metadata(path).ok());
+        metadata.map(|metadata| metadata.len()).filter(|&len| len > 0)
+    };
+    match (job.offset, job.size) {
+        (Size::Bytes(offset), Some(Size::Bytes(size))) if size > 0 => offset.saturating_add(size),
+        _ => existing().unwrap_or(NULL_BYTES),
+    }
+}
+
+/// The path of the innermost disk, if that is a file or block device.
+fn file_below(spec: &Spec) -> Option<PathBuf> {
+    match spec.driver() {
+        "file" => Some(Path::new(spec.target()).to_owned()),
+        "fault" => file_below(&Spec::parse(spec.target()).ok()?),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_fio::cmdline::{Parsed, parse};
+
+    #[track_caller]
+    fn check(args: &str, specs: &[&str]) {
+        let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
+            panic!("{args}")
+        };
+        let targets = plan(&command.jobs).expect(args);
+        let shown: Vec<_> = targets.iter().map(|target| target.spec.to_string()).collect();
+        assert_eq!(shown, specs, "{args}");
+    }
+
+    #[test]
+    fn options_become_keys() {
+        check("--name=a --filename=x --direct=1", &["x?direct=on&read_only=on"]);
+        check("--name=a --filename=x --direct=0 --rw=write", &["x?direct=off"]);
+        check("--name=a --filename=x?direct=on --rw=write", &["x?direct=on"]);
+        check("--name=a --filename=ram:1M --direct=1", &["ram:1M"]);
+        check("--name=a --filename=ram:1M --plug=per-level", &["ram:1M?plug=per-level"]);
+        check("--name=a --filename=ram:1M --iodepth=5000", &["ram:1M?nr_bios=5000"]);
+        check(
+            "--name=a --filename=fault:x?rule=read:io --rw=rw --direct=1",
+            &["fault:x?rule=read:io&direct=on"],
+        );
+    }
+
+    #[test]
+    fn clones_without_a_filename_have_their_own() {
+        check("--name=a --numjobs=2 --rw=write", &["a.0.0", "a.1.0"]);
+        check("--name=a --numjobs=2 --rw=write --filename=x", &["x", "x"]);
+    }
+
+    #[test]
+    fn the_null_engine_needs_no_file() {
+        check("--name=a --ioengine=null --size=1m", &["null:1048576?logical_block_size=1"]);
+        check("--ioengine=null", &["null:1099511627776?logical_block_size=1"]);
+        check("--ioengine=null --filename=null:1G", &["null:1G"]);
+    }
+}

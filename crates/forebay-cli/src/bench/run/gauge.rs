@@ -1,0 +1,148 @@
+//! How far the clones are, seen from outside: counters that a thread sets, and the line made of
+//! them.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+use forebay_fio::job::Job;
+use forebay_fio::report::eta::{Progress, state_letter};
+use forebay_fio::stats::JobStats;
+
+use crate::bench::plan::Target;
+use crate::output;
+
+/// How often the line is renewed, as fio does.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The counters of one clone. Each is written by one thread and read by another that only shows it,
+/// so no order between them is needed.
+#[derive(Debug, Default)]
+pub(in crate::bench) struct Gauge {
+    bytes: [AtomicU64; 3],
+    ios: [AtomicU64; 3],
+    phase: AtomicU8,
+}
+
+/// What a clone is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(in crate::bench) enum Phase {
+    /// Its workload.
+    Work,
+    /// Reading back.
+    Verify,
+    /// Nothing any more.
+    Done,
+}
+
+impl Gauge {
+    /// Shows the counters of `stats`.
+    pub(in crate::bench) fn set(&self, stats: &JobStats) {
+        for (at, direction) in stats.directions.iter().enumerate() {
+            self.bytes[at].store(direction.io_bytes, Ordering::Relaxed);
+            self.ios[at].store(direction.total_ios, Ordering::Relaxed);
+        }
+    }
+
+    /// Shows what the clone is doing.
+    pub(in crate::bench) fn enter(&self, phase: Phase) {
+        self.phase.store(phase as u8, Ordering::Relaxed);
+    }
+
+    fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::Relaxed) {
+            0 => Phase::Work,
+            1 => Phase::Verify,
+            _ => Phase::Done,
+        }
+    }
+
+    fn sums(&self) -> [(u64, u64); 3] {
+        std::array::from_fn(|at| {
+            (self.bytes[at].load(Ordering::Relaxed), self.ios[at].load(Ordering::Relaxed))
+        })
+    }
+}
+
+/// The progress line on standard error.
+#[derive(Debug)]
+pub(super) struct Display {
+    shown: bool,
+    letters: Vec<char>,
+    /// When the jobs end, if all of them have a time.
+    runtime: Option<Duration>,
+    last: Duration,
+    last_sums: [(u64, u64); 3],
+    /// Columns that the line on the screen takes.
+    width: usize,
+}
+
+impl Display {
+    pub(super) fn new(shown: bool, jobs: &[Job], targets: &[Target]) -> Self {
+        let timed = |job: &Job| job.runtime.filter(|_| job.time_based);
+        let runtimes: Option<Vec<_>> = jobs.iter().map(timed).collect();
+        Self {
+            shown,
+            letters: targets.iter().map(|target| state_letter(jobs[target.job].rw)).collect(),
+            runtime: runtimes.and_then(|runtimes| runtimes.into_iter().max()),
+            last: Duration::ZERO,
+            last_sums: [(0, 0); 3],
+            width: 0,
+        }
+    }
+
+    /// Renews the line, if it is time.
+    pub(super) fn update(&mut self, gauges: &[Gauge], elapsed: Duration) {
+        if !self.shown || elapsed < self.last + PERIOD {
+            return;
+        }
+        let line = self.progress(gauges, elapsed).render();
+        let width = line.chars().count();
+        output::stderr(&format!("\r{line:old$}", old = self.width));
+        self.width = width;
+    }
+
+    /// Takes the line away.
+    pub(super) fn clear(&mut self) {
+        if self.width > 0 {
+            output::stderr(&format!("\r{:1$}\r", "", self.width));
+            self.width = 0;
+        }
+    }
+
+    fn progress(&mut self, gauges: &[Gauge], elapsed: Duration) -> Progress {
+        let mut sums = [(0, 0); 3];
+        for gauge in gauges {
+            for (sum, more) in sums.iter_mut().zip(gauge.sums()) {
+                *sum = (sum.0 + more.0, sum.1 + more.1);
+            }
+        }
+        let seconds = (elapsed - self.last).as_secs_f64();
+        let per_second = |new: u64, old: u64| ((new - old) as f64 / seconds) as u64;
+        let last = std::mem::replace(&mut self.last_sums, sums);
+        let rates = std::array::from_fn(|at| {
+            (per_second(sums[at].0, last[at].0), per_second(sums[at].1, last[at].1))
+        });
+        self.last = elapsed;
+        let phases = gauges.iter().map(Gauge::phase);
+        let states: Vec<_> = self
+            .letters
+            .iter()
+            .zip(phases)
+            .map(|(&letter, phase)| match phase {
+                Phase::Work => letter,
+                Phase::Verify => 'V',
+                Phase::Done => '_',
+            })
+            .collect();
+        Progress {
+            jobs: states.iter().filter(|&&state| state != '_').count() as u32,
+            states,
+            percent: self
+                .runtime
+                .map(|runtime| (elapsed.as_secs_f64() * 100.0 / runtime.as_secs_f64()).min(100.0)),
+            rates,
+            seconds_left: self.runtime.map(|runtime| runtime.saturating_sub(elapsed).as_secs()),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! `forebay info`: what a disk is and can do, and why it cannot do the rest.
+
+use std::fmt::Write;
+
+use forebay::{Disk, DiskInfo, FeatureState, QueueLimits, Spec};
+use forebay_fio::report::number;
+use serde_json::{Map, Value, json};
+
+use crate::failure::Failure;
+use crate::output;
+
+/// Opens the disk and prints what it says of itself. If it may not be written, it is opened for
+/// reading.
+pub(crate) fn main(text: &str, as_json: bool) -> Result<(), Failure> {
+    let spec = Spec::parse(text).map_err(|error| Failure::Usage(format!("{text}: {error}")))?;
+    let disk = Disk::open_spec(&spec)
+        .or_else(|error| match error {
+            forebay::OpenError::NoPermission { .. } if spec.get("read_only").is_none() => {
+                let mut read_only = spec.clone();
+                read_only.set("read_only", "on");
+                Disk::open_spec(&read_only).map_err(|_| error)
+            }
+            error => Err(error),
+        })
+        .map_err(|error| Failure::open("", &error))?;
+    let info = disk.info();
+    output::stdout(&if as_json { format!("{:#}\n", json_of(info)) } else { text_of(info) })
+}
+
+/// The limits by their names in `/sys/block/X/queue`, without the capacity.
+pub(crate) fn limits_of(limits: &QueueLimits) -> [(&'static str, Value); 17] {
+    [
+        ("logical_block_size", limits.logical_block_size.into()),
+        ("physical_block_size", limits.physical_block_size.into()),
+        ("io_min", limits.io_min.into()),
+        ("io_opt", limits.io_opt.into()),
+        ("max_hw_sectors_kb", (limits.max_hw_sectors / 2).into()),
+        ("max_sectors_kb", (limits.max_sectors / 2).into()),
+        ("max_segments", limits.max_segments.into()),
+        ("max_segment_size", limits.max_segment_size.into()),
+        ("seg_boundary_mask", limits.seg_boundary_mask.into()),
+        ("virt_boundary_mask", limits.virt_boundary_mask.into()),
+        ("dma_alignment", limits.dma_alignment.into()),
+        ("chunk_sectors", limits.chunk_sectors.into()),
+        ("discard_granularity", limits.discard_granularity.into()),
+        ("max_discard_sectors", limits.max_discard_sectors.into()),
+        ("max_discard_segments", limits.max_discard_segments.into()),
+        ("max_write_zeroes_sectors", limits.max_write_zeroes_sectors.into()),
+        ("rotational", limits.rotational.into()),
+    ]
+}
+
+/// The settings in force, by their keys in a spec.
+pub(crate) fn policy_of(info: &DiskInfo) -> Value {
+    json!({
+        "plug": info.policy.plug.name(),
+        "nomerges": info.policy.nomerges.number(),
+        "queue_depth": info.policy.queue_depth,
+        "max_sectors_kb": info.limits.max_sectors / 2,
+        "nr_bios": info.policy.nr_bios,
+        "iostats": if info.policy.iostats { "on" } else { "off" },
+    })
+}
+
+fn json_of(info: &DiskInfo) -> Value {
+    let limits = limits_of(&info.limits).map(|(name, value)| (name.to_owned(), value));
+    let features = info.features.iter().map(|feature| {
+        let (key, text) = match &feature.state {
+            FeatureState::Present(how) => ("how", how),
+            FeatureState::Missing(why) => ("why", why),
+        };
+        let present = matches!(feature.state, FeatureState::Present(_));
+        (feature.name.to_owned(), json!({ "present": present, key: text }))
+    });
+    json!({
+        "spec": info.spec,
+        "driver": info.driver,
+        "capacity_bytes": info.limits.capacity_bytes,
+        "read_only": info.limits.read_only,
+        "volatile_cache": info.limits.volatile_cache,
+        "limits": Map::from_iter(limits),
+        "policy": policy_of(info),
+        "features": Map::from_iter(features),
+    })
+}
+
+fn text_of(info: &DiskInfo) -> String {
+    let mut text = String::new();
+    // Writing into a String does not fail.
+    let mut line = |name: &str, value: &str| {
+        let _ = writeln!(text, "{name:<28}{value}");
+    };
+    let yes = |yes: bool| if yes { "yes" } else { "no" };
+    line("disk", &info.spec);
+    line("driver", info.driver);
+    match info.limits.capacity_bytes {
+        Some(bytes) => line("capacity", &format!("{bytes} bytes ({})", number::bytes(bytes))),
+        None => line("capacity", "grows"),
+    }
+    line("read-only", yes(info.limits.read_only));
+    line("volatile cache", yes(info.limits.volatile_cache));
+    line("limits", "");
+    for (name, value) in limits_of(&info.limits) {
+        line(&format!("  {name}"), &value.to_string());
+    }
+    line("settings", "");
+    if let Value::Object(policy) = policy_of(info) {
+        for (name, value) in &policy {
+            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            line(&format!("  {name}"), &shown);
+        }
+    }
+    line("features", "");
+    for feature in &info.features {
+        let state = match &feature.state {
+            FeatureState::Present(how) => format!("yes: {how}"),
+            FeatureState::Missing(why) => format!("no: {why}"),
+        };
+        line(&format!("  {}", feature.name), &state);
+    }
+    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}

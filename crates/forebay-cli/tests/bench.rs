@@ -1,0 +1,168 @@
+//! `forebay bench` from outside: what it does, and what it says of it.
+
+mod common;
+
+use common::{bench, bench_json, data_file, folder, stderr, stdout};
+
+/// The command that a plugging figure was published with, on a file, for a second.
+#[test]
+fn the_published_command_merges_sixteen_reads_into_one() {
+    let folder = folder();
+    data_file(&folder, "disk.img", 64 << 20);
+    let args = "--rw=read --bs=4k --iodepth=128 --iodepth_batch=16 --iodepth_batch_complete=16 \
+                --runtime=1s --direct=1 --filename=disk.img --name=job1 --ioengine=libaio \
+                --time_based";
+    let report = bench_json(&folder, args);
+    let (job, disk) = (&report["jobs"][0], &report["disk_util"][0]);
+    let ios = job["read"]["total_ios"].as_u64().expect("a number");
+    assert!(ios >= 1600, "{ios} reads in a second");
+    assert_eq!(disk["name"], "disk.img");
+    assert_eq!(disk["read_merges"], ios / 16 * 15);
+    assert_eq!(disk["read_ios"], ios / 16);
+    assert_eq!(job["iodepth_submit"]["16"], 100.0);
+    assert!((1000..1100).contains(&job["read"]["runtime"].as_u64().expect("a number")));
+
+    let layer = &report["forebay"][0];
+    assert_eq!(layer["bios"]["read"], ios);
+    assert_eq!(layer["merges"]["back"], ios / 16 * 15);
+    assert_eq!(layer["unplugs"]["outermost"], ios / 16);
+    assert_eq!(layer["latency_ns"]["driver"]["n"], ios / 16);
+    assert_eq!(layer["policy"]["plug"], "outermost");
+}
+
+#[test]
+fn plugs_per_level_take_the_batches_apart() {
+    let folder = folder();
+    let args = "--name=a --rw=read --filename=ram:1M --iodepth=32 --iodepth_batch=16 --size=1m \
+                --iodepth_batch_complete=16 --plug=per-level";
+    let report = bench_json(&folder, args);
+    assert_eq!(report["disk_util"][0]["read_merges"], 0);
+    assert_eq!(report["forebay"][0]["unplugs"]["level"], 256);
+    assert_eq!(report["forebay"][0]["policy"]["plug"], "per-level");
+}
+
+#[test]
+fn one_pass_reads_every_block_once() {
+    let folder = folder();
+    for rw in ["read", "randread"] {
+        let report = bench_json(&folder, &format!("--name=a --rw={rw} --filename=ram:3M --bs=8k"));
+        let read = &report["jobs"][0]["read"];
+        assert_eq!(read["io_bytes"], 3 << 20, "{rw}");
+        assert_eq!(read["total_ios"], 384, "{rw}");
+        assert_eq!(read["short_ios"], 0, "{rw}");
+    }
+}
+
+#[test]
+fn sizes_and_offsets_bound_the_work() {
+    let folder = folder();
+    data_file(&folder, "disk.img", 1 << 20);
+    for (args, ios) in [
+        ("--size=50%", 128),
+        ("--offset=512k", 128),
+        ("--offset=25% --size=64k", 16),
+        ("--size=64k --io_size=1m", 256),
+        ("--io_size=10k", 3),
+    ] {
+        let report = bench_json(&folder, &format!("--name=a --filename=disk.img {args}"));
+        assert_eq!(report["jobs"][0]["read"]["total_ios"], ios, "{args}");
+    }
+}
+
+#[test]
+fn missing_files_are_laid_out() {
+    let folder = folder();
+    let output = bench(&folder, "--name=a --rw=read --size=5m");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(stdout(&output).contains("\na: Laying out IO file (1 file / 5MiB)\n"));
+    let data = std::fs::read(folder.path().join("a.0.0")).expect("fio's name for it");
+    assert_eq!(data.len(), 5 << 20);
+    assert!(data.chunks(4096).all(|block| block.iter().any(|&byte| byte != 0)), "holes");
+
+    // Large enough: left alone. Too small: extended.
+    let output = bench(&folder, "--name=a --rw=read --size=1m --output-format=json");
+    assert_eq!(stderr(&output), "");
+    let output = bench(&folder, "--name=a --rw=write --size=6m --output-format=json");
+    assert_eq!(stderr(&output), "a: Laying out IO file (1 file / 6MiB)\n");
+    common::json(&output);
+}
+
+#[test]
+fn mixed_jobs_flush_and_trim() {
+    let folder = folder();
+    let args = "--name=a --rw=randrw --filename=disk.img --size=4m --fsync=8 --end_fsync=1 \
+                --rwmixread=25 --iodepth=8";
+    let report = bench_json(&folder, args);
+    let job = &report["jobs"][0];
+    let count = |direction: &str| job[direction]["total_ios"].as_u64().expect("a number");
+    assert_eq!(count("read") + count("write"), 1024);
+    assert!((170..340).contains(&count("read")), "{}", count("read"));
+    let flushes = job["sync"]["total_ios"].as_u64().expect("a number");
+    assert_eq!(flushes, (count("write") - 1) / 8 + 1);
+    assert_eq!(report["forebay"][0]["bios"]["flush"], flushes);
+
+    let report = bench_json(&folder, "--name=a --rw=trim --filename=ram:1M --bs=64k");
+    assert_eq!(report["jobs"][0]["trim"]["total_ios"], 16);
+    assert_eq!(report["forebay"][0]["bios"]["discard"], 16);
+}
+
+#[test]
+fn clones_are_reported_alone_or_as_a_group() {
+    let folder = folder();
+    let args = "--name=a --filename=null:1M --numjobs=3 --rw=randread";
+    let report = bench_json(&folder, args);
+    assert_eq!(report["jobs"].as_array().map(Vec::len), Some(3));
+    assert_eq!(report["forebay"].as_array().map(Vec::len), Some(3));
+    let report = bench_json(&folder, &format!("{args} --group_reporting"));
+    assert_eq!(report["jobs"].as_array().map(Vec::len), Some(1));
+    assert_eq!(report["jobs"][0]["read"]["total_ios"], 768);
+    assert_eq!(report["disk_util"][0]["read_ios"], 768);
+
+    let text = stdout(&bench(&folder, &format!("{args} --group_reporting")));
+    assert!(text.contains("\n...\nforebay-"), "{text}");
+    assert!(text.contains("\nStarting 3 threads\n"), "{text}");
+    assert!(text.contains("\na: (groupid=0, jobs=3): err= 0: pid="), "{text}");
+}
+
+#[test]
+fn a_report_can_go_to_a_file() {
+    let folder = folder();
+    let output = bench(&folder, "--name=a --filename=ram:1M --output=out.txt");
+    assert_eq!((stdout(&output), stderr(&output)), (String::new(), String::new()));
+    let text = std::fs::read_to_string(folder.path().join("out.txt")).expect("the report");
+    assert!(text.starts_with("a: (g=0): rw=read, bs=(R) 4096B-4096B,"), "{text}");
+    assert!(text.contains("ioengine=ram, iodepth=1\nforebay-"), "{text}");
+    assert!(text.contains("\nDisk stats (read/write):\n  ram:1M: ios=256/0,"), "{text}");
+}
+
+#[test]
+fn without_a_job_there_is_a_first_measurement() {
+    let folder = folder();
+    let report = bench_json(&folder, "--runtime=100ms");
+    assert_eq!(report["jobs"][0]["jobname"], "bench");
+    assert_eq!(report["jobs"][0]["latency_depth"], 32);
+    assert_eq!(report["disk_util"][0]["name"], "ram:1G");
+    assert!(report["jobs"][0]["read"]["runtime"].as_u64().expect("a number") < 1000);
+}
+
+#[test]
+fn fewer_bios_than_the_depth_are_enough() {
+    let folder = folder();
+    let args = "--name=a --filename=ram:1M?nr_bios=3 --rw=randread --iodepth=32 --iodepth_batch=8";
+    assert_eq!(bench_json(&folder, args)["jobs"][0]["read"]["total_ios"], 256);
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    use std::process::Stdio;
+    let folder = folder();
+    let mut child = common::forebay(&folder)
+        .args(["bench", "--help"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it can be run");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!((output.status.code(), stderr(&output)), (Some(0), String::new()));
+}

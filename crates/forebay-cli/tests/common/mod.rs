@@ -1,0 +1,59 @@
+//! What the tests of the program share: a folder where direct I/O works, and running it.
+
+#![allow(dead_code)] // each test file uses a part of this
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder of its own for a test, on the file system of the build.
+pub(crate) fn folder() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder")
+}
+
+/// The program, to be run in `folder`.
+pub(crate) fn forebay(folder: &TempDir) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    command.current_dir(folder.path());
+    command
+}
+
+/// Runs `forebay bench` with these arguments, separated by spaces.
+pub(crate) fn bench(folder: &TempDir, args: &str) -> Output {
+    forebay(folder).arg("bench").args(args.split_whitespace()).output().expect("it can be run")
+}
+
+/// Runs a bench that must succeed, and gives its JSON.
+#[track_caller]
+pub(crate) fn bench_json(folder: &TempDir, args: &str) -> Value {
+    let output = bench(folder, &format!("{args} --output-format=json"));
+    assert_eq!(output.status.code(), Some(0), "{args}: {}", stderr(&output));
+    json(&output)
+}
+
+/// Standard output as exactly one JSON value.
+#[track_caller]
+pub(crate) fn json(output: &Output) -> Value {
+    stdout(output).parse().unwrap_or_else(|error| panic!("{error}: {}", stdout(output)))
+}
+
+/// Standard output as text.
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Standard error as text.
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A file with `len` bytes of data that is neither zero nor compressible.
+pub(crate) fn data_file(folder: &TempDir, name: &str, len: usize) -> PathBuf {
+    let path = folder.path().join(name);
+    let bytes: Vec<u8> =
+        (0..len as u32).map(|n| (n.wrapping_mul(0x9e37_79b1) >> 24) as u8).collect();
+    std::fs::write(&path, bytes).expect("a file");
+    path
+}

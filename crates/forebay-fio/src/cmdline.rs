@@ -1,0 +1,319 @@
+//! The command line, in fio's order-dependent way.
+//!
+//! Source: fio's HOWTO, "Job file format" and "Command line options". `--name=x` opens a job;
+//! options after it belong to that job, options before the first one are defaults for all jobs, and
+//! after
+//! `--name=global` they are defaults for the jobs that are opened later. An option is written
+//! `--option=value` or `--option value`; flags may stand alone and never take the next argument.
+//!
+//! One thing is ours: with no `--name` at all there is one job, `bench`, with defaults that make a
+//! sensible first measurement ([`bare_defaults`]), where fio would refuse.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use crate::generator::{Direction, Mix, Pattern};
+use crate::job::{Engine, Given, Job, RunOptions};
+use crate::options::{self, Kind, OptionSpec, UsageError};
+
+/// What a command line asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Parsed {
+    /// Run these jobs.
+    Run(CommandLine),
+    /// Show the help text ([`options::help`]).
+    Help,
+}
+
+/// The jobs of a command line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CommandLine {
+    /// Options of the run as a whole.
+    pub run: RunOptions,
+    /// The defaults that were given for all jobs: option and text, in the order given.
+    pub global_options: Vec<(&'static str, String)>,
+    /// The jobs, in the order given; at least one.
+    pub jobs: Vec<Job>,
+}
+
+/// Parses the arguments that follow `bench`.
+///
+/// # Errors
+///
+/// The first thing that is wrong, as a [`UsageError`].
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, UsageError> {
+    let mut parser = Parser::default();
+    let mut args = args.into_iter();
+    while let Some(argument) = args.next() {
+        let argument = text(argument)?;
+        let Some((name, value)) = split(&argument)? else {
+            return Ok(Parsed::Help);
+        };
+        let spec = options::lookup(name)?;
+        let is_bare = value.is_none() && spec.is_flag();
+        let value = match value {
+            Some(value) => value.to_owned(),
+            None if is_bare => "1".to_owned(),
+            None => match args.next() {
+                Some(next) => text(next)?,
+                None => return Err(missing_value(name, spec)),
+            },
+        };
+        match spec.kind {
+            Kind::Help => return Ok(Parsed::Help),
+            Kind::JobName => parser.open(value)?,
+            _ => parser.set(spec, name, &value, is_bare)?,
+        }
+    }
+    parser.finish().map(Parsed::Run)
+}
+
+/// Fills in what a command line without any job leaves open: random reads of 4 KiB at depth 32 for
+/// five seconds, on a RAM disk of 1 GiB unless another device is named.
+pub fn bare_defaults(given: &mut Given) {
+    let randread = Pattern { random: true, mix: Mix::Only(Direction::Read) };
+    given.rw.get_or_insert(randread);
+    given.bs.get_or_insert(4096);
+    given.iodepth.get_or_insert(32);
+    given.runtime.get_or_insert(Duration::from_secs(5));
+    // A runtime of 0 is "no limit", and nothing can be based on it.
+    let limited = given.runtime.is_some_and(|time| !time.is_zero());
+    given.time_based.get_or_insert(limited);
+    if given.filename.is_none() && given.ioengine != Some(Engine::Null) {
+        given.filename = Some("ram:1G".to_owned());
+    }
+}
+
+/// One scope of options: the defaults, or a job.
+#[derive(Debug, Clone, Default)]
+struct Scope {
+    given: Given,
+    options: Vec<(&'static str, String)>,
+}
+
+impl Scope {
+    fn remember(&mut self, name: &'static str, value: &str) {
+        match self.options.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, text)) => value.clone_into(text),
+            None => self.options.push((name, value.to_owned())),
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Parser {
+    run: RunOptions,
+    global: Scope,
+    jobs: Vec<Job>,
+    /// The job that is open, with its name; `None` while defaults are set.
+    open: Option<(String, Scope)>,
+}
+
+impl Parser {
+    fn open(&mut self, name: String) -> Result<(), UsageError> {
+        self.close()?;
+        if name == "global" {
+            self.global.remember("name", &name);
+            return Ok(());
+        }
+        let mut scope = Scope { given: self.global.given.clone(), options: Vec::new() };
+        scope.remember("name", &name);
+        self.open = Some((name, scope));
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), UsageError> {
+        if let Some((name, scope)) = self.open.take() {
+            self.jobs.push(Job::new(name, scope.given, scope.options)?);
+        }
+        Ok(())
+    }
+
+    fn set(
+        &mut self,
+        spec: &OptionSpec,
+        used: &str,
+        value: &str,
+        is_bare: bool,
+    ) -> Result<(), UsageError> {
+        let scope = match &mut self.open {
+            Some((_, scope)) => scope,
+            None => &mut self.global,
+        };
+        spec.apply(used, value, &mut scope.given, &mut self.run)?;
+        // fio's report lists what was given with a value.
+        if !is_bare && !matches!(spec.kind, Kind::RunChoice { .. } | Kind::RunText { .. }) {
+            scope.remember(spec.name, value);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<CommandLine, UsageError> {
+        self.close()?;
+        if self.jobs.is_empty() {
+            bare_defaults(&mut self.global.given);
+            let mut scope = std::mem::take(&mut self.global);
+            scope.options.retain(|(name, _)| *name != "name");
+            self.jobs.push(Job::new("bench".to_owned(), scope.given, scope.options)?);
+        }
+        Ok(CommandLine { run: self.run, global_options: self.global.options, jobs: self.jobs })
+    }
+}
+
+/// Splits `--name=value` or `--name`; `None` is `-h`.
+fn split(argument: &str) -> Result<Option<(&str, Option<&str>)>, UsageError> {
+    if argument == "-h" {
+        return Ok(None);
+    }
+    let not_an_option = || UsageError::NotAnOption { argument: argument.to_owned() };
+    let option = argument.strip_prefix("--").ok_or_else(not_an_option)?;
+    let (name, value) = match option.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (option, None),
+    };
+    if name.is_empty() { Err(not_an_option()) } else { Ok(Some((name, value))) }
+}
+
+fn text(argument: OsString) -> Result<String, UsageError> {
+    argument
+        .into_string()
+        .map_err(|raw| UsageError::NotUtf8 { argument: raw.to_string_lossy().into_owned() })
+}
+
+fn missing_value(name: &str, spec: &OptionSpec) -> UsageError {
+    UsageError::MissingValue { name: name.to_owned(), accepted: spec.kind.accepted() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::OutputFormat;
+
+    fn parse_all(args: &str) -> Result<Parsed, UsageError> {
+        parse(args.split_whitespace().map(OsString::from))
+    }
+
+    #[track_caller]
+    fn run(args: &str) -> CommandLine {
+        match parse_all(args) {
+            Ok(Parsed::Run(command)) => command,
+            other => panic!("{args}: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn check_error(args: &str, message: &str) {
+        assert_eq!(parse_all(args).expect_err(args).to_string(), message);
+    }
+
+    #[test]
+    fn a_published_command_is_understood() {
+        let command =
+            run("--rw=read --bs=4k --iodepth=128 --iodepth_batch=16 --iodepth_batch_complete=16 \
+             --runtime=100s --direct=1 --filename=disk.img --name=job1 --ioengine=libaio \
+             --thread --group_reporting --time_based --output-format=json");
+        let job = &command.jobs[0];
+        assert_eq!((job.name.as_str(), job.rw.word(), job.bs), ("job1", "read", 4096));
+        assert_eq!((job.iodepth, job.iodepth_batch), (128, 16));
+        assert_eq!((job.iodepth_batch_complete_min, job.iodepth_batch_complete_max), (16, 16));
+        assert_eq!(job.runtime, Some(Duration::from_secs(100)));
+        assert_eq!(job.direct, Some(true));
+        assert!(job.time_based && job.group_reporting);
+        assert_eq!(job.filename.as_deref(), Some("disk.img"));
+        assert_eq!(job.ioengine, Some(Engine::Libaio));
+        assert_eq!(command.run.format, OutputFormat::Json);
+    }
+
+    #[test]
+    fn options_before_the_first_name_are_defaults() {
+        let command = run("--bs=8k --name=a --rw=write --name=b --bs=16k");
+        let [a, b] = &command.jobs[..] else { panic!("{command:?}") };
+        assert_eq!((a.bs, a.rw.word()), (8192, "write"));
+        assert_eq!((b.bs, b.rw.word()), (16_384, "read"));
+        assert_eq!(command.global_options, [("bs", "8k".to_owned())]);
+        assert_eq!(a.options, [("name", "a".to_owned()), ("rw", "write".to_owned())]);
+        assert_eq!(b.options, [("name", "b".to_owned()), ("bs", "16k".to_owned())]);
+    }
+
+    #[test]
+    fn global_after_a_job_concerns_later_jobs_only() {
+        let command = run("--name=a --name=global --bs=8k --name=b");
+        assert_eq!((command.jobs[0].bs, command.jobs[1].bs), (4096, 8192));
+    }
+
+    #[test]
+    fn a_value_may_be_the_next_argument_but_not_of_a_flag() {
+        let command = run("--name a --bs 8k --thread --time_based=0 --iodepth 4");
+        let job = &command.jobs[0];
+        assert_eq!((job.bs, job.iodepth, job.time_based), (8192, 4, false));
+        check_error("--name=a --direct", "--direct needs a value; accepted: 0 or 1");
+        check_error(
+            "--name=a --time_based 1",
+            "'1' is not an option; options begin with --, and job files are not supported yet",
+        );
+    }
+
+    #[test]
+    fn a_repeated_option_is_remembered_once() {
+        let job = &run("--name=a --rw=read --bs=8k --rw=write").jobs[0];
+        assert_eq!(job.rw.word(), "write");
+        let options: Vec<_> = job.options.iter().map(|(name, text)| (*name, &**text)).collect();
+        assert_eq!(options, [("name", "a"), ("rw", "write"), ("bs", "8k")]);
+    }
+
+    #[test]
+    fn a_bare_flag_is_not_among_the_options_of_the_report() {
+        let job = &run("--name=a --thread --norandommap=1 --output=x").jobs[0];
+        let options: Vec<_> = job.options.iter().map(|(name, text)| (*name, &**text)).collect();
+        assert_eq!(options, [("name", "a"), ("norandommap", "1")]);
+    }
+
+    #[test]
+    fn without_a_job_there_are_bare_defaults() {
+        let command = run("");
+        let job = &command.jobs[0];
+        assert_eq!((job.name.as_str(), job.rw.word(), job.bs), ("bench", "randread", 4096));
+        assert_eq!((job.iodepth, job.time_based), (32, true));
+        assert_eq!(job.runtime, Some(Duration::from_secs(5)));
+        assert_eq!(job.filename.as_deref(), Some("ram:1G"));
+
+        let job = &run("--rw=write --iodepth=1 --filename=x --time_based=0").jobs[0];
+        assert_eq!((job.rw.word(), job.iodepth, job.time_based), ("write", 1, false));
+        assert_eq!(job.filename.as_deref(), Some("x"));
+
+        assert_eq!(run("--ioengine=null").jobs[0].filename, None);
+        assert!(!run("--runtime=0").jobs[0].time_based);
+    }
+
+    #[test]
+    fn with_a_job_there_are_none() {
+        let job = &run("--name=a").jobs[0];
+        assert_eq!((job.rw.word(), job.iodepth, job.runtime), ("read", 1, None));
+        assert_eq!(job.filename, None);
+    }
+
+    #[test]
+    fn help_may_stand_anywhere() {
+        for args in ["--help", "-h", "--name=a --help --nonsense"] {
+            assert_eq!(parse_all(args), Ok(Parsed::Help), "{args}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_an_option_is_refused() {
+        let message = "'job.fio' is not an option; options begin with --, and job files are not \
+                       supported yet";
+        check_error("job.fio", message);
+        check_error("--name=a --bogus=1", "unknown option --bogus; see forebay bench --help");
+        check_error("--name=a --time_based", "a: --time_based needs a --runtime");
+        assert!(parse_all("--").is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_is_not_text_is_refused() {
+        use std::os::unix::ffi::OsStringExt;
+        let error = parse([OsString::from_vec(b"--name=\xff".to_vec())]).expect_err("not UTF-8");
+        assert_eq!(error.to_string(), "'--name=\u{fffd}' is not valid UTF-8");
+    }
+}

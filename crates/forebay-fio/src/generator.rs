@@ -1,0 +1,281 @@
+//! Where the next I/O goes: fio's sequential and random patterns.
+//!
+//! Source: fio's HOWTO, options `rw`, `rwmixread`, `norandommap`, `io_size`, `randseed`, and what
+//! 3.33 writes with `write_iolog=`. The rules that can be seen from outside:
+//!
+//! - The region is used in whole blocks; a rest shorter than a block is left alone.
+//! - Sequential I/O starts again at the region's first block when it reaches the end. In a mixed
+//!   workload reads and writes each have their own position.
+//! - Random I/O visits every block once per pass. With `norandommap` each block is drawn on its
+//!   own.
+//! - The generator ends when the bytes handed out reach `io_size`, so the last I/O may go past it.
+//!
+//! Unlike fio, whose every pass repeats the order of the first, each random pass has an order of
+//! its own. The offsets depend on the seed and the stream alone: not on the mix, the machine or the
+//! time.
+
+use crate::permutation::Permutation;
+use crate::random::Xoshiro256;
+
+/// What an I/O does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// Reads.
+    Read,
+    /// Writes.
+    Write,
+    /// Discards (fio's word is trim).
+    Trim,
+}
+
+impl Direction {
+    /// All of them, in the order of fio's reports.
+    pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Trim];
+
+    /// Its place in [`ALL`](Self::ALL).
+    #[inline]
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// fio's word for it: `read`, `write` or `trim`.
+    pub fn word(self) -> &'static str {
+        ["read", "write", "trim"][self.index()]
+    }
+}
+
+/// Which directions a pattern has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mix {
+    /// One direction only.
+    Only(Direction),
+    /// Reads and writes, in the proportion of `rwmixread`.
+    ReadWrite,
+}
+
+/// The value of `rw=`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pattern {
+    /// Whether the offsets are random rather than sequential.
+    pub random: bool,
+    /// Which directions there are.
+    pub mix: Mix,
+}
+
+impl Pattern {
+    /// The pattern of one of fio's words, such as `randread`.
+    pub fn from_word(word: &str) -> Option<Self> {
+        let (random, mix) = match word.strip_prefix("rand") {
+            Some(rest) => (true, rest),
+            None => (false, word),
+        };
+        let mix = match mix {
+            "read" => Mix::Only(Direction::Read),
+            "write" => Mix::Only(Direction::Write),
+            "trim" => Mix::Only(Direction::Trim),
+            "rw" => Mix::ReadWrite,
+            "readwrite" if !random => Mix::ReadWrite,
+            _ => return None,
+        };
+        Some(Self { random, mix })
+    }
+
+    /// The word that fio's report uses for it.
+    pub fn word(self) -> &'static str {
+        match (self.random, self.mix) {
+            (false, Mix::Only(direction)) => direction.word(),
+            (true, Mix::Only(direction)) => {
+                ["randread", "randwrite", "randtrim"][direction.index()]
+            }
+            (false, Mix::ReadWrite) => "rw",
+            (true, Mix::ReadWrite) => "randrw",
+        }
+    }
+
+    /// Whether I/Os of this direction occur in it.
+    pub fn has(self, direction: Direction) -> bool {
+        match self.mix {
+            Mix::Only(only) => only == direction,
+            Mix::ReadWrite => direction != Direction::Trim,
+        }
+    }
+}
+
+/// The part of a device that a job works on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Region {
+    /// First byte.
+    pub offset: u64,
+    /// Bytes, a multiple of the block size and not 0.
+    pub len: u64,
+}
+
+/// Everything that decides a stream of I/Os.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workload {
+    /// Order and directions.
+    pub pattern: Pattern,
+    /// Percentage of reads in a mixed pattern, 0 to 100.
+    pub rwmixread: u8,
+    /// Bytes per I/O.
+    pub bs: u32,
+    /// Where the I/Os go.
+    pub region: Region,
+    /// Bytes after which the stream ends; `None` for a stream without end.
+    pub io_size: Option<u64>,
+    /// Whether random blocks are drawn independently.
+    pub norandommap: bool,
+    /// The seed of the job.
+    pub seed: u64,
+    /// The number of the clone, so that each has a stream of its own.
+    pub stream: u64,
+}
+
+/// One I/O to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Op {
+    /// What it does.
+    pub direction: Direction,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub len: u32,
+}
+
+/// The stream of I/Os of a [`Workload`]. Drawing one allocates nothing.
+#[derive(Debug, Clone)]
+pub struct Generator {
+    offset: u64,
+    bs: u32,
+    blocks: u64,
+    /// I/Os left; `u64::MAX` at the start means "without end", which outlives any machine.
+    left: u64,
+    order: Order,
+    directions: Directions,
+}
+
+#[derive(Debug, Clone)]
+enum Order {
+    /// The next block, per direction.
+    Sequential([u64; 3]),
+    /// Every block once per pass: the order, the next place in it, and the keys of later passes.
+    Mapped { order: Permutation, next: u64, keys: Xoshiro256 },
+    /// Independent draws.
+    Uniform(Xoshiro256),
+}
+
+#[derive(Debug, Clone)]
+enum Directions {
+    Only(Direction),
+    /// A read if a 32-bit draw is below `reads_below`.
+    Mixed {
+        reads_below: u64,
+        draws: Xoshiro256,
+    },
+}
+
+impl Generator {
+    /// The stream of `workload`, from its beginning.
+    ///
+    /// # Panics
+    ///
+    /// If the block size is 0, the region does not hold a whole block, or `rwmixread` is above 100.
+    pub fn new(workload: &Workload) -> Self {
+        assert!(workload.bs > 0, "the block size is not 0");
+        assert!(workload.rwmixread <= 100, "rwmixread is a percentage");
+        let blocks = workload.region.len / u64::from(workload.bs);
+        assert!(blocks > 0, "the region holds at least one block");
+        Self {
+            offset: workload.region.offset,
+            bs: workload.bs,
+            blocks,
+            left: workload.io_size.map_or(u64::MAX, |bytes| bytes.div_ceil(workload.bs.into())),
+            order: Order::new(workload, blocks),
+            directions: Directions::new(workload),
+        }
+    }
+
+    /// How many blocks the region has: the length of one pass.
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+}
+
+impl Iterator for Generator {
+    type Item = Op;
+
+    #[inline]
+    fn next(&mut self) -> Option<Op> {
+        if self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        let direction = self.directions.draw();
+        let block = self.order.draw(direction, self.blocks);
+        Some(Op { direction, offset: self.offset + block * u64::from(self.bs), len: self.bs })
+    }
+}
+
+impl Order {
+    fn new(workload: &Workload, blocks: u64) -> Self {
+        // Streams 2n and 2n+1 of the seed belong to clone n: one for offsets, one for directions.
+        let mut keys = Xoshiro256::new(workload.seed, workload.stream.wrapping_mul(2));
+        match (workload.pattern.random, workload.norandommap) {
+            (false, _) => Self::Sequential([0; 3]),
+            (true, true) => Self::Uniform(keys),
+            (true, false) => {
+                Self::Mapped { order: Permutation::new(blocks, &mut keys), next: 0, keys }
+            }
+        }
+    }
+
+    #[inline]
+    fn draw(&mut self, direction: Direction, blocks: u64) -> u64 {
+        match self {
+            Self::Sequential(positions) => {
+                let position = &mut positions[direction.index()];
+                let block = *position;
+                *position = if block + 1 == blocks { 0 } else { block + 1 };
+                block
+            }
+            Self::Mapped { order, next, keys } => {
+                if *next == blocks {
+                    *order = Permutation::new(blocks, keys);
+                    *next = 0;
+                }
+                *next += 1;
+                order.at(*next - 1)
+            }
+            Self::Uniform(draws) => draws.below(blocks),
+        }
+    }
+}
+
+impl Directions {
+    fn new(workload: &Workload) -> Self {
+        match workload.pattern.mix {
+            Mix::Only(direction) => Self::Only(direction),
+            Mix::ReadWrite => Self::Mixed {
+                reads_below: (u64::from(workload.rwmixread) << 32) / 100,
+                draws: Xoshiro256::new(workload.seed, workload.stream.wrapping_mul(2) | 1),
+            },
+        }
+    }
+
+    #[inline]
+    fn draw(&mut self) -> Direction {
+        match self {
+            Self::Only(direction) => *direction,
+            Self::Mixed { reads_below, draws } => {
+                if draws.draw() >> 32 < *reads_below {
+                    Direction::Read
+                } else {
+                    Direction::Write
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,324 @@
+//! A job: what was given, and what follows from it.
+//!
+//! [`Given`] holds what the user said, option by option, each present or not. [`Job`] is the whole:
+//! with fio's defaults filled in, and the values that depend on each other brought into line as fio
+//! does it.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::generator::{Direction, Mix, Pattern, Region, Workload};
+use crate::options::UsageError;
+use crate::units::Size;
+use crate::verify;
+
+/// The I/O engines of fio whose name is accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// Linux AIO.
+    Libaio,
+    /// io_uring.
+    IoUring,
+    /// Completes everything at once, without a device.
+    Null,
+}
+
+impl Engine {
+    /// fio's word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Libaio => "libaio",
+            Self::IoUring => "io_uring",
+            Self::Null => "null",
+        }
+    }
+}
+
+/// How the report is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum OutputFormat {
+    /// For people.
+    #[default]
+    Normal,
+    /// One JSON value.
+    Json,
+}
+
+/// When the progress line is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Eta {
+    /// On a terminal.
+    #[default]
+    Auto,
+    /// Everywhere.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+/// The options that concern the whole run, wherever they stand on the command line.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunOptions {
+    /// The file that the report goes to instead of standard output.
+    pub output: Option<PathBuf>,
+    /// How it is printed.
+    pub format: OutputFormat,
+    /// When the progress line is shown.
+    pub eta: Eta,
+}
+
+/// The options of a job that were given; `None` is "not given". See [`Job`] for the meanings.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[allow(missing_docs)]
+pub struct Given {
+    pub rw: Option<Pattern>,
+    pub rwmixread: Option<u8>,
+    pub bs: Option<u32>,
+    pub size: Option<Size>,
+    pub io_size: Option<Size>,
+    pub offset: Option<Size>,
+    pub iodepth: Option<u32>,
+    pub iodepth_batch: Option<u32>,
+    pub iodepth_batch_complete_min: Option<u32>,
+    pub iodepth_batch_complete_max: Option<u32>,
+    pub iodepth_low: Option<u32>,
+    pub numjobs: Option<u32>,
+    pub runtime: Option<Duration>,
+    pub time_based: Option<bool>,
+    pub direct: Option<bool>,
+    pub filename: Option<String>,
+    pub ioengine: Option<Engine>,
+    pub fsync: Option<u32>,
+    pub end_fsync: Option<bool>,
+    pub randseed: Option<u64>,
+    pub norandommap: Option<bool>,
+    pub randrepeat: Option<bool>,
+    pub verify: Option<bool>,
+    pub do_verify: Option<bool>,
+    pub group_reporting: Option<bool>,
+    pub thread: Option<bool>,
+    /// Options of the layer itself, passed on as they are.
+    pub policies: Vec<(&'static str, String)>,
+}
+
+/// A job, complete.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// `name`.
+    pub name: String,
+    /// `rw`: order and directions.
+    pub rw: Pattern,
+    /// `rwmixread`: percentage of reads in a mixed pattern.
+    pub rwmixread: u8,
+    /// `bs`: bytes per I/O.
+    pub bs: u32,
+    /// `size`: length of the region; everything there is, if not given.
+    pub size: Option<Size>,
+    /// `io_size`: bytes to transfer; one pass over the region, if not given.
+    pub io_size: Option<Size>,
+    /// `offset`: where the region begins.
+    pub offset: Size,
+    /// `iodepth`: I/Os kept in flight.
+    pub iodepth: u32,
+    /// `iodepth_batch`: I/Os submitted at a time, 1 to `iodepth`.
+    pub iodepth_batch: u32,
+    /// `iodepth_batch_complete_min`: I/Os waited for when the queue is full, 0 to `iodepth`.
+    pub iodepth_batch_complete_min: u32,
+    /// `iodepth_batch_complete_max`: I/Os reaped at a time at most, between the minimum and
+    /// `iodepth`.
+    pub iodepth_batch_complete_max: u32,
+    /// `iodepth_low`: how far a full queue is drained, 1 to `iodepth`.
+    pub iodepth_low: u32,
+    /// `numjobs`: clones of this job.
+    pub numjobs: u32,
+    /// `runtime`: when the job ends at the latest.
+    pub runtime: Option<Duration>,
+    /// `time_based`: whether the job goes on until then.
+    pub time_based: bool,
+    /// `direct`: whether the page cache is bypassed, if that was said.
+    pub direct: Option<bool>,
+    /// `filename`: the device.
+    pub filename: Option<String>,
+    /// `ioengine`.
+    pub ioengine: Option<Engine>,
+    /// `fsync`: writes between two flushes; 0 for none.
+    pub fsync: u32,
+    /// `end_fsync`: whether a flush ends the job.
+    pub end_fsync: bool,
+    /// `randseed`.
+    pub randseed: u64,
+    /// `norandommap`: whether random blocks are drawn independently.
+    pub norandommap: bool,
+    /// `randrepeat`: whether the seed alone decides; otherwise the caller adds chance to it.
+    pub randrepeat: bool,
+    /// `verify`: whether blocks carry a checksum (CRC-32C).
+    pub verify: bool,
+    /// `do_verify`: whether written blocks are read back.
+    pub do_verify: bool,
+    /// `group_reporting`: whether the clones are reported as one.
+    pub group_reporting: bool,
+    /// The layer's own options, as given: key and value for the device's spec.
+    pub policies: Vec<(&'static str, String)>,
+    /// What was said for this job itself, for the report: option and text, in the order given.
+    pub options: Vec<(&'static str, String)>,
+}
+
+/// A job that does not fit its device.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RegionError {
+    /// The region reaches past the end.
+    #[error(
+        "{job}: offset {offset} + size {len} goes past the end of the device, which has {capacity} \
+         bytes; lower --size or --offset"
+    )]
+    PastEnd {
+        /// The job's name.
+        job: String,
+        /// Where the region begins, bytes.
+        offset: u64,
+        /// Its length, bytes.
+        len: u64,
+        /// The length of the device, bytes.
+        capacity: u64,
+    },
+    /// Not even one block fits.
+    #[error(
+        "{job}: the block size ({bs} bytes) is larger than what there is to work on ({len} bytes); \
+         lower --bs or raise --size"
+    )]
+    NoBlock {
+        /// The job's name.
+        job: String,
+        /// The block size, bytes.
+        bs: u32,
+        /// The length of the region, bytes.
+        len: u64,
+    },
+}
+
+impl Job {
+    /// Completes what was given to a job, with fio's defaults.
+    ///
+    /// # Errors
+    ///
+    /// [`UsageError::Conflict`] if options contradict each other.
+    pub fn new(
+        name: String,
+        given: Given,
+        options: Vec<(&'static str, String)>,
+    ) -> Result<Self, UsageError> {
+        let iodepth = given.iodepth.unwrap_or(1);
+        // fio: 0 and everything above the depth mean the depth.
+        let up_to_depth = |n: u32| if n == 0 { iodepth } else { n.min(iodepth) };
+        let min = given.iodepth_batch_complete_min.unwrap_or(1).min(iodepth);
+        let max = given.iodepth_batch_complete_max.unwrap_or(min).min(iodepth);
+        let job = Self {
+            name,
+            rw: given.rw.unwrap_or(Pattern { random: false, mix: Mix::Only(Direction::Read) }),
+            rwmixread: given.rwmixread.unwrap_or(50),
+            bs: given.bs.unwrap_or(4096),
+            size: given.size,
+            io_size: given.io_size.filter(|&size| size != Size::Bytes(0)),
+            offset: given.offset.unwrap_or(Size::Bytes(0)),
+            iodepth,
+            iodepth_batch: up_to_depth(given.iodepth_batch.unwrap_or(1)),
+            iodepth_batch_complete_min: min,
+            iodepth_batch_complete_max: max.max(min).max(1),
+            iodepth_low: up_to_depth(given.iodepth_low.unwrap_or(0)),
+            numjobs: given.numjobs.unwrap_or(1),
+            runtime: given.runtime.filter(|time| !time.is_zero()),
+            time_based: given.time_based.unwrap_or(false),
+            direct: given.direct,
+            filename: given.filename,
+            ioengine: given.ioengine,
+            fsync: given.fsync.unwrap_or(0),
+            end_fsync: given.end_fsync.unwrap_or(false),
+            randseed: given.randseed.unwrap_or(0x89),
+            norandommap: given.norandommap.unwrap_or(false),
+            randrepeat: given.randrepeat.unwrap_or(true),
+            verify: given.verify.unwrap_or(false),
+            do_verify: given.do_verify.unwrap_or(true),
+            group_reporting: given.group_reporting.unwrap_or(false),
+            policies: given.policies,
+            options,
+        };
+        job.check_conflicts()?;
+        Ok(job)
+    }
+
+    /// The file of clone `clone` if no filename was given: fio's `name.clone.0`.
+    pub fn default_filename(&self, clone: u32) -> String {
+        format!("{}.{clone}.0", self.name)
+    }
+
+    /// The part of a device of `capacity` bytes that the job works on.
+    ///
+    /// # Errors
+    ///
+    /// [`RegionError`] if it reaches past the end or holds no whole block.
+    pub fn region(&self, capacity: u64) -> Result<Region, RegionError> {
+        let offset = self.offset.of(capacity);
+        // A percentage seldom hits a block; an offset in bytes is taken as it is.
+        let offset = match self.offset {
+            Size::Bytes(_) => offset,
+            Size::Percent(_) => offset - offset % u64::from(self.bs),
+        };
+        let rest = capacity.saturating_sub(offset);
+        let len = match self.size {
+            None | Some(Size::Bytes(0)) => rest,
+            Some(Size::Bytes(bytes)) => bytes,
+            Some(percent) => percent.of(capacity).min(rest),
+        };
+        if offset > capacity || len > rest {
+            return Err(RegionError::PastEnd { job: self.name.clone(), offset, len, capacity });
+        }
+        if len < u64::from(self.bs) {
+            return Err(RegionError::NoBlock { job: self.name.clone(), bs: self.bs, len });
+        }
+        Ok(Region { offset, len: len - len % u64::from(self.bs) })
+    }
+
+    /// The load that clone number `clone` (counted over all jobs) puts on `region`. `chance` is
+    /// mixed into the seed unless the job is repeatable.
+    pub fn workload(&self, region: Region, clone: u64, chance: u64) -> Workload {
+        let io_size = match self.io_size {
+            _ if self.time_based => None,
+            Some(size) => Some(size.of(region.len)),
+            None => Some(region.len),
+        };
+        Workload {
+            pattern: self.rw,
+            rwmixread: self.rwmixread,
+            bs: self.bs,
+            region,
+            io_size,
+            norandommap: self.norandommap,
+            seed: if self.randrepeat { self.randseed } else { self.randseed ^ chance },
+            stream: clone,
+        }
+    }
+
+    fn check_conflicts(&self) -> Result<(), UsageError> {
+        let conflict = |message: String| Err(UsageError::Conflict(message));
+        if self.time_based && self.runtime.is_none() {
+            return conflict(format!("{}: --time_based needs a --runtime", self.name));
+        }
+        if self.verify && (self.bs as usize) < verify::HEADER_LEN {
+            return conflict(format!(
+                "{}: --verify=crc32c needs a --bs of at least {} bytes",
+                self.name,
+                verify::HEADER_LEN
+            ));
+        }
+        if self.verify && self.rw.has(Direction::Trim) {
+            return conflict(format!("{}: --verify does not go with a trim pattern", self.name));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+//! Defaults, values that are brought into line, regions, and contradictions.
+
+use super::*;
+
+fn job(given: Given) -> Job {
+    Job::new("j".to_owned(), given, Vec::new()).expect("no conflict")
+}
+
+#[test]
+fn the_defaults_are_those_of_fio() {
+    let job = job(Given::default());
+    assert_eq!((job.rw.word(), job.bs, job.iodepth), ("read", 4096, 1));
+    assert_eq!((job.iodepth_batch, job.iodepth_low, job.numjobs), (1, 1, 1));
+    assert_eq!((job.iodepth_batch_complete_min, job.iodepth_batch_complete_max), (1, 1));
+    assert_eq!((job.runtime, job.time_based, job.direct), (None, false, None));
+    assert_eq!((job.randseed, job.randrepeat, job.do_verify), (0x89, true, true));
+    assert_eq!(job.default_filename(2), "j.2.0");
+}
+
+#[test]
+fn depths_are_brought_into_line() {
+    let depths = |batch, min, max, low| {
+        let job = job(Given {
+            iodepth: Some(32),
+            iodepth_batch: batch,
+            iodepth_batch_complete_min: min,
+            iodepth_batch_complete_max: max,
+            iodepth_low: low,
+            ..Given::default()
+        });
+        (
+            job.iodepth_batch,
+            job.iodepth_batch_complete_min,
+            job.iodepth_batch_complete_max,
+            job.iodepth_low,
+        )
+    };
+    assert_eq!(depths(None, None, None, None), (1, 1, 1, 32));
+    assert_eq!(depths(Some(64), Some(64), Some(64), Some(64)), (32, 32, 32, 32));
+    assert_eq!(depths(Some(0), Some(0), None, Some(0)), (32, 0, 1, 32));
+    assert_eq!(depths(Some(8), Some(16), None, Some(4)), (8, 16, 16, 4));
+    assert_eq!(depths(Some(8), Some(16), Some(8), None), (8, 16, 16, 32));
+    assert_eq!(depths(Some(8), Some(1), Some(20), None), (8, 1, 20, 32));
+}
+
+#[track_caller]
+fn check_region(
+    offset: Option<Size>,
+    size: Option<Size>,
+    capacity: u64,
+    expected: Result<(u64, u64), &str>,
+) {
+    let job = job(Given { offset, size, ..Given::default() });
+    let region = job.region(capacity).map(|region| (region.offset, region.len));
+    match (region, expected) {
+        (Ok(region), Ok(expected)) => assert_eq!(region, expected),
+        (Err(error), Err(text)) => assert!(error.to_string().contains(text), "{error}"),
+        (region, expected) => panic!("{region:?} instead of {expected:?}"),
+    }
+}
+
+#[test]
+fn the_region_is_cut_to_whole_blocks() {
+    let bytes = |n| Some(Size::Bytes(n));
+    let percent = |n| Some(Size::Percent(n));
+    check_region(None, None, 1 << 20, Ok((0, 1 << 20)));
+    check_region(None, bytes(10_240), 1 << 20, Ok((0, 8192)));
+    check_region(bytes(8192), None, 1 << 20, Ok((8192, (1 << 20) - 8192)));
+    check_region(percent(99), percent(1), 1 << 20, Ok((1_036_288, 8192)));
+    check_region(percent(50), percent(75), 1 << 20, Ok((1 << 19, 1 << 19)));
+    check_region(None, bytes(1 << 21), 1 << 20, Err("goes past the end"));
+    check_region(bytes(1 << 21), None, 1 << 20, Err("goes past the end"));
+    check_region(None, None, 4095, Err("the block size (4096 bytes) is larger"));
+    check_region(bytes(1 << 20), None, 1 << 20, Err("is larger than what there is"));
+}
+
+#[test]
+fn io_size_is_one_pass_unless_given_or_time_based() {
+    let region = Region { offset: 0, len: 8192 };
+    let io_size = |given| job(given).workload(region, 0, 0).io_size;
+    assert_eq!(io_size(Given::default()), Some(8192));
+    let given = Given { io_size: Some(Size::Bytes(100)), ..Given::default() };
+    assert_eq!(io_size(given), Some(100));
+    let given = Given { io_size: Some(Size::Percent(50)), ..Given::default() };
+    assert_eq!(io_size(given), Some(4096));
+    let runtime = Some(Duration::from_secs(1));
+    let given = Given { runtime, time_based: Some(true), ..Given::default() };
+    assert_eq!(io_size(given), None);
+}
+
+#[test]
+fn chance_enters_the_seed_only_when_wanted() {
+    let region = Region { offset: 0, len: 8192 };
+    let seed = |randrepeat| {
+        let given = Given { randrepeat, randseed: Some(3), ..Given::default() };
+        job(given).workload(region, 0, 4).seed
+    };
+    assert_eq!(seed(None), 3);
+    assert_eq!(seed(Some(false)), 7);
+}
+
+#[test]
+fn contradictions_are_refused() {
+    let error =
+        |given| Job::new("j".to_owned(), given, Vec::new()).expect_err("a conflict").to_string();
+    let given = Given { time_based: Some(true), ..Given::default() };
+    assert_eq!(error(given), "j: --time_based needs a --runtime");
+    let given = Given { verify: Some(true), bs: Some(32), ..Given::default() };
+    assert_eq!(error(given), "j: --verify=crc32c needs a --bs of at least 40 bytes");
+    let given = Given { verify: Some(true), rw: Pattern::from_word("trim"), ..Given::default() };
+    assert_eq!(error(given), "j: --verify does not go with a trim pattern");
+}

@@ -1,0 +1,53 @@
+//! What is printed before the first I/O: one line per job, the version, and how many threads there
+//! are.
+
+use std::fmt::Write;
+
+use super::number;
+use crate::job::Job;
+
+/// The opening lines, each ended by a line feed. `engines` names, for each job, what does its I/O.
+pub fn render(jobs: &[Job], version: &str, engines: &[&str]) -> String {
+    let mut text = String::new();
+    for (job, engine) in jobs.iter().zip(engines) {
+        let bs = number::bytes(job.bs.into());
+        // Writing into a String does not fail.
+        let _ = writeln!(
+            text,
+            "{}: (g=0): rw={}, bs=(R) {bs}-{bs}, (W) {bs}-{bs}, (T) {bs}-{bs}, ioengine={engine}, \
+             iodepth={}",
+            job.name,
+            job.rw.word(),
+            job.iodepth
+        );
+        if job.numjobs > 1 {
+            text.push_str("...\n");
+        }
+    }
+    let threads: u64 = jobs.iter().map(|job| u64::from(job.numjobs)).sum();
+    let plural = if threads == 1 { "" } else { "s" };
+    let _ = writeln!(text, "{version}\nStarting {threads} thread{plural}");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Engine, Given};
+
+    #[test]
+    fn it_reads_like_that_of_fio() {
+        let given = Given { numjobs: Some(2), bs: Some(65_536), ..Given::default() };
+        let two = Job::new("a".to_owned(), given, Vec::new()).expect("no conflict");
+        let given = Given { ioengine: Some(Engine::Libaio), iodepth: Some(8), ..Given::default() };
+        let one = Job::new("b".to_owned(), given, Vec::new()).expect("no conflict");
+        assert_eq!(
+            render(&[two, one], "forebay-1.2.3", &["file", "libaio"]),
+            "a: (g=0): rw=read, bs=(R) 64.0KiB-64.0KiB, (W) 64.0KiB-64.0KiB, (T) 64.0KiB-64.0KiB, \
+             ioengine=file, iodepth=1\n...\n\
+             b: (g=0): rw=read, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B, \
+             ioengine=libaio, iodepth=8\n\
+             forebay-1.2.3\nStarting 3 threads\n"
+        );
+    }
+}

@@ -1,0 +1,169 @@
+//! The report for programs: fio's JSON, with its keys, their order, and its types.
+//!
+//! The keys are those of fio 3.33 (`--output-format=json`), so that scripts that read fio's results
+//! read these. One key is added: `forebay`, a list with one object per device.
+
+use serde_json::{Map, Value, json};
+
+use super::{DiskUtil, JobReport, Report, cpu_percents, date, share_of_group};
+use crate::generator::Direction;
+use crate::histogram::{Histogram, PERCENTILES};
+use crate::stats::distribution::{BAND_LABELS, BAND_LABELS_MS, BATCH_LABELS, LEVEL_LABELS};
+use crate::stats::moments::Moments;
+use crate::stats::{DirectionStats, JobStats, Latency};
+
+/// What fio says for a time left that it cannot tell.
+const ETA_UNKNOWN: i32 = i32::MAX;
+
+/// The report as one JSON value.
+pub fn value(report: &Report) -> Value {
+    let mut top = Map::new();
+    let mut put = |key: &str, value: Value| drop(top.insert(key.to_owned(), value));
+    put("fio version", report.version.as_str().into());
+    put("timestamp", (report.timestamp_ms / 1000).into());
+    put("timestamp_ms", report.timestamp_ms.into());
+    put("time", date::ctime(report.timestamp_ms / 1000).into());
+    if !report.global_options.is_empty() {
+        put("global options", options(&report.global_options));
+    }
+    put("jobs", report.jobs.iter().map(|job| job_value(report, job)).collect());
+    put("disk_util", report.disk_util.iter().map(disk_value).collect());
+    put("forebay", report.forebay.clone().into());
+    Value::Object(top)
+}
+
+/// The report as JSON text, indented, with a line feed at the end.
+pub fn render(report: &Report) -> String {
+    // `{:#}` of a JSON value is its indented form, and cannot fail.
+    format!("{:#}\n", value(report))
+}
+
+fn job_value(report: &Report, job: &JobReport) -> Value {
+    let stats = &job.stats;
+    let (user, system) = cpu_percents(stats);
+    let ios = stats.total_ios();
+    let (ns, us, ms) = stats.bands.percents(ios);
+    let mut object = Map::new();
+    let mut put = |key: &str, value: Value| drop(object.insert(key.to_owned(), value));
+    put("jobname", job.name.as_str().into());
+    put("groupid", job.group_id.into());
+    put("error", job.error.as_ref().map_or(0, |error| error.errno).into());
+    put("eta", ETA_UNKNOWN.into());
+    put("elapsed", job.elapsed_s.into());
+    put("job options", options(&job.options));
+    for direction in Direction::ALL {
+        let share = share_of_group(report, job, direction);
+        put(direction.word(), direction_value(&stats.directions[direction.index()], share));
+    }
+    put("sync", sync_value(&stats.sync));
+    put("job_runtime", stats.job_runtime_ms.into());
+    put("usr_cpu", user.into());
+    put("sys_cpu", system.into());
+    put("ctx", stats.usage.context_switches.into());
+    put("majf", stats.usage.major_faults.into());
+    put("minf", stats.usage.minor_faults.into());
+    for (key, value) in depth_values(stats, ios) {
+        put(key, value);
+    }
+    put("latency_ns", classes(&BAND_LABELS, &ns));
+    put("latency_us", classes(&BAND_LABELS, &us));
+    put("latency_ms", classes(&BAND_LABELS_MS, &ms));
+    put("latency_depth", job.iodepth.into());
+    put("latency_target", 0.into());
+    put("latency_percentile", 100.0.into());
+    put("latency_window", 0.into());
+    Value::Object(object)
+}
+
+fn depth_values(stats: &JobStats, ios: u64) -> [(&'static str, Value); 3] {
+    let batches = |depths: &crate::stats::distribution::Depths| {
+        classes(&BATCH_LABELS, &depths.percents(depths.total()))
+    };
+    [
+        ("iodepth_level", classes(&LEVEL_LABELS, &stats.levels.percents(ios))),
+        ("iodepth_submit", batches(&stats.submits)),
+        ("iodepth_complete", batches(&stats.completes)),
+    ]
+}
+
+fn direction_value(stats: &DirectionStats, share_of_group: f64) -> Value {
+    let rate = stats.bytes_per_second();
+    json!({
+        "io_bytes": stats.io_bytes,
+        "io_kbytes": stats.io_bytes / 1024,
+        "bw_bytes": rate,
+        "bw": rate / 1024,
+        "iops": stats.ios_per_second(),
+        "runtime": stats.runtime_ms,
+        "total_ios": stats.total_ios,
+        "short_ios": stats.short_ios,
+        "drop_ios": stats.drop_ios,
+        "slat_ns": moments(&stats.slat),
+        "clat_ns": latency(&stats.clat),
+        "lat_ns": moments(&stats.lat),
+        "bw_min": stats.bw.min(),
+        "bw_max": stats.bw.max(),
+        "bw_agg": share_of_group,
+        "bw_mean": stats.bw.mean(),
+        "bw_dev": stats.bw.stddev(),
+        "bw_samples": stats.bw.count(),
+        "iops_min": stats.iops.min(),
+        "iops_max": stats.iops.max(),
+        "iops_mean": stats.iops.mean(),
+        "iops_stddev": stats.iops.stddev(),
+        "iops_samples": stats.iops.count(),
+    })
+}
+
+fn sync_value(sync: &Latency) -> Value {
+    json!({ "total_ios": sync.moments.count(), "lat_ns": latency(sync) })
+}
+
+fn moments(moments: &Moments) -> Value {
+    json!({
+        "min": moments.min(),
+        "max": moments.max(),
+        "mean": moments.mean(),
+        "stddev": moments.stddev(),
+        "N": moments.count(),
+    })
+}
+
+/// Moments, and percentiles if there is anything to take them from.
+fn latency(latency: &Latency) -> Value {
+    let mut value = moments(&latency.moments);
+    if latency.moments.count() > 0 {
+        value["percentile"] = percentiles(&latency.histogram);
+    }
+    value
+}
+
+fn percentiles(histogram: &Histogram) -> Value {
+    let values = histogram.percentiles(&PERCENTILES);
+    let keyed = PERCENTILES.iter().zip(values);
+    Value::Object(keyed.map(|(percent, ns)| (format!("{percent:.6}"), ns.into())).collect())
+}
+
+fn classes(labels: &[&str], percents: &[f64]) -> Value {
+    let keyed = labels.iter().zip(percents);
+    Value::Object(keyed.map(|(label, &percent)| ((*label).to_owned(), percent.into())).collect())
+}
+
+fn options(options: &[(String, String)]) -> Value {
+    let keyed = options.iter();
+    Value::Object(keyed.map(|(name, text)| (name.clone(), text.as_str().into())).collect())
+}
+
+fn disk_value(disk: &DiskUtil) -> Value {
+    json!({
+        "name": disk.name,
+        "read_ios": disk.read_ios,
+        "write_ios": disk.write_ios,
+        "read_merges": disk.read_merges,
+        "write_merges": disk.write_merges,
+        "read_ticks": disk.read_ticks_ms,
+        "write_ticks": disk.write_ticks_ms,
+        "in_queue": disk.in_queue_ms,
+        "util": disk.util_percent,
+    })
+}

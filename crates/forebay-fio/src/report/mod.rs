@@ -1,0 +1,168 @@
+//! The report: the figures of a run as fio prints them, for people ([`normal`]) and for programs
+//! ([`json`]).
+//!
+//! Both are made from one [`Report`], a plain value that the caller fills. What the block layer
+//! itself has to say comes in as data too: [`DiskUtil`] in the place of the kernel's disk
+//! statistics, JSON objects under the key `forebay`, and ready lines of text after everything else.
+
+pub mod date;
+pub mod eta;
+pub mod header;
+pub mod json;
+pub mod normal;
+pub mod number;
+
+use crate::generator::Direction;
+use crate::stats::JobStats;
+
+/// Everything that is known after a run.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// The program and its version, such as `forebay-0.1.0`.
+    pub version: String,
+    /// When the run ended, milliseconds since 1970 (UTC).
+    pub timestamp_ms: u64,
+    /// The options that were defaults for all jobs.
+    pub global_options: Vec<(String, String)>,
+    /// The jobs, or their groups, in order.
+    pub jobs: Vec<JobReport>,
+    /// The devices.
+    pub disk_util: Vec<DiskUtil>,
+    /// The layer's own figures, one object per device.
+    pub forebay: Vec<serde_json::Value>,
+    /// The same for people: lines without a line feed.
+    pub extra: Vec<String>,
+}
+
+/// The outcome of one job, or of clones that are reported as one.
+#[derive(Debug, Clone, Default)]
+pub struct JobReport {
+    /// The job's name.
+    pub name: String,
+    /// The group that its bandwidth is added up in.
+    pub group_id: u32,
+    /// How many clones these figures are of.
+    pub jobs: u32,
+    /// The process.
+    pub pid: u32,
+    /// Why it ended early, if it did.
+    pub error: Option<JobError>,
+    /// Seconds since the run began, rounded up.
+    pub elapsed_s: u64,
+    /// The job's own options.
+    pub options: Vec<(String, String)>,
+    /// Its `iodepth`.
+    pub iodepth: u32,
+    /// Its figures.
+    pub stats: JobStats,
+}
+
+/// What ended a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobError {
+    /// The error number.
+    pub errno: i32,
+    /// What happened, and where.
+    pub message: String,
+}
+
+impl JobReport {
+    /// Joins a clone that ran at the same time.
+    pub fn merge(&mut self, other: Self) {
+        self.jobs += other.jobs;
+        self.elapsed_s = self.elapsed_s.max(other.elapsed_s);
+        self.stats.merge(&other.stats);
+        if self.error.is_none() {
+            self.error = other.error;
+        }
+    }
+}
+
+/// What a device did during the run: fio's disk statistics, counted by the layer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct DiskUtil {
+    /// The device.
+    pub name: String,
+    /// Reads issued, after merging.
+    pub read_ios: u64,
+    /// Writes issued, after merging.
+    pub write_ios: u64,
+    /// Reads that were merged into another.
+    pub read_merges: u64,
+    /// Writes that were merged into another.
+    pub write_merges: u64,
+    /// Time spent reading, summed over requests, ms.
+    pub read_ticks_ms: u64,
+    /// Time spent writing, summed over requests, ms.
+    pub write_ticks_ms: u64,
+    /// Time requests spent in the queue, summed, ms.
+    pub in_queue_ms: u64,
+    /// Share of the time in which the device was busy, percent.
+    pub util_percent: f64,
+    /// Sectors of 512 bytes read. (Not in fio 3.33's report.)
+    pub read_sectors: u64,
+    /// Sectors of 512 bytes written. (Not in fio 3.33's report.)
+    pub write_sectors: u64,
+}
+
+/// The jobs of one group, added up for one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct GroupTotal {
+    bytes: u64,
+    min_rate: u64,
+    max_rate: u64,
+    min_runtime_ms: u64,
+    max_runtime_ms: u64,
+}
+
+impl GroupTotal {
+    /// `None` if the group did nothing in this direction.
+    fn new(jobs: &[JobReport], group_id: u32, direction: Direction) -> Option<Self> {
+        let group = jobs.iter().filter(|job| job.group_id == group_id);
+        group
+            .map(|job| &job.stats.directions[direction.index()])
+            .filter(|stats| stats.runtime_ms > 0)
+            .map(|stats| Self {
+                bytes: stats.io_bytes,
+                min_rate: stats.bytes_per_second(),
+                max_rate: stats.bytes_per_second(),
+                min_runtime_ms: stats.runtime_ms,
+                max_runtime_ms: stats.runtime_ms,
+            })
+            .reduce(|a, b| Self {
+                bytes: a.bytes + b.bytes,
+                min_rate: a.min_rate.min(b.min_rate),
+                max_rate: a.max_rate.max(b.max_rate),
+                min_runtime_ms: a.min_runtime_ms.min(b.min_runtime_ms),
+                max_runtime_ms: a.max_runtime_ms.max(b.max_runtime_ms),
+            })
+    }
+
+    /// All bytes over the longest runtime, bytes per second.
+    fn rate(&self) -> u64 {
+        (u128::from(self.bytes) * 1000 / u128::from(self.max_runtime_ms.max(1))) as u64
+    }
+}
+
+/// The share of a group's bandwidth that a job's samples make up, percent, 100 at most.
+fn share_of_group(report: &Report, job: &JobReport, direction: Direction) -> f64 {
+    let mean_kib = job.stats.directions[direction.index()].bw.mean();
+    match GroupTotal::new(&report.jobs, job.group_id, direction) {
+        Some(total) if total.rate() > 0 => {
+            (mean_kib * 100.0 / (total.rate() as f64 / 1024.0)).min(100.0)
+        }
+        _ => 0.0,
+    }
+}
+
+/// User and system time as percentages of the job's runtime.
+fn cpu_percents(stats: &JobStats) -> (f64, f64) {
+    let percent = |us: u64| match stats.job_runtime_ms {
+        0 => 0.0,
+        ms => us as f64 / 10.0 / ms as f64,
+    };
+    (percent(stats.usage.user_us), percent(stats.usage.system_us))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+//! The report for people: fio's normal output, line by line.
+//!
+//! The shapes of the lines, and the rules by which units are chosen, are those that fio 3.33 shows.
+
+mod latency;
+
+use std::fmt::Write;
+
+use super::{DiskUtil, GroupTotal, JobReport, Report, cpu_percents, date, number, share_of_group};
+use crate::generator::Direction;
+use crate::stats::distribution::{BAND_LABELS, BAND_LABELS_MS, BATCH_LABELS, Depths, LEVEL_LABELS};
+use crate::stats::rate::RateSamples;
+use crate::stats::{DirectionStats, JobStats};
+
+/// The report as text, from the empty line that separates it from what was printed before.
+pub fn render(report: &Report) -> String {
+    let mut out = Out(String::from("\n"));
+    for job in &report.jobs {
+        out.job(report, job);
+    }
+    let mut groups: Vec<_> = report.jobs.iter().map(|job| job.group_id).collect();
+    groups.dedup();
+    for group_id in groups {
+        out.group(&report.jobs, group_id);
+    }
+    if !report.disk_util.is_empty() {
+        out.line(format_args!("\nDisk stats (read/write):"));
+        report.disk_util.iter().for_each(|disk| out.disk(disk));
+    }
+    report.extra.iter().for_each(|line| out.line(format_args!("{line}")));
+    out.0
+}
+
+struct Out(String);
+
+impl Out {
+    fn line(&mut self, text: std::fmt::Arguments<'_>) {
+        // Writing into a String does not fail.
+        let _ = writeln!(self.0, "{text}");
+    }
+
+    fn job(&mut self, report: &Report, job: &JobReport) {
+        let error = match &job.error {
+            None => " 0".to_owned(),
+            Some(error) => format!("{:2} ({})", error.errno, error.message),
+        };
+        let date = date::ctime(report.timestamp_ms / 1000);
+        let (name, group, jobs, pid) = (&job.name, job.group_id, job.jobs, job.pid);
+        self.line(format_args!(
+            "{name}: (groupid={group}, jobs={jobs}): err={error}: pid={pid}: {date}"
+        ));
+        for direction in Direction::ALL {
+            let stats = &job.stats.directions[direction.index()];
+            if stats.total_ios > 0 {
+                self.direction(direction, stats, share_of_group(report, job, direction));
+            }
+        }
+        self.bands(&job.stats);
+        if job.stats.sync.moments.count() > 0 {
+            self.line(format_args!("  fsync/fdatasync/sync_file_range:"));
+            latency::moments(self, "sync", &job.stats.sync.moments);
+            latency::percentiles(self, "sync", &job.stats.sync.histogram);
+        }
+        self.usage(&job.stats);
+        self.depths(job);
+    }
+
+    fn direction(&mut self, direction: Direction, stats: &DirectionStats, share: f64) {
+        let (rate, io) = (stats.bytes_per_second(), stats.io_bytes);
+        self.line(format_args!(
+            "  {}: IOPS={}, BW={}/s ({}/s)({}/{}msec){}",
+            direction.word(),
+            number::count(stats.ios_per_second() as u64),
+            number::bytes(rate),
+            number::bytes_decimal(rate),
+            number::bytes(io),
+            stats.runtime_ms,
+            if direction == Direction::Write { "; 0 zone resets" } else { "" }
+        ));
+        latency::moments(self, "slat", &stats.slat);
+        latency::moments(self, "clat", &stats.clat.moments);
+        latency::moments(self, "lat", &stats.lat);
+        latency::percentiles(self, "clat", &stats.clat.histogram);
+        self.samples(&stats.bw, &stats.iops, share);
+    }
+
+    fn samples(&mut self, bw: &RateSamples, iops: &RateSamples, share: f64) {
+        if bw.count() == 0 {
+            return;
+        }
+        let (unit, scale) = if bw.mean() > 1_048_576.0 { ("MiB", 1024) } else { ("KiB", 1) };
+        self.line(format_args!(
+            "   bw (  {unit}/s): min={:5}, max={:5}, per={share:3.2}%, avg={:5.2}, stdev={:5.2}, \
+             samples={}",
+            bw.min() / scale,
+            bw.max() / scale,
+            bw.mean() / scale as f64,
+            bw.stddev() / scale as f64,
+            bw.count()
+        ));
+        self.line(format_args!(
+            "   iops        : min={:5}, max={:5}, avg={:5.2}, stdev={:5.2}, samples={}",
+            iops.min(),
+            iops.max(),
+            iops.mean(),
+            iops.stddev(),
+            iops.count()
+        ));
+    }
+
+    fn bands(&mut self, stats: &JobStats) {
+        let (ns, us, ms) = stats.bands.percents(stats.total_ios());
+        self.band_lines("nsec", &BAND_LABELS, &ns);
+        self.band_lines("usec", &BAND_LABELS, &us);
+        self.band_lines("msec", &BAND_LABELS_MS, &ms);
+    }
+
+    /// The bands that are not empty, five to a line.
+    fn band_lines(&mut self, unit: &str, labels: &[&str], percents: &[f64]) {
+        let used = labels.iter().zip(percents).filter(|&(_, &percent)| percent > 0.0);
+        let texts: Vec<_> = used.map(|(label, percent)| format!("{label}={percent:.2}%")).collect();
+        for line in texts.chunks(5) {
+            self.line(format_args!("  lat ({unit})   : {}", line.join(", ")));
+        }
+    }
+
+    fn usage(&mut self, stats: &JobStats) {
+        let (user, system) = cpu_percents(stats);
+        self.line(format_args!(
+            "  cpu          : usr={user:.2}%, sys={system:.2}%, ctx={}, majf={}, minf={}",
+            stats.usage.context_switches, stats.usage.major_faults, stats.usage.minor_faults
+        ));
+    }
+
+    fn depths(&mut self, job: &JobReport) {
+        let stats = &job.stats;
+        let batches = |depths: &Depths| classes(&BATCH_LABELS, &depths.percents(depths.total()));
+        let levels = classes(&LEVEL_LABELS, &stats.levels.percents(stats.total_ios()));
+        self.line(format_args!("  IO depths    : {levels}"));
+        self.line(format_args!("     submit    : {}", batches(&stats.submits)));
+        self.line(format_args!("     complete  : {}", batches(&stats.completes)));
+        let each = |field: fn(&DirectionStats) -> u64| {
+            stats.directions.each_ref().map(|direction| field(direction).to_string()).join(",")
+        };
+        self.line(format_args!(
+            "     issued rwts: total={},{} short={},0 dropped={},0",
+            each(|direction| direction.total_ios),
+            stats.sync.moments.count(),
+            each(|direction| direction.short_ios),
+            each(|direction| direction.drop_ios)
+        ));
+        self.line(format_args!(
+            "     latency   : target=0, window=0, percentile=100.00%, depth={}",
+            job.iodepth
+        ));
+    }
+
+    fn group(&mut self, jobs: &[JobReport], group_id: u32) {
+        self.line(format_args!("\nRun status group {group_id} (all jobs):"));
+        for direction in Direction::ALL {
+            let Some(total) = GroupTotal::new(jobs, group_id, direction) else {
+                continue;
+            };
+            let binary = |rate| format!("{}/s", number::bytes(rate));
+            let decimal = |rate| format!("{}/s", number::bytes_decimal(rate));
+            self.line(format_args!(
+                "{:>7}: bw={} ({}), {}-{} ({}-{}), io={} ({}), run={}-{}msec",
+                direction.word().to_uppercase(),
+                binary(total.rate()),
+                decimal(total.rate()),
+                binary(total.min_rate),
+                binary(total.max_rate),
+                decimal(total.min_rate),
+                decimal(total.max_rate),
+                number::bytes(total.bytes),
+                number::bytes_decimal(total.bytes),
+                total.min_runtime_ms,
+                total.max_runtime_ms
+            ));
+        }
+    }
+
+    fn disk(&mut self, disk: &DiskUtil) {
+        self.line(format_args!(
+            "  {}: ios={}/{}, merge={}/{}, ticks={}/{}, in_queue={}, util={:.2}%",
+            disk.name,
+            disk.read_ios,
+            disk.write_ios,
+            disk.read_merges,
+            disk.write_merges,
+            disk.read_ticks_ms,
+            disk.write_ticks_ms,
+            disk.in_queue_ms,
+            disk.util_percent
+        ));
+    }
+}
+
+fn classes(labels: &[&str], percents: &[f64]) -> String {
+    let texts =
+        labels.iter().zip(percents).map(|(label, percent)| format!("{label}={percent:.1}%"));
+    texts.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,281 @@
+//! fio's way of writing numbers: sizes, times, percentages and booleans.
+//!
+//! Source: fio's HOWTO, section "Parameter types". The base is the default one (`kb_base=1024`), in
+//! which, on purpose and against IEC, `k` is 1024 and `ki` is 1000. Suffixes are case-insensitive,
+//! and a trailing `b` changes nothing: `4k`, `4kB` and `4KB` are 4096.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// What `size=`, `io_size=` and `offset=` take: bytes, or a share of what there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// So many bytes.
+    Bytes(u64),
+    /// So many percent (1 to 100) of the device or file.
+    Percent(u8),
+}
+
+impl Size {
+    /// The number of bytes this stands for on something of `whole` bytes.
+    pub fn of(self, whole: u64) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            // The product needs 71 bits; the quotient is at most `whole`, since a percentage is at
+            // most 100.
+            Self::Percent(percent) => (u128::from(whole) * u128::from(percent) / 100) as u64,
+        }
+    }
+}
+
+/// Why a text is not a number in fio's sense.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NumberError {
+    /// There is no digit where one is needed.
+    #[error("it does not start with a whole number")]
+    NoDigits,
+    /// The digits are followed by something that is not a unit.
+    #[error("'{0}' is not a unit here")]
+    Suffix(String),
+    /// The value does not fit into 64 bits (for times: of microseconds).
+    #[error("it is too large")]
+    TooLarge,
+    /// A percentage outside 1 to 100.
+    #[error("a percentage goes from 1% to 100%")]
+    Percentage,
+    /// Not one of the words and digits that a boolean may be.
+    #[error("it is neither 0 nor 1")]
+    NotBoolean,
+}
+
+/// Parses a count or a number of bytes: decimal or `0x` hexadecimal, with an optional binary or
+/// decimal suffix.
+///
+/// # Errors
+///
+/// [`NumberError`] if there are no digits, the suffix is not one of fio's, or 64 bits do not hold
+/// it.
+///
+/// ```
+/// # use forebay_fio::units::parse_bytes;
+/// assert_eq!(parse_bytes("4k"), Ok(4096));
+/// assert_eq!(parse_bytes("4ki"), Ok(4000));
+/// assert_eq!(parse_bytes("0x10MB"), Ok(16 << 20));
+/// ```
+pub fn parse_bytes(text: &str) -> Result<u64, NumberError> {
+    let (value, suffix) = split_number(text)?;
+    value.checked_mul(byte_unit(suffix)?).ok_or(NumberError::TooLarge)
+}
+
+/// Parses a size: bytes as in [`parse_bytes`], or a percentage such as `50%`.
+///
+/// # Errors
+///
+/// As [`parse_bytes`], and [`NumberError::Percentage`] for one outside 1 to 100.
+pub fn parse_size(text: &str) -> Result<Size, NumberError> {
+    let Some(percent) = text.trim().strip_suffix('%') else {
+        return parse_bytes(text).map(Size::Bytes);
+    };
+    match split_number(percent)? {
+        (value @ 1..=100, "") => Ok(Size::Percent(value as u8)),
+        (_, "") => Err(NumberError::Percentage),
+        (_, suffix) => Err(NumberError::Suffix(suffix.to_owned())),
+    }
+}
+
+/// Parses a time; a number without a suffix is in seconds.
+///
+/// # Errors
+///
+/// [`NumberError`] if there are no digits, the suffix is not a unit of time, or the time is longer
+/// than 64 bits of microseconds (half a million years).
+///
+/// ```
+/// # use forebay_fio::units::parse_time;
+/// # use std::time::Duration;
+/// assert_eq!(parse_time("5"), Ok(Duration::from_secs(5)));
+/// assert_eq!(parse_time("250ms"), Ok(Duration::from_millis(250)));
+/// assert_eq!(parse_time("2m"), Ok(Duration::from_secs(120)));
+/// ```
+pub fn parse_time(text: &str) -> Result<Duration, NumberError> {
+    let (value, suffix) = split_number(text)?;
+    let micros = value.checked_mul(time_unit(suffix)?).ok_or(NumberError::TooLarge)?;
+    Ok(Duration::from_micros(micros))
+}
+
+/// Parses a boolean: `1` or `0`, and the words `true`, `false`, `yes`, `no`, `on` and `off`.
+///
+/// # Errors
+///
+/// [`NumberError::NotBoolean`] for anything else.
+pub fn parse_bool(text: &str) -> Result<bool, NumberError> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "0" | "false" | "no" | "off" => Ok(false),
+        _ => Err(NumberError::NotBoolean),
+    }
+}
+
+/// Splits a text into its leading number and what follows it.
+fn split_number(text: &str) -> Result<(u64, &str), NumberError> {
+    let text = text.trim();
+    let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(rest) => (rest, 16),
+        None => (text, 10),
+    };
+    let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
+    if end == 0 {
+        return Err(NumberError::NoDigits);
+    }
+    // All of these are digits of the radix, so the only way to fail is the range.
+    let value = u64::from_str_radix(&digits[..end], radix).map_err(|_| NumberError::TooLarge)?;
+    Ok((value, &digits[end..]))
+}
+
+fn byte_unit(suffix: &str) -> Result<u64, NumberError> {
+    let lower = suffix.to_ascii_lowercase();
+    let unit = match lower.as_str() {
+        "b" => return Err(NumberError::Suffix(suffix.to_owned())),
+        other => other.strip_suffix('b').unwrap_or(other),
+    };
+    let (prefix, base): (_, u64) = match unit.strip_suffix('i') {
+        Some(prefix) => (prefix, 1000),
+        None => (unit, 1024),
+    };
+    let power = match prefix {
+        "" if unit.is_empty() => 0,
+        "k" => 1,
+        "m" => 2,
+        "g" => 3,
+        "t" => 4,
+        "p" => 5,
+        _ => return Err(NumberError::Suffix(suffix.to_owned())),
+    };
+    Ok(base.pow(power))
+}
+
+/// Microseconds per unit of time.
+fn time_unit(suffix: &str) -> Result<u64, NumberError> {
+    const SECOND: u64 = 1_000_000;
+    match suffix.to_ascii_lowercase().as_str() {
+        "us" | "usec" => Ok(1),
+        "ms" | "msec" => Ok(1000),
+        "" | "s" | "sec" => Ok(SECOND),
+        "m" | "min" => Ok(60 * SECOND),
+        "h" | "hour" => Ok(3600 * SECOND),
+        "d" | "day" => Ok(24 * 3600 * SECOND),
+        _ => Err(NumberError::Suffix(suffix.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check_bytes(text: &str, expected: u64) {
+        assert_eq!(parse_bytes(text), Ok(expected), "{text}");
+        assert_eq!(parse_size(text), Ok(Size::Bytes(expected)), "{text}");
+    }
+
+    #[track_caller]
+    fn check_time(text: &str, micros: u64) {
+        assert_eq!(parse_time(text), Ok(Duration::from_micros(micros)), "{text}");
+    }
+
+    #[test]
+    fn the_plain_suffix_is_binary_and_the_i_suffix_decimal() {
+        check_bytes("0", 0);
+        check_bytes("4096", 4096);
+        check_bytes("4k", 4096);
+        check_bytes("4kB", 4096);
+        check_bytes("4K", 4096);
+        check_bytes("4ki", 4000);
+        check_bytes("4KiB", 4000);
+        check_bytes("1m", 1 << 20);
+        check_bytes("1mib", 1_000_000);
+        check_bytes("2G", 2 << 30);
+        check_bytes("3t", 3 << 40);
+        check_bytes("1p", 1 << 50);
+        check_bytes("0x1000", 4096);
+        check_bytes("0X10k", 16384);
+    }
+
+    #[test]
+    fn what_is_not_a_number_says_why() {
+        let suffix = |s: &str| Err(NumberError::Suffix(s.to_owned()));
+        assert_eq!(parse_bytes(""), Err(NumberError::NoDigits));
+        assert_eq!(parse_bytes("abc"), Err(NumberError::NoDigits));
+        assert_eq!(parse_bytes("-1"), Err(NumberError::NoDigits));
+        assert_eq!(parse_bytes("4z"), suffix("z"));
+        assert_eq!(parse_bytes("4kk"), suffix("kk"));
+        assert_eq!(parse_bytes("1.5m"), suffix(".5m"));
+        assert_eq!(parse_bytes("1b"), suffix("b"));
+        assert_eq!(parse_bytes("1i"), suffix("i"));
+        assert_eq!(parse_bytes("99999999999999999999"), Err(NumberError::TooLarge));
+        assert_eq!(parse_bytes("16384p"), Err(NumberError::TooLarge));
+    }
+
+    #[test]
+    fn percentages_are_of_something() {
+        assert_eq!(parse_size("50%"), Ok(Size::Percent(50)));
+        assert_eq!(parse_size("0%"), Err(NumberError::Percentage));
+        assert_eq!(parse_size("101%"), Err(NumberError::Percentage));
+        assert_eq!(Size::Percent(50).of(1001), 500);
+        assert_eq!(Size::Percent(100).of(u64::MAX), u64::MAX);
+        assert_eq!(Size::Bytes(7).of(1), 7);
+    }
+
+    #[test]
+    fn times_default_to_seconds() {
+        check_time("5", 5_000_000);
+        check_time("0", 0);
+        check_time("7us", 7);
+        check_time("7usec", 7);
+        check_time("100MS", 100_000);
+        check_time("2sec", 2_000_000);
+        check_time("2m", 120_000_000);
+        check_time("1h", 3_600_000_000);
+        check_time("1d", 86_400_000_000);
+        assert_eq!(parse_time("0.5"), Err(NumberError::Suffix(".5".to_owned())));
+        assert_eq!(parse_time("1x"), Err(NumberError::Suffix("x".to_owned())));
+    }
+
+    #[test]
+    fn booleans_have_two_digits_and_six_words() {
+        for text in ["1", "true", "YES", "on"] {
+            assert_eq!(parse_bool(text), Ok(true), "{text}");
+        }
+        for text in ["0", "False", "no", "off"] {
+            assert_eq!(parse_bool(text), Ok(false), "{text}");
+        }
+        assert_eq!(parse_bool("2"), Err(NumberError::NotBoolean));
+    }
+
+    proptest! {
+        #[test]
+        fn plain_numbers_come_back(value: u64) {
+            prop_assert_eq!(parse_bytes(&value.to_string()), Ok(value));
+            prop_assert_eq!(parse_bytes(&format!("{value:#x}")), Ok(value));
+        }
+
+        #[test]
+        fn a_suffix_multiplies(value in 0..1_u64 << 14, power in 0_usize..6) {
+            let binary = ["", "k", "m", "g", "t", "p"][power];
+            prop_assert_eq!(parse_bytes(&format!("{value}{binary}")), Ok(value << (10 * power)));
+            if power > 0 {
+                let expected = value * 1000_u64.pow(power as u32);
+                prop_assert_eq!(parse_bytes(&format!("{value}{binary}iB")), Ok(expected));
+            }
+        }
+
+        #[test]
+        fn no_text_panics(text: String) {
+            let _ = (parse_bytes(&text), parse_size(&text), parse_time(&text), parse_bool(&text));
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The reports beside those of the real fio, if it is installed: the same JSON keys with the same
+//! types, and the same shapes of text lines.
+
+#![allow(clippy::print_stderr)] // a skipped test says so
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use forebay_fio::generator::Direction;
+use forebay_fio::report::{DiskUtil, JobReport, Report, json, normal};
+use forebay_fio::stats::JobStats;
+use serde_json::Value;
+
+/// What fio said, in both formats.
+struct Outcome {
+    json: Value,
+    text: String,
+}
+
+/// Runs fio on a small file; `None`, with the reason on standard error, if there is no fio.
+fn run_fio(test: &str, args: &[&str]) -> Option<Outcome> {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let file = dir.path().join("data");
+    let json_path = dir.path().join("out.json");
+    let run = |format: &str, output: &Path| {
+        Command::new("fio")
+            .args(["--name=job1", "--size=1m", "--ioengine=libaio", "--iodepth=4"])
+            .arg(format!("--filename={}", file.display()))
+            .arg(format!("--output-format={format}"))
+            .arg(format!("--output={}", output.display()))
+            .args(args)
+            .status()
+    };
+    match run("json", &json_path) {
+        Ok(status) if status.success() => {}
+        Ok(status) => {
+            eprintln!("{test}: SKIPPED: fio ended with {status}");
+            return None;
+        }
+        Err(error) => {
+            eprintln!("{test}: SKIPPED: fio cannot be run: {error}");
+            return None;
+        }
+    }
+    let text_path = dir.path().join("out.txt");
+    run("normal", &text_path).expect("fio ran a moment ago");
+    let json = std::fs::read_to_string(&json_path).expect("fio's JSON");
+    // fio may print a line or two in front of the value.
+    let start = json.find("{\n").expect("a JSON value");
+    Some(Outcome {
+        json: json[start..].parse().expect("fio's JSON"),
+        text: std::fs::read_to_string(&text_path).expect("fio's text"),
+    })
+}
+
+/// A report with figures for these directions.
+fn our_report(directions: &[Direction], flushes: bool) -> Report {
+    let mut stats = JobStats::new(0);
+    for io in 0..512_u64 {
+        for &direction in directions {
+            stats.record_submit(1, 4);
+            stats.record_slat(direction, 500 + io % 7);
+            stats.record_complete(direction, 4096, 9_000 + io * 50, 9_500 + io * 50);
+            stats.record_reap(1);
+        }
+        if flushes {
+            stats.record_sync(80_000 + io);
+        }
+    }
+    for direction in directions {
+        stats.directions[direction.index()].runtime_ms = 12;
+    }
+    stats.job_runtime_ms = 12;
+    let job = JobReport { name: "job1".to_owned(), jobs: 1, stats, ..JobReport::default() };
+    Report {
+        version: "forebay-test".to_owned(),
+        jobs: vec![job],
+        disk_util: vec![DiskUtil { name: "data".to_owned(), ..DiskUtil::default() }],
+        ..Report::default()
+    }
+}
+
+/// Collects the paths at which two values have different keys or types.
+fn compare(path: &str, theirs: &Value, ours: &Value, differences: &mut Vec<String>) {
+    match (theirs, ours) {
+        (Value::Object(theirs), Value::Object(ours)) => {
+            let keys: BTreeSet<_> = theirs.keys().chain(ours.keys()).collect();
+            for key in keys {
+                let path = format!("{path}/{key}");
+                match (theirs.get(key), ours.get(key)) {
+                    (Some(theirs), Some(ours)) => compare(&path, theirs, ours, differences),
+                    (Some(_), None) => differences.push(format!("{path}: only fio has it")),
+                    _ => differences.push(format!("{path}: only we have it")),
+                }
+            }
+            let shared = |key: &&String| theirs.contains_key(*key) && ours.contains_key(*key);
+            let order = |map: &serde_json::Map<String, Value>| {
+                map.keys().filter(shared).cloned().collect::<Vec<_>>()
+            };
+            if order(theirs) != order(ours) {
+                differences.push(format!("{path}: the keys are in another order"));
+            }
+        }
+        (Value::Array(theirs), Value::Array(ours)) => {
+            for (theirs, ours) in theirs.iter().zip(ours) {
+                compare(&format!("{path}[]"), theirs, ours, differences);
+            }
+        }
+        _ if kind(theirs) == kind(ours) => {}
+        _ => differences.push(format!("{path}: {} in fio, {} here", kind(theirs), kind(ours))),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "list",
+        Value::Object(_) => "object",
+    }
+}
+
+/// A line with every number replaced by `#`, and prefixes and units of time by a common one.
+fn shape(line: &str) -> String {
+    let mut shape = String::new();
+    for c in line.chars() {
+        match c {
+            '0'..='9' | '.' if shape.ends_with('#') => {}
+            '0'..='9' => shape.push('#'),
+            'k' | 'M' | 'G' if shape.ends_with('#') => {}
+            ' ' if shape.ends_with('=') || shape.ends_with('[') => {}
+            _ => shape.push(c),
+        }
+    }
+    for unit in ["#KiB", "#iB", "#B"] {
+        shape = shape.replace(unit, "#bytes");
+    }
+    shape = shape.replace("(nsec)", "(unit)").replace("(usec)", "(unit)");
+    if let Some(at) = shape.find("pid=#: ") {
+        shape.truncate(at);
+    }
+    shape
+}
+
+/// The lines whose shape does not hang on the figures themselves.
+fn shapes(text: &str) -> BTreeSet<String> {
+    let lines = text.lines().filter(|line| {
+        line.starts_with(' ') && !line.contains(" bw ( ") && !line.contains(" iops  ")
+    });
+    let lines = lines.filter(|line| !line.starts_with("  lat (") && !line.starts_with("     | "));
+    lines
+        .map(shape)
+        .map(|line| match line.find("=#/#, merge") {
+            Some(at) => format!("  disk: ios{}", &line[at..]),
+            None => line,
+        })
+        .collect()
+}
+
+#[track_caller]
+fn check(test: &str, args: &[&str], directions: &[Direction], flushes: bool) {
+    let Some(theirs) = run_fio(test, args) else {
+        return;
+    };
+    let ours = our_report(directions, flushes);
+    let mut our_json = json::value(&ours);
+    // These depend on what was given, and where the file lies, not on the format.
+    our_json["jobs"][0]["job options"] = theirs.json["jobs"][0]["job options"].clone();
+    if theirs.json.get("disk_util").is_none() {
+        our_json.as_object_mut().expect("an object").remove("disk_util");
+    }
+    let mut differences = Vec::new();
+    compare("", &theirs.json, &our_json, &mut differences);
+    assert_eq!(differences, ["/forebay: only we have it"], "{test}");
+
+    let (mut theirs, mut ours) = (shapes(&theirs.text), shapes(&normal::render(&ours)));
+    for lines in [&mut theirs, &mut ours] {
+        lines.retain(|line| !line.starts_with("  disk: "));
+    }
+    assert_eq!(theirs, ours, "{test}");
+}
+
+#[test]
+fn a_read_job() {
+    check("a_read_job", &["--rw=read"], &[Direction::Read], false);
+}
+
+#[test]
+fn a_mixed_job() {
+    check("a_mixed_job", &["--rw=randrw"], &[Direction::Read, Direction::Write], false);
+}
+
+#[test]
+fn a_job_with_flushes() {
+    check("a_job_with_flushes", &["--rw=write", "--fsync=8"], &[Direction::Write], true);
+}
