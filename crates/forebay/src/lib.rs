@@ -53,3 +53,8 @@ pub use info::{DiskInfo, DiskStats, Feature, FeatureState};
 pub use queue::{BioQueue, Completion, Io};
 pub use runtime::plug::{PlugGuard, plug};
 pub use spec::Spec;
+
+/// The README's example is one of the tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
