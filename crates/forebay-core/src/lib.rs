@@ -1,7 +1,7 @@
 //! The core of Forebay: a multi-queue block layer as plain values.
 //!
 //! A [`Bio`] (a caller's I/O) is **queued** on a [`RequestQueue`], waits in a **plug** where its
-//! neighbours merge with it, becomes part of a [`Request`], takes a [`Tag`], is **issued** to a
+//! neighbours merge with it, becomes part of a request, takes a [`Tag`], is **issued** to a
 //! [`Driver`], and **ends** once, with its own status and length. The whole way is driven by one
 //! function, [`RequestQueue::turn`].
 //!
