@@ -21,6 +21,9 @@ pub enum Op {
 }
 
 impl Op {
+    /// Every operation, in the order of the counters.
+    pub const ALL: [Op; 5] = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::WriteZeroes];
+
     /// The name used in messages and reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -73,12 +76,6 @@ impl BioFlags {
     #[must_use]
     pub const fn union(self, other: BioFlags) -> BioFlags {
         BioFlags(self.0 | other.0)
-    }
-
-    /// This set without `other`.
-    #[must_use]
-    pub const fn without(self, other: BioFlags) -> BioFlags {
-        BioFlags(self.0 & !other.0)
     }
 }
 

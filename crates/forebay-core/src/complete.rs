@@ -1,12 +1,12 @@
 //! The part of a turn that comes back from the driver: complete, and end.
 //!
-//! Merging never changes a result. A request that joins several bios and comes back short or
-//! failed is taken apart:
+//! Merging does not change a result, with one exception (E3). A request that joins several bios
+//! and comes back short or failed is taken apart:
 //!
 //! - E1 a count of n proves the first n bytes: the bios that they cover end, the rest goes on under
 //!   the same tag; only a count of 0 is the end of a file;
-//! - E2 a read that failed for a reason of address ([`BlockStatus::is_of_address`]) is tried again
-//!   bio by bio, one after another under the same tag, so that each bio gets its own result;
+//! - E2 a read whose failure may be that of one bio ([`BlockStatus::may_be_of_one_bio`]) is tried
+//!   again bio by bio, one after another under the same tag, so that each gets its own result;
 //! - E3 any other failure ends all bios that are not covered yet with that status. A write is not
 //!   tried again: an overlapping write may have been issued since, and would be undone;
 //! - E4 a bio that was cut into parts ends with the last of them, and with the result of the
@@ -59,12 +59,11 @@ impl Turn<'_> {
         self.settle(tag, after);
     }
 
-    /// A request that the driver refused for good when it was issued.
+    /// A request that the driver refused for good when it was to be issued.
     #[cold]
     pub(crate) fn failed(&mut self, tag: Tag, status: BlockStatus) {
-        self.count_issue(1);
-        self.hctx.table[tag.index()].state = SlotState::Issued;
-        let rq = self.take_issued(tag);
+        let slot = &mut self.hctx.table[tag.index()];
+        let rq = slot.rq.take().expect("a tag on its way to the driver has a request");
         let after = self.fail(rq, status);
         self.settle(tag, after);
     }
@@ -75,11 +74,13 @@ impl Turn<'_> {
         let slot = &mut hctx.table[tag.index()];
         assert!(slot.state == SlotState::Issued, "a tag completes once, and only if it is issued");
         slot.state = SlotState::Waiting;
+        let rq = slot.rq.take().expect("an issued tag has a request");
+        hctx.nr_with_more_commands -= u32::from(rq.has_more_commands());
         hctx.nr_in_flight -= 1;
         if hctx.nr_in_flight == 0 {
             self.stats.busy_ns += self.now.saturating_sub(hctx.busy_since_ns);
         }
-        slot.rq.take().expect("an issued tag has a request")
+        rq
     }
 
     #[inline]
@@ -143,7 +144,7 @@ impl Turn<'_> {
     /// E2 and E3.
     #[cold]
     fn fail(&mut self, mut rq: Request, status: BlockStatus) -> After {
-        if rq.nr_bios == 1 || rq.op != Op::Read || !status.is_of_address() {
+        if rq.nr_bios == 1 || rq.op != Op::Read || !status.may_be_of_one_bio() {
             return self.end_all_but_last(rq, Some(status));
         }
         if rq.bio_by_bio {

@@ -34,8 +34,8 @@ impl Turn<'_> {
                         self.stats.stages.queue.record(waited);
                     }
                     rq.was_issued = true;
-                    let nr_bios = rq.nr_bios;
-                    self.count_issue(nr_bios);
+                    let rq = *rq;
+                    self.count_issue(&rq);
                 }
                 Issue::Busy => {
                     hctx.dispatch.push_front(tag);
@@ -44,16 +44,6 @@ impl Turn<'_> {
                 }
                 Issue::Failed(status) => self.failed(tag, status),
             }
-        }
-    }
-
-    /// Tells the driver to let the batch through.
-    #[inline]
-    pub(crate) fn commit<D: Driver + ?Sized>(&mut self, driver: &mut D) {
-        if self.hctx.uncommitted {
-            self.hctx.uncommitted = false;
-            self.stats.commits += 1;
-            driver.commit_rqs();
         }
     }
 
@@ -116,13 +106,14 @@ impl Turn<'_> {
     }
 
     #[inline]
-    pub(crate) fn count_issue(&mut self, nr_bios: u32) {
+    pub(crate) fn count_issue(&mut self, rq: &Request) {
         let hctx = &mut *self.hctx;
         if hctx.nr_in_flight == 0 {
             hctx.busy_since_ns = self.now;
             hctx.bios_per_request_max = 1;
         }
-        hctx.bios_per_request_max = hctx.bios_per_request_max.max(nr_bios);
+        hctx.bios_per_request_max = hctx.bios_per_request_max.max(rq.nr_bios);
+        hctx.nr_with_more_commands += u32::from(rq.has_more_commands());
         hctx.nr_in_flight += 1;
         hctx.uncommitted = true;
         self.stats.issued += 1;

@@ -47,32 +47,6 @@ pub trait Driver {
     }
 }
 
-impl<D: Driver + ?Sized> Driver for alloc::boxed::Box<D> {
-    fn limits(&self) -> QueueLimits {
-        (**self).limits()
-    }
-
-    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, last: bool) -> Issue {
-        (**self).queue_rq(rq, last)
-    }
-
-    fn commit_rqs(&mut self) {
-        (**self).commit_rqs();
-    }
-
-    fn reap(&mut self, done: &mut Completions) {
-        (**self).reap(done);
-    }
-
-    fn wait(&mut self, nr_completions: u32) {
-        (**self).wait(nr_completions);
-    }
-
-    fn nr_syscalls(&self) -> u64 {
-        (**self).nr_syscalls()
-    }
-}
-
 /// The answer of [`Driver::queue_rq`]. Counterpart in Linux: the `blk_status_t` of `queue_rq`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Issue {
@@ -210,16 +184,6 @@ impl Completions {
     pub fn push(&mut self, tag: Tag, result: Result<u64, BlockStatus>) {
         assert!(self.list.len() < self.depth, "more completions than tags");
         self.list.push(Completed { tag, result });
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.list.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.list.is_empty()
     }
 
     /// Takes them all out, oldest first, keeping the memory.

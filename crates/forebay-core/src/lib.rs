@@ -42,7 +42,7 @@ pub use histogram::Histogram;
 pub use limits::{LimitsError, QueueLimits, SECTOR_SHIFT};
 pub use merge::MergeKind;
 pub use plug::{PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, UnplugCause};
-pub use policy::{NoMerges, PlugPolicy, Policy, QUEUE_DEPTH_MAX};
+pub use policy::{MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX};
 pub use queue::{Commit, Ended, Queued, RequestQueue, Turned};
 pub use refusal::Refusal;
 pub use slab::BioId;

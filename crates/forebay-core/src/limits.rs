@@ -3,7 +3,7 @@
 //! Counterpart in Linux: `struct queue_limits` (`block/blk-settings.c`). The names and units are
 //! the kernel's, so that a number from `/sys/block/X/queue` can be compared.
 
-use crate::bio::{Bio, Op};
+use crate::bio::{Bio, Op, Segment};
 use crate::refusal::Refusal;
 use core::fmt;
 
@@ -36,7 +36,8 @@ pub struct QueueLimits {
     pub seg_boundary_mask: u64,
     /// Segments of one request join only at addresses where these bits are 0; 0 for no such rule.
     pub virt_boundary_mask: u64,
-    /// The bits of a memory address and of a segment's length that must be 0.
+    /// The bits of a memory address and of a segment's length that must be 0. Where there are any,
+    /// segments are also whole logical blocks long.
     pub dma_alignment: u32,
     /// No read or write crosses a multiple of this, sectors; 0 for none.
     pub chunk_sectors: u32,
@@ -128,10 +129,13 @@ impl QueueLimits {
                 "seg_boundary_mask must be a power of two less one, and hold one logical block",
             ),
             (
-                (self.virt_boundary_mask + 1).is_power_of_two(),
+                self.virt_boundary_mask.wrapping_add(1).is_power_of_two(),
                 "virt_boundary_mask must be a power of two less one",
             ),
-            ((self.dma_alignment + 1).is_power_of_two(), "dma_alignment must be a mask"),
+            (
+                self.dma_alignment.wrapping_add(1).is_power_of_two(),
+                "dma_alignment must be a power of two less one",
+            ),
             (
                 sectors_to_bytes(self.chunk_sectors).is_multiple_of(u64::from(block)),
                 "chunk_sectors must be whole logical blocks",
@@ -200,16 +204,7 @@ impl QueueLimits {
                 if bio.segments.len_bytes() != bio.len {
                     return Err(Refusal::Memory { op: bio.op, len: bio.segments.len_bytes() });
                 }
-                let mask = self.dma_alignment as usize;
-                let off = bio.segments.as_slice().iter();
-                match off.clone().find(|s| (s.addr | s.len as usize) & mask != 0) {
-                    Some(s) => Err(Refusal::MemoryMisaligned {
-                        addr: s.addr,
-                        len: s.len,
-                        unit: self.dma_alignment + 1,
-                    }),
-                    None => Ok(()),
-                }
+                self.check_memory(bio)
             }
             Op::Discard if self.max_discard_sectors == 0 => Err(Refusal::NotSupported(bio.op)),
             Op::WriteZeroes if self.max_write_zeroes_sectors == 0 => {
@@ -219,6 +214,27 @@ impl QueueLimits {
                 Err(Refusal::Memory { op: bio.op, len: bio.segments.len_bytes() })
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Where the device reads and writes memory itself, segments suit it in address and length.
+    #[inline]
+    fn check_memory(&self, bio: &Bio) -> Result<(), Refusal> {
+        if self.dma_alignment == 0 {
+            return Ok(());
+        }
+        let dma = self.dma_alignment as usize;
+        let block = self.logical_block_size as usize - 1;
+        let misplaced = |s: &&Segment| s.addr & dma != 0 || s.len as usize & (dma | block) != 0;
+        let mut segments = bio.segments.as_slice().iter().filter(|segment| segment.len > 0);
+        match segments.find(misplaced) {
+            Some(s) => Err(Refusal::MemoryMisaligned {
+                addr: s.addr,
+                len: s.len,
+                addr_unit: self.dma_alignment + 1,
+                len_unit: (self.dma_alignment + 1).max(self.logical_block_size),
+            }),
+            None => Ok(()),
         }
     }
 

@@ -29,6 +29,20 @@ pub enum MergeKind {
     Discard,
 }
 
+impl MergeKind {
+    /// Every kind, in the order of the counters.
+    pub const ALL: [MergeKind; 3] = [MergeKind::Back, MergeKind::Front, MergeKind::Discard];
+
+    /// The name used in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MergeKind::Back => "back",
+            MergeKind::Front => "front",
+            MergeKind::Discard => "discard",
+        }
+    }
+}
+
 /// Tries to join `new`, a request of one bio, with `rq`.
 #[inline]
 pub(crate) fn try_merge(

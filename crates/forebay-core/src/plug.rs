@@ -12,7 +12,7 @@
 
 use crate::limits::QueueLimits;
 use crate::merge::{self, MergeKind};
-use crate::policy::NoMerges;
+use crate::policy::MergePolicy;
 use crate::request::Request;
 use crate::slab::BioSlab;
 use alloc::collections::VecDeque;
@@ -80,8 +80,7 @@ impl PlugList {
         self.requests.iter()
     }
 
-    /// Tries to join `new` with the newest request, if that is of the same level (`level` is 0
-    /// throughout where levels make no difference).
+    /// Tries to join `new` with the newest request, if that is of the same level.
     #[inline]
     pub(crate) fn try_merge(
         &mut self,
@@ -98,12 +97,12 @@ impl PlugList {
 
     /// Whether the list must be let through before another request is added.
     #[inline]
-    pub(crate) fn is_due(&self, nomerges: NoMerges) -> bool {
+    pub(crate) fn is_due(&self, nomerges: MergePolicy) -> bool {
         let Some(newest) = self.requests.last() else {
             return false;
         };
         self.requests.len() >= PLUG_MAX_REQUESTS
-            || nomerges != NoMerges::None && newest.len >= PLUG_FLUSH_BYTES
+            || nomerges != MergePolicy::Never && newest.len >= PLUG_FLUSH_BYTES
     }
 
     #[inline]

@@ -20,14 +20,14 @@ pub enum PlugPolicy {
 
 /// Which merges are tried. Counterpart in Linux: `/sys/block/X/queue/nomerges`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum NoMerges {
-    /// 0: all of them.
+pub enum MergePolicy {
+    /// 0: all of them. There is only the one-shot kind so far.
     #[default]
     All,
     /// 1: only the cheap one, with the newest request of the plug.
     OneShot,
     /// 2: none.
-    None,
+    Never,
 }
 
 /// All settings of a queue.
@@ -36,7 +36,7 @@ pub struct Policy {
     /// When a plug lets its bios through.
     pub plug: PlugPolicy,
     /// Which merges are tried.
-    pub nomerges: NoMerges,
+    pub nomerges: MergePolicy,
     /// How many requests may be at the driver at once: 1 to [`QUEUE_DEPTH_MAX`].
     pub queue_depth: u32,
     /// How many bios may be in the layer at once; one more is refused with `WouldBlock`.
@@ -49,7 +49,7 @@ impl Default for Policy {
     fn default() -> Policy {
         Policy {
             plug: PlugPolicy::default(),
-            nomerges: NoMerges::default(),
+            nomerges: MergePolicy::default(),
             queue_depth: 256,
             nr_bios: 4096,
             iostats: true,
@@ -58,6 +58,10 @@ impl Default for Policy {
 }
 
 impl PlugPolicy {
+    /// Every policy.
+    pub const ALL: [PlugPolicy; 3] =
+        [PlugPolicy::Outermost, PlugPolicy::PerLevel, PlugPolicy::None];
+
     /// The name used in specs and reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -68,13 +72,16 @@ impl PlugPolicy {
     }
 }
 
-impl NoMerges {
+impl MergePolicy {
+    /// Every policy, in the order of its number.
+    pub const ALL: [MergePolicy; 3] = [MergePolicy::All, MergePolicy::OneShot, MergePolicy::Never];
+
     /// The number used in specs and reports.
     pub const fn number(self) -> u32 {
         match self {
-            NoMerges::All => 0,
-            NoMerges::OneShot => 1,
-            NoMerges::None => 2,
+            MergePolicy::All => 0,
+            MergePolicy::OneShot => 1,
+            MergePolicy::Never => 2,
         }
     }
 }

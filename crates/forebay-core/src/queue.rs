@@ -7,7 +7,7 @@ use crate::bio::Bio;
 use crate::driver::{Completions, Driver};
 use crate::limits::QueueLimits;
 use crate::plug::{PlugList, UnplugCause};
-use crate::policy::{NoMerges, PlugPolicy, Policy};
+use crate::policy::{MergePolicy, PlugPolicy, Policy};
 use crate::refusal::Refusal;
 use crate::request::Request;
 use crate::slab::{BioId, BioSlab};
@@ -29,8 +29,8 @@ use alloc::vec::Vec;
 /// - The times given must not go backwards. They are nanoseconds of any clock.
 ///
 /// # Invariants
-/// - Q1 a bio is in exactly one of: a plug's request, the inbox, the request table; it ends once,
-///   when the last request that covers a part of it is done.
+/// - Q1 each part of a bio is in exactly one request, which is in the plug, in the inbox or in the
+///   request table; the bio ends once, when the last of these requests is done.
 /// - Q2 a request in the inbox has no tag; one in the table has exactly one.
 /// - Q3 every capacity is fixed at open. The slab bounds the number of bios, so it bounds the plug
 ///   list and the inbox; the depth bounds the table. Nothing is allocated per I/O.
@@ -57,6 +57,8 @@ pub(crate) struct HardwareContext {
     pub(crate) nr_in_flight: u32,
     /// No request at the driver joins more bios than this.
     pub(crate) bios_per_request_max: u32,
+    /// Requests at the driver whose completion is followed by another command.
+    pub(crate) nr_with_more_commands: u32,
     /// Something was issued since the driver was last told to let a batch through.
     pub(crate) uncommitted: bool,
     pub(crate) busy_since_ns: u64,
@@ -95,8 +97,9 @@ pub struct Queued {
 pub enum Commit {
     /// At the end of the turn.
     Now,
-    /// Not in this turn: the caller means to wait next, and [`RequestQueue::wait`] does both with
-    /// one system call. A caller that does not wait after all takes another turn.
+    /// Not in this turn: the caller means to wait in the driver next
+    /// ([`RequestQueue::prepare_wait`]), which does both with one system call. A caller that does
+    /// not wait after all calls [`RequestQueue::commit`].
     AtWait,
 }
 
@@ -146,6 +149,7 @@ impl RequestQueue {
                 completions: Completions::new(depth),
                 nr_in_flight: 0,
                 bios_per_request_max: 1,
+                nr_with_more_commands: 0,
                 uncommitted: false,
                 busy_since_ns: 0,
             },
@@ -219,7 +223,7 @@ impl RequestQueue {
     /// Merges a request into the plug or adds it. Says whether the plug was let through first.
     #[inline]
     fn plug_request(&mut self, rq: Request, now: u64) -> bool {
-        if self.policy.nomerges != NoMerges::None
+        if self.policy.nomerges != MergePolicy::Never
             && let Some(kind) = self.plug.try_merge(&self.limits, &mut self.bios, &rq)
         {
             self.stats.count_merge(rq.op, kind);
@@ -270,7 +274,7 @@ impl RequestQueue {
         turn.reap(driver);
         turn.dispatch(driver);
         if commit == Commit::Now {
-            turn.commit(driver);
+            self.commit(driver);
         }
         Turned {
             nr_in_flight: self.hctx.nr_in_flight,
@@ -278,21 +282,35 @@ impl RequestQueue {
         }
     }
 
-    /// Lets the batch through and waits, in the driver, until `nr_bios` bios may have ended: for no
-    /// more completions than that takes, and no more than are in flight. A turn is due then.
+    /// For a caller that does not wait after a turn with [`Commit::AtWait`]: commits the batch.
+    pub fn commit<D: Driver + ?Sized>(&mut self, driver: &mut D) {
+        if self.hctx.uncommitted {
+            self.hctx.uncommitted = false;
+            self.stats.commits += 1;
+            driver.commit_rqs();
+        }
+    }
+
+    /// For a caller that waits in the driver next, which commits the batch: how many completions to
+    /// wait for, so that `nr_bios` bios may have ended, whosever they are. It is as many as that
+    /// takes at least, where all of them are in flight; where something waits for a completion
+    /// before it can be issued, it is one. A turn is due after the wait.
     ///
     /// # Panics
     /// If nothing is at the driver.
     #[inline]
-    pub fn wait<D: Driver + ?Sized>(&mut self, driver: &mut D, nr_bios: u32) {
+    pub fn prepare_wait(&mut self, nr_bios: u32) -> u32 {
         let hctx = &mut self.hctx;
         assert!(hctx.nr_in_flight > 0, "there is something to wait for");
         if hctx.uncommitted {
             hctx.uncommitted = false;
             self.stats.commits += 1;
         }
-        let needed = nr_bios.div_ceil(hctx.bios_per_request_max);
-        driver.wait(needed.clamp(1, hctx.nr_in_flight));
+        let is_waiting = !hctx.inbox.is_empty() || !hctx.dispatch.is_empty();
+        if is_waiting || hctx.nr_with_more_commands > 0 {
+            return 1;
+        }
+        nr_bios.div_ceil(hctx.bios_per_request_max).clamp(1, hctx.nr_in_flight)
     }
 
     /// Asserts that the structure is whole (Q1 to Q3). For tests: it looks at everything.

@@ -31,8 +31,10 @@ pub enum Refusal {
         addr: usize,
         /// Length of the segment, bytes.
         len: u32,
-        /// What both must be a multiple of, bytes.
-        unit: u32,
+        /// What the address must be a multiple of, bytes.
+        addr_unit: u32,
+        /// What the length must be a multiple of, bytes.
+        len_unit: u32,
     },
     /// The memory is not what the operation needs.
     Memory {
@@ -66,10 +68,10 @@ impl fmt::Display for Refusal {
                 f,
                 "out of range: {len} bytes at {start} end beyond the disk's {capacity} bytes"
             ),
-            Refusal::MemoryMisaligned { addr, len, unit } => write!(
+            Refusal::MemoryMisaligned { addr, len, addr_unit, len_unit } => write!(
                 f,
-                "misaligned memory: address {addr:#x} and length {len} must be multiples of \
-                 {unit}; use a `Buf`, which is aligned for every disk"
+                "misaligned memory: address {addr:#x} must be a multiple of {addr_unit}, length \
+                 {len} of {len_unit}; use a `Buf`, which is aligned for every disk"
             ),
             Refusal::Memory { op: op @ (Op::Read | Op::Write), len } => {
                 write!(f, "a {} of another length than its memory, {len} bytes", op.name())

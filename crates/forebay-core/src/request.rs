@@ -19,7 +19,7 @@ pub(crate) struct Request {
     pub(crate) nomerge: bool,
     /// Longer than one request may be: it is cut when it takes its tags.
     pub(crate) oversized: bool,
-    /// After a failure of an address: only the first bio is at the driver, then the next.
+    /// After a failure: only the first bio is at the driver, then the next.
     pub(crate) bio_by_bio: bool,
     /// The driver has taken it at least once.
     pub(crate) was_issued: bool,
@@ -91,6 +91,15 @@ impl Request {
     #[inline]
     pub(crate) fn head_len(&self, bios: &BioSlab) -> u64 {
         (bios.get(self.head).bio.len - self.skip).min(self.len)
+    }
+
+    /// Whether the completion of the current command will be followed by another command, unless
+    /// it fails.
+    #[inline]
+    pub(crate) fn has_more_commands(&self) -> bool {
+        let step = self.steps.current();
+        self.bio_by_bio && self.nr_bios > 1
+            || step.is_some_and(|step| !self.steps.after(step).is_empty())
     }
 
     /// How much of the data goes to the driver at once, bytes.

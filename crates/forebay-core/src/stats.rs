@@ -5,7 +5,7 @@ use crate::histogram::Histogram;
 use crate::merge::MergeKind;
 use crate::plug::UnplugCause;
 
-/// Counters of one operation. The first five fields are those of a disk in `/proc/diskstats`.
+/// Counters of one operation. All but `bios` are those of a disk in `/proc/diskstats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpStats {
     /// Bios that have ended.
@@ -16,7 +16,7 @@ pub struct OpStats {
     pub requests: u64,
     /// Bytes of the requests that have completed.
     pub bytes: u64,
-    /// The sum of the times from tag to completion, ns.
+    /// The sum of the times from tag to completion, ns; 0 under `iostats=off`.
     pub ticks_ns: u64,
 }
 
@@ -47,17 +47,16 @@ pub struct QueueStats {
     pub requeues: u64,
     /// Merged requests that failed and were tried again bio by bio.
     pub retries: u64,
-    /// Times that the driver was told to let a batch through.
+    /// Batches that the driver was told to commit.
     pub commits: u64,
-    /// The time during which at least one request was at the driver, ns.
+    /// The time during which at least one request was at the driver, ns; 0 under `iostats=off`.
     pub busy_ns: u64,
     /// Where the time went; empty under `iostats=off`.
     pub stages: StageStats,
 }
 
 impl QueueStats {
-    /// The counters of one operation. Merges and requests of a flush stay 0: it is counted in
-    /// [`QueueStats::issued`].
+    /// The counters of one operation.
     pub fn op(&self, op: Op) -> &OpStats {
         &self.ops[op as usize]
     }

@@ -66,10 +66,13 @@ impl BlockStatus {
         }
     }
 
-    /// Whether the failure speaks of an address, so that a part of a merged request may succeed
-    /// where the whole did not. Only such failures are tried again bio by bio.
-    pub const fn is_of_address(self) -> bool {
-        matches!(self, BlockStatus::Io | BlockStatus::Medium)
+    /// Whether the failure may be that of one bio's sectors, memory or size, so that the others of
+    /// a merged request succeed on their own. Only such failures are tried again bio by bio.
+    pub const fn may_be_of_one_bio(self) -> bool {
+        matches!(
+            self,
+            BlockStatus::Io | BlockStatus::Medium | BlockStatus::Invalid | BlockStatus::Resource
+        )
     }
 }
 

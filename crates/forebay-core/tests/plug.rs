@@ -4,7 +4,7 @@ mod common;
 
 use common::{Bench, limits};
 use forebay_core::{
-    Bio, BioFlags, MergeKind, NoMerges, Op, PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, PlugPolicy,
+    Bio, BioFlags, MergeKind, MergePolicy, Op, PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, PlugPolicy,
     Policy, QueueLimits, UnplugCause,
 };
 
@@ -115,7 +115,7 @@ fn a_full_list_is_let_through_before_the_next_request() {
 #[test]
 fn a_large_newest_request_is_let_through_unless_merging_is_off() {
     for (nomerges, due) in
-        [(NoMerges::All, true), (NoMerges::OneShot, true), (NoMerges::None, false)]
+        [(MergePolicy::All, true), (MergePolicy::OneShot, true), (MergePolicy::Never, false)]
     {
         let mut bench = Bench::new(limits(), Policy { nomerges, ..Policy::default() });
         bench.plug(Op::Read, 0, PLUG_FLUSH_BYTES, 0);
@@ -148,7 +148,7 @@ fn per_level_lets_through_what_its_level_queued() {
 #[test]
 fn nomerges_and_plug_none_keep_bios_apart() {
     let policies = [
-        Policy { nomerges: NoMerges::None, ..Policy::default() },
+        Policy { nomerges: MergePolicy::Never, ..Policy::default() },
         Policy { plug: PlugPolicy::None, ..Policy::default() },
     ];
     for policy in policies {

@@ -1,4 +1,4 @@
-//! Merging, splitting and stepping never change a result: short counts, failures, flushes.
+//! Merging, splitting and stepping do not change a result: short counts, failures, flushes.
 
 mod common;
 

@@ -5,7 +5,7 @@ mod common;
 
 use common::{Bench, Seen};
 use forebay_core::{
-    Bio, BioFlags, NoMerges, Op, PlugPolicy, Policy, QueueLimits, Refusal, Segment, Segments,
+    Bio, BioFlags, MergePolicy, Op, PlugPolicy, Policy, QueueLimits, Refusal, Segment, Segments,
 };
 use proptest::prelude::*;
 
@@ -90,7 +90,7 @@ fn any_limits() -> impl Strategy<Value = QueueLimits> {
 
 fn any_policy() -> impl Strategy<Value = Policy> {
     let plugs = [PlugPolicy::Outermost, PlugPolicy::PerLevel, PlugPolicy::None];
-    let merges = [NoMerges::All, NoMerges::OneShot, NoMerges::None];
+    let merges = [MergePolicy::All, MergePolicy::OneShot, MergePolicy::Never];
     (0..3usize, 0..3usize, 1..40u32).prop_map(move |(plug, nomerges, queue_depth)| Policy {
         plug: plugs[plug],
         nomerges: merges[nomerges],

@@ -1,8 +1,8 @@
 //! Taking the keys of a spec one by one, so that what nobody took can be refused by name.
 
 use crate::error::SpecError;
+use crate::size::size;
 use crate::spec::Spec;
-use forebay_core::{NoMerges, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits};
 
 /// The keys of one spec while it is opened.
 #[derive(Debug)]
@@ -86,74 +86,6 @@ impl Keys {
     }
 }
 
-/// What every disk can be told, whatever its driver.
-#[derive(Debug)]
-pub(crate) struct Settings {
-    pub(crate) policy: Policy,
-    max_sectors_kb: Option<u64>,
-    fua: Option<bool>,
-    read_only: Option<bool>,
-}
-
-impl Settings {
-    /// Takes the keys that every disk has.
-    pub(crate) fn take(keys: &mut Keys) -> Result<Settings, SpecError> {
-        let mut policy = Policy::default();
-        let plugs = [PlugPolicy::Outermost, PlugPolicy::PerLevel, PlugPolicy::None];
-        let plug = keys.take("plug", "outermost, per-level or none", |value| {
-            plugs.into_iter().find(|plug| plug.name() == value)
-        })?;
-        let nomerges = keys.take("nomerges", "0, 1 or 2", |value| match value {
-            "0" => Some(NoMerges::All),
-            "1" => Some(NoMerges::OneShot),
-            "2" => Some(NoMerges::None),
-            _ => None,
-        })?;
-        let depth_max = u64::from(QUEUE_DEPTH_MAX);
-        let depth = keys.take_number("queue_depth", "a number of 1 to 10240", 1..=depth_max)?;
-        let nr_bios = keys.take_number("nr_bios", "a number of 1 to 1048576", 1..=1 << 20)?;
-        policy.plug = plug.unwrap_or(policy.plug);
-        policy.nomerges = nomerges.unwrap_or(policy.nomerges);
-        policy.queue_depth = depth.map_or(policy.queue_depth, |depth| depth as u32);
-        policy.nr_bios = nr_bios.map_or(policy.nr_bios, |nr_bios| nr_bios as u32);
-        policy.iostats = keys.take_switch("iostats")?.unwrap_or(policy.iostats);
-        let expected = "a number of KiB, 1 to 1048576";
-        Ok(Settings {
-            policy,
-            max_sectors_kb: keys.take_number("max_sectors_kb", expected, 1..=1 << 20)?,
-            fua: keys.take_switch("fua")?,
-            read_only: keys.take_switch("read_only")?,
-        })
-    }
-
-    pub(crate) fn read_only(&self) -> bool {
-        self.read_only == Some(true)
-    }
-
-    /// Applies the settings that change limits; they can only make them smaller.
-    pub(crate) fn apply(&self, limits: &mut QueueLimits) {
-        if let Some(kib) = self.max_sectors_kb {
-            limits.max_sectors = limits.max_hw_sectors.min(kib as u32 * 2);
-        }
-        limits.fua &= self.fua != Some(false);
-        limits.read_only |= self.read_only();
-    }
-}
-
-/// A number with an optional suffix `k`, `m`, `g` or `t` (powers of 1024), in either case.
-pub(crate) fn size(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
 /// How many single-letter changes make `a` into `b`.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
@@ -175,21 +107,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_powers_of_1024() {
-        let good = [("0", 0), ("512", 512), ("4k", 4096), ("1M", 1 << 20), ("2GiB", 2 << 30)];
-        for (text, bytes) in good {
-            assert_eq!(size(text), Some(bytes), "{text}");
-        }
-        for text in ["", "k", "-1", "1.5g", "1x", "99999999999999t"] {
-            assert_eq!(size(text), None, "{text}");
-        }
-    }
-
-    #[test]
     fn unknown_keys_are_named_with_the_nearest() {
         let spec = Spec::parse("ram:1M?plugg=none").unwrap();
         let mut keys = Keys::of(&spec);
-        Settings::take(&mut keys).unwrap();
+        keys.take_switch("iostats").unwrap();
+        keys.take_switch("plug").unwrap();
         let message = keys.finish().unwrap_err().to_string();
         assert_eq!(message, "unknown key `plugg` for driver `ram`; did you mean `plug`?");
     }

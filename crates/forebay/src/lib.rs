@@ -22,8 +22,8 @@
 //! ```
 //!
 //! # Threads
-//! In this version a disk, its queues and its plug belong to the thread that made them; open the
-//! disk once per thread.
+//! In this version a disk, its queues and its plug belong to the thread that made them. Several
+//! threads open the disk once each; of `ram:` each then has a memory of its own.
 //!
 //! # What may be lost
 //! A write that has ended is durable after the next [`Disk::flush`] that succeeds, or at once if it
@@ -39,18 +39,21 @@ mod info;
 mod keys;
 mod queue;
 mod runtime;
+mod settings;
+mod size;
 mod spec;
 
 pub use buf::{BUF_ALIGN, Buf};
 pub use disk::Disk;
 pub use error::{IoError, OpenError, SpecError, SubmitError};
 pub use forebay_core::{
-    Bio, BioFlags, BlockStatus, Histogram, LimitsError, MergeKind, NoMerges, Op, OpStats,
+    Bio, BioFlags, BlockStatus, Histogram, LimitsError, MergeKind, MergePolicy, Op, OpStats,
     PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Refusal, Segment, Segments,
     StageStats, UnplugCause,
 };
 pub use info::{DiskInfo, DiskStats, Feature, FeatureState};
-pub use queue::{BioQueue, Completion, Io};
+pub use queue::{BioQueue, Io};
+pub use runtime::mailbox::Completion;
 pub use runtime::plug::{PlugGuard, plug};
 pub use spec::Spec;
 

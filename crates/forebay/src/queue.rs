@@ -2,8 +2,9 @@
 
 use crate::buf::Buf;
 use crate::error::SubmitError;
-use crate::runtime::inner::{BioResult, Inner};
-use forebay_core::{Bio, BioFlags, Op, Refusal, Segment, Segments};
+use crate::runtime::mailbox::Completion;
+use crate::runtime::shared::Shared;
+use forebay_core::{Bio, BioFlags, Commit, Op, Refusal, Segment, Segments};
 use std::rc::Rc;
 
 /// An I/O with the buffer it owns, to be submitted. Offsets and lengths are bytes.
@@ -83,17 +84,6 @@ impl Io {
     }
 }
 
-/// The end of one I/O.
-#[derive(Debug)]
-pub struct Completion {
-    /// The number that was given with it.
-    pub user_data: u64,
-    /// The bytes that were moved, fewer than asked for only at the end of a file; or why not.
-    pub result: BioResult,
-    /// The buffer of an [`Io`] that had one.
-    pub buf: Option<Buf>,
-}
-
 /// A queue of completions on a disk: I/O is submitted to it, and its ends are reaped from it, in
 /// the order in which they happened. Made by [`Disk::queue`](crate::Disk::queue).
 ///
@@ -112,27 +102,28 @@ pub struct Completion {
 /// ```
 #[derive(Debug)]
 pub struct BioQueue {
-    inner: Rc<Inner>,
+    shared: Rc<Shared>,
     mailbox: u32,
 }
 
 impl BioQueue {
-    pub(crate) fn new(inner: Rc<Inner>) -> BioQueue {
-        let mailbox = inner.open_mailbox();
-        BioQueue { inner, mailbox }
+    pub(crate) fn new(shared: Rc<Shared>) -> BioQueue {
+        let mailbox = shared.open_mailbox();
+        BioQueue { shared, mailbox }
     }
 
     /// Submits an I/O. Never waits. Within a plug of this thread it stays there, so that its
     /// neighbours can join it; otherwise it is issued before this returns, if there is a tag.
     ///
     /// # Errors
-    /// Why the I/O was refused, and the I/O back. After [`Refusal::WouldBlock`], reap and try
-    /// again.
+    /// Why the I/O was refused, and the I/O back. After [`Refusal::WouldBlock`] (there are `nr_bios`
+    /// in the layer, or not reaped from this queue), reap and try again.
     #[inline]
     pub fn submit(&mut self, io: Io) -> Result<(), SubmitError> {
-        self.inner
-            .submit(io.bio, io.buf, self.mailbox)
-            .map_err(|(refusal, bio, buf)| SubmitError { refusal, io: Io { bio, buf } })
+        let Io { bio, buf } = io;
+        // SAFETY: the bio's memory, if it has any, is all of `buf`, which is owned and given along.
+        let submitted = unsafe { self.shared.submit(bio, buf, self.mailbox, Commit::Now) };
+        submitted.map_err(|(refusal, bio, buf)| SubmitError { refusal, io: Io { bio, buf } })
     }
 
     /// Submits a bio whose memory belongs to the caller.
@@ -147,7 +138,8 @@ impl BioQueue {
     /// must come from a pointer whose provenance is exposed.
     #[inline]
     pub unsafe fn submit_raw(&mut self, bio: Bio) -> Result<(), (Refusal, Bio)> {
-        let submitted = self.inner.submit(bio, None, self.mailbox);
+        // SAFETY: the caller's obligations are passed on; dropping the queue closes its mailbox.
+        let submitted = unsafe { self.shared.submit(bio, None, self.mailbox, Commit::Now) };
         submitted.map_err(|(refusal, bio, _)| (refusal, bio))
     }
 
@@ -159,12 +151,12 @@ impl BioQueue {
     /// If `min` is over `max`.
     #[inline]
     pub fn reap(&mut self, min: usize, max: usize, out: &mut Vec<Completion>) -> usize {
-        self.inner.reap(self.mailbox, min, max, out)
+        self.shared.reap(self.mailbox, min, max, out)
     }
 
     /// How many I/Os were submitted and not reaped yet.
     pub fn len(&self) -> usize {
-        self.inner.nr_in_layer(self.mailbox) + self.inner.nr_ready(self.mailbox)
+        self.shared.nr_unreaped(self.mailbox)
     }
 
     /// Whether everything that was submitted has been reaped.
@@ -175,12 +167,7 @@ impl BioQueue {
 
 impl Drop for BioQueue {
     fn drop(&mut self) {
-        let mut done = Vec::new();
-        while self.inner.nr_in_layer(self.mailbox) > 0 {
-            self.reap(1, usize::MAX, &mut done);
-            done.clear();
-        }
-        self.inner.close_mailbox(self.mailbox);
+        self.shared.close_mailbox(self.mailbox);
     }
 }
 
@@ -190,6 +177,9 @@ const SEGMENT_MAX: usize = 1 << 30;
 /// The segments of `len` bytes of memory at `addr`.
 #[inline]
 pub(crate) fn segments_of(addr: usize, len: usize) -> Segments {
+    if len == 0 {
+        return Segments::None;
+    }
     if len <= SEGMENT_MAX {
         return Segments::One(Segment { addr, len: len as u32 });
     }

@@ -137,8 +137,8 @@ fn misaligned_memory() {
     check_io(
         disk.read_at(&mut buf[1..513], 0),
         &format!(
-            "misaligned memory: address {addr:#x} and length 512 must be multiples of {unit}; use \
-             a `Buf`, which is aligned for every disk"
+            "misaligned memory: address {addr:#x} must be a multiple of {unit}, length 512 of 512; \
+             use a `Buf`, which is aligned for every disk"
         ),
     );
 }

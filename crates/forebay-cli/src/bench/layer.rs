@@ -9,10 +9,6 @@ use super::plan::disk_name;
 use super::run::Outcome;
 use crate::info;
 
-const OPS: [Op; 5] = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::WriteZeroes];
-const MERGES: [(MergeKind, &str); 3] =
-    [(MergeKind::Back, "back"), (MergeKind::Front, "front"), (MergeKind::Discard, "discard")];
-
 /// A disk as it was when its job ended.
 #[derive(Debug)]
 pub(super) struct Layer {
@@ -34,7 +30,7 @@ pub(super) fn add_disk_util(disks: &mut Vec<DiskUtil>, outcome: &Outcome) {
     });
     let (disk, queue) = (&mut disks[at], &stats.queue);
     let (read, write) = (queue.op(Op::Read), queue.op(Op::Write));
-    let all_ticks_ns: u64 = OPS.iter().map(|&op| queue.op(op).ticks_ns).sum();
+    let all_ticks_ns: u64 = Op::ALL.iter().map(|&op| queue.op(op).ticks_ns).sum();
     disk.read_ios += read.requests;
     disk.write_ios += write.requests;
     disk.read_merges += read.merges;
@@ -54,10 +50,10 @@ pub(super) fn json_of(outcome: &Outcome) -> Value {
     let Layer { info, stats, .. } = &outcome.layer;
     let queue = &stats.queue;
     let by_op = |count: fn(&forebay::OpStats) -> u64| {
-        let counts = OPS.iter().map(|&op| (op.name().to_owned(), count(queue.op(op)).into()));
+        let counts = Op::ALL.iter().map(|&op| (op.name().to_owned(), count(queue.op(op)).into()));
         Value::Object(counts.collect())
     };
-    let merges = MERGES.map(|(kind, name)| (name.to_owned(), queue.merges(kind).into()));
+    let merges = MergeKind::ALL.map(|kind| (kind.name().to_owned(), queue.merges(kind).into()));
     let unplugs =
         UnplugCause::ALL.map(|cause| (cause.name().to_owned(), queue.unplugs(cause).into()));
     let stages = stages(&queue.stages).map(|(name, stage)| (name.to_owned(), stage_value(stage)));
@@ -85,9 +81,9 @@ pub(super) fn json_of(outcome: &Outcome) -> Value {
 pub(super) fn lines_of(outcome: &Outcome) -> Vec<String> {
     let Layer { info, stats, .. } = &outcome.layer;
     let queue = &stats.queue;
-    let bios: u64 = OPS.iter().map(|&op| queue.op(op).bios).sum();
-    let requests: u64 = OPS.iter().map(|&op| queue.op(op).requests).sum();
-    let merges = MERGES.map(|(kind, name)| format!("{name}={}", queue.merges(kind)));
+    let bios: u64 = Op::ALL.iter().map(|&op| queue.op(op).bios).sum();
+    let requests: u64 = Op::ALL.iter().map(|&op| queue.op(op).requests).sum();
+    let merges = MergeKind::ALL.map(|kind| format!("{}={}", kind.name(), queue.merges(kind)));
     let unplugs =
         UnplugCause::ALL.map(|cause| format!("{}={}", cause.name(), queue.unplugs(cause)));
     let mut lines = vec![

@@ -5,7 +5,7 @@
 //! - OPS: `read`, `write`, `flush`, `discard`, `write_zeroes`, several joined by `+`, or `any`;
 //! - EFFECT: the name of a status (`io`, `medium`, `nospace`, `timeout`, `offline`, ...): the
 //!   request fails with it and nothing of it is done; `short=N`: at most N bytes are moved; `busy`:
-//!   the driver says that it cannot take the request now;
+//!   the driver says that it cannot take the request now (not always: it is asked until it can);
 //! - WHEN, all of which must hold: `range=START+LEN`, the request touches these bytes; `rate=P`,
 //!   with this probability; `nth=N`, every Nth request that the rule speaks of.
 //!
@@ -14,7 +14,9 @@
 use super::Opened;
 use crate::error::{OpenError, SpecError};
 use crate::info::Feature;
-use crate::keys::{Keys, Settings, size};
+use crate::keys::Keys;
+use crate::settings::Settings;
+use crate::size::size;
 use crate::spec::Spec;
 use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, QueueLimits, Tag};
 
@@ -49,6 +51,13 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<
     let rules = texts.iter().map(|text| rule(text)).collect::<Result<Vec<Rule>, _>>()?;
     let seed = keys.take_number("seed", "a number", 0..=u64::MAX)?.unwrap_or(1);
     let target = Spec::parse(spec.target())?;
+    if target.driver() == "fault" {
+        return Err(OpenError::Spec(SpecError::BadTarget {
+            driver: "fault",
+            target: spec.target().to_owned(),
+            expected: "a spec of another driver; rules can be repeated",
+        }));
+    }
     let opened = super::open(&target, keys, settings)?;
     let block = u64::from(opened.driver.limits().logical_block_size);
     let mut features = opened.features;
@@ -97,15 +106,18 @@ fn rule(text: &str) -> Result<Rule, SpecError> {
             return Err(bad(expected_when));
         }
     }
+    let is_rare = rule.nth.is_some_and(|nth| nth > 1) || rule.rate.is_some_and(|rate| rate < 1.0);
+    if rule.effect == Effect::Busy && !is_rare {
+        return Err(bad("nth=2 or more, or rate below 1: a device that is always busy never ends"));
+    }
     Ok(rule)
 }
 
 fn ops(text: &str) -> Option<Vec<Op>> {
-    let all = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::WriteZeroes];
     if text == "any" {
-        return Some(all.to_vec());
+        return Some(Op::ALL.to_vec());
     }
-    text.split('+').map(|name| all.into_iter().find(|op| op.name() == name)).collect()
+    text.split('+').map(|name| Op::ALL.into_iter().find(|op| op.name() == name)).collect()
 }
 
 fn effect(text: &str) -> Option<Effect> {

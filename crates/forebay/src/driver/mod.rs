@@ -15,7 +15,8 @@ mod ram;
 
 use crate::error::{OpenError, SpecError};
 use crate::info::Feature;
-use crate::keys::{Keys, Settings};
+use crate::keys::Keys;
+use crate::settings::Settings;
 use crate::spec::Spec;
 use forebay_core::{Driver, QueueLimits};
 
@@ -45,7 +46,7 @@ fn sized_target(spec: &Spec, keys: &mut Keys) -> Result<(u64, u32), SpecError> {
         target: spec.target().to_owned(),
         expected,
     };
-    let len = crate::keys::size(spec.target()).ok_or_else(|| bad_target("a size, such as 1G"))?;
+    let len = crate::size::size(spec.target()).ok_or_else(|| bad_target("a size, such as 1G"))?;
     if len == 0 || len > i64::MAX as u64 || !len.is_multiple_of(block) {
         return Err(bad_target("a size above 0, in whole logical blocks"));
     }

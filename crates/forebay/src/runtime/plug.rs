@@ -6,7 +6,7 @@
 //! - A guard that is forgotten leaves the level too high. Then the bios go when the thread next
 //!   waits, and at the latest when it ends.
 
-use crate::runtime::inner::Inner;
+use crate::runtime::shared::Shared;
 use forebay_core::{PlugPolicy, UnplugCause};
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -69,7 +69,7 @@ struct ThreadPlug {
     /// How many plugs are open.
     level: Cell<u32>,
     /// The disks with bios in the plug.
-    members: RefCell<Vec<Rc<Inner>>>,
+    members: RefCell<Vec<Rc<Shared>>>,
 }
 
 impl Drop for ThreadPlug {
@@ -93,19 +93,18 @@ pub(crate) fn level() -> u32 {
 }
 
 /// Notes that a disk has bios in this thread's plug.
-pub(crate) fn join(member: &Rc<Inner>) {
+pub(crate) fn join(member: &Rc<Shared>) {
     // The level was above 0 a moment ago, so the thread's state is there.
     PLUG.with(|plug| plug.members.borrow_mut().push(Rc::clone(member)));
 }
 
 /// Lets everything through. `waiter`, which waits for its own bios next, is left to run its own
 /// turn.
-pub(crate) fn unplug_all(cause: UnplugCause, waiter: Option<&Inner>) {
-    // Detached first: what happens below cannot meet the list half emptied.
+pub(crate) fn unplug_all(cause: UnplugCause, waiter: Option<&Shared>) {
     while let Ok(Some(member)) = PLUG.try_with(|plug| plug.members.borrow_mut().pop()) {
         match waiter {
             Some(waiter) if std::ptr::eq(waiter, &*member) => member.detach(cause),
-            _ => member.unplug(cause, 1),
+            _ => drop(member.unplug(cause, 1)),
         }
     }
 }
@@ -114,10 +113,7 @@ pub(crate) fn unplug_all(cause: UnplugCause, waiter: Option<&Inner>) {
 fn unplug_level(level: u32) {
     let _ = PLUG.try_with(|plug| {
         plug.members.borrow_mut().retain(|member| {
-            member.plug_policy() != PlugPolicy::PerLevel || {
-                member.unplug(UnplugCause::Level, level);
-                member.is_plugged()
-            }
+            member.plug_policy() != PlugPolicy::PerLevel || member.unplug(UnplugCause::Level, level)
         });
     });
 }

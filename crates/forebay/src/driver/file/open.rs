@@ -3,7 +3,8 @@
 use super::{probe, uring};
 use crate::driver::Opened;
 use crate::error::OpenError;
-use crate::keys::{Keys, Settings};
+use crate::keys::Keys;
+use crate::settings::Settings;
 use crate::spec::Spec;
 use std::fs::{File, OpenOptions};
 use std::io;

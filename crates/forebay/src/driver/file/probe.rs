@@ -56,11 +56,13 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
         regular(file, path, options, metadata.blksize(), &mut limits)?
     };
     capacity(path, len, options.growing && !is_device, &mut limits)?;
-    let zeroing = match (&queue, is_device) {
-        (Some(queue), true) => queue.positive("write_zeroes_max_bytes").is_some(),
-        _ => punches(file, metadata.len()),
-    };
-    ranges(zeroing && !options.read_only, options.read_only, &mut limits, &mut features);
+    if is_device && options.direct {
+        limits.dma_alignment = number("dma_alignment").unwrap_or(511);
+    }
+    // A device says so. A file system is taken at its best, and answers EOPNOTSUPP where it is not
+    // so: there is no way of asking that leaves a file as it was.
+    let zeroing = !is_device || number("write_zeroes_max_bytes").is_some();
+    ranges(zeroing, is_device, &mut limits, &mut features);
     features.push(Feature::present("flush", "fsync"));
     features.push(Feature::present("fua", "RWF_DSYNC on each write that asks for it"));
     features.push(match options.direct {
@@ -72,7 +74,8 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
 
 /// A block device: its sizes. Returns its length, bytes.
 fn device(file: &File, path: &Path, limits: &mut QueueLimits) -> Result<u64, OpenError> {
-    // The numbers of <linux/fs.h>; libc has only the first two.
+    // The numbers of <linux/fs.h>.
+    const BLKROGET: libc::c_ulong = 0x125E;
     const BLKSSZGET: libc::c_ulong = 0x1268;
     const BLKGETSIZE64: libc::c_ulong = 0x8008_1272;
     const BLKIOMIN: libc::c_ulong = 0x1278;
@@ -96,7 +99,7 @@ fn device(file: &File, path: &Path, limits: &mut QueueLimits) -> Result<u64, Ope
     limits.physical_block_size = physical.max(limits.logical_block_size);
     limits.io_min = number(BLKIOMIN, "ioctl(BLKIOMIN)")?;
     limits.io_opt = number(BLKIOOPT, "ioctl(BLKIOOPT)")?;
-    limits.dma_alignment = 3;
+    limits.read_only |= number(BLKROGET, "ioctl(BLKROGET)")? != 0;
     Ok(len)
 }
 
@@ -154,28 +157,20 @@ fn capacity(
     Ok(())
 }
 
-/// Whether holes can be punched: tried behind the end of the file, where there is nothing.
-fn punches(file: &File, len: u64) -> bool {
-    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    let behind = len.next_multiple_of(4096) as libc::off_t;
-    // SAFETY: a call on an open descriptor, without memory.
-    unsafe { libc::fallocate(file.as_raw_fd(), mode, behind, 4096) == 0 }
-}
-
-fn ranges(zeroing: bool, read_only: bool, limits: &mut QueueLimits, features: &mut Vec<Feature>) {
-    if zeroing {
-        limits.discard_granularity = limits.physical_block_size;
-        limits.max_discard_sectors = MAX_RANGE_SECTORS;
-        limits.max_write_zeroes_sectors = MAX_RANGE_SECTORS;
-        features.push(Feature::present("discard", "fallocate, punching a hole; reads as zeroes"));
-        let how = "fallocate, zeroing a range, or punching a hole where that is not possible";
-        features.push(Feature::present("write_zeroes", how));
+/// Discards and write-zeroes, which are both `fallocate`.
+fn ranges(zeroing: bool, is_device: bool, limits: &mut QueueLimits, features: &mut Vec<Feature>) {
+    if !zeroing {
+        let why = "the device zeroes no ranges (write_zeroes_max_bytes is 0 or unknown)";
+        features.push(Feature::missing("discard", why));
+        features.push(Feature::missing("write_zeroes", why));
         return;
     }
-    let why = match read_only {
-        true => "read_only=on",
-        false => "the file system or device cannot punch holes with fallocate",
-    };
-    features.push(Feature::missing("discard", why));
-    features.push(Feature::missing("write_zeroes", why));
+    limits.discard_granularity = limits.physical_block_size;
+    limits.max_discard_sectors = MAX_RANGE_SECTORS;
+    limits.max_write_zeroes_sectors = MAX_RANGE_SECTORS;
+    let whether = if is_device { "" } else { "; fails where the file system cannot" };
+    let how = format!("fallocate, punching a hole; reads as zeroes{whether}");
+    features.push(Feature::present("discard", how));
+    let how = format!("fallocate, zeroing the range, or else punching a hole{whether}");
+    features.push(Feature::present("write_zeroes", how));
 }

@@ -20,10 +20,8 @@ use std::os::fd::AsRawFd;
 const FILE: types::Fixed = types::Fixed(0);
 
 const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+const ZERO_AND_GROW: i32 = libc::FALLOC_FL_ZERO_RANGE;
 const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
-
-/// `IORING_ENTER_GETEVENTS`: run what the kernel has deferred until we ask.
-const ENTER_GETEVENTS: u32 = 1;
 
 pub(super) struct UringDriver {
     ring: IoUring,
@@ -33,8 +31,8 @@ pub(super) struct UringDriver {
     /// What each tag is doing, to tell its completion.
     commands: Box<[Command]>,
     nr_in_flight: u32,
-    /// Completions wait in the kernel until a call asks for them.
-    deferred: bool,
+    /// Entries that were pushed since the last commit.
+    nr_uncommitted: u32,
     /// The file system knows punched holes only.
     no_zero_range: bool,
     nr_syscalls: u64,
@@ -77,7 +75,7 @@ impl UringDriver {
             iovecs: vec![empty; (depth * limits.max_segments) as usize].into(),
             commands: vec![idle; depth as usize].into(),
             nr_in_flight: 0,
-            deferred,
+            nr_uncommitted: 0,
             no_zero_range: false,
             nr_syscalls: 0,
             _file: file,
@@ -132,9 +130,11 @@ impl UringDriver {
         }
     }
 
-    /// How to do an operation on a range.
+    /// How to do an operation on a range. Zeroes behind the end of a file that grows make it grow,
+    /// as a write would; a punched hole cannot.
     fn range_mode(&self, op: Op) -> i32 {
         match op {
+            Op::WriteZeroes if self.limits.capacity_bytes.is_none() => ZERO_AND_GROW,
             Op::WriteZeroes if !self.no_zero_range => ZERO_RANGE,
             Op::WriteZeroes | Op::Discard => PUNCH_HOLE,
             Op::Read | Op::Write | Op::Flush => 0,
@@ -149,37 +149,37 @@ impl UringDriver {
         assert!(pushed.is_ok(), "the ring has an entry for every tag");
     }
 
-    /// Submits what was pushed, waiting for `nr` completions. Tries again where the kernel asks
-    /// for that; returns early on a signal.
+    /// Submits what was pushed, all of it, and waits for `nr` completions. May return early: on a
+    /// signal, or when there are completions that the kernel wants taken first; what is not
+    /// submitted then stays in the ring, for the next call.
     fn enter(&mut self, nr: u32) {
         loop {
             self.nr_syscalls += 1;
-            let error = match self.ring.submit_and_wait(nr as usize) {
-                Ok(_) => return,
-                Err(error) => error,
-            };
-            match error.raw_os_error() {
-                Some(libc::EINTR) if nr > 0 => return,
-                Some(libc::EINTR) => {}
-                // Short of memory, or completions to take first: both pass.
-                Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
-                    if !self.ring.completion().is_empty() {
-                        return;
+            match self.ring.submit_and_wait(nr as usize) {
+                // The kernel may stop before the last entry, and then has not waited.
+                Ok(_) if self.ring.submission().is_empty() => return,
+                Ok(_) => continue,
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EINTR) if nr > 0 => return,
+                    Some(libc::EINTR) => {}
+                    // Short of memory, or of room for completions: both pass.
+                    Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
+                        if !self.ring.completion().is_empty() {
+                            return;
+                        }
+                        std::thread::yield_now();
                     }
-                    std::thread::yield_now();
-                }
-                _ => panic!("io_uring_enter on a ring of our own: {error}"),
+                    _ => panic!("io_uring_enter on a ring of our own: {error}"),
+                },
             }
         }
     }
 
-    /// Runs completions that the kernel has deferred, without waiting.
-    fn run_deferred(&mut self) {
-        self.nr_syscalls += 1;
-        // SAFETY: no argument besides the flags.
-        let entered = unsafe { self.ring.submitter().enter::<()>(0, 0, ENTER_GETEVENTS, None) };
-        // A failure is as good as nothing done: the next turn asks again.
-        drop(entered);
+    /// Whether there is something that only a system call moves on. Entries that were queued but
+    /// not committed do not count: their commit comes.
+    fn needs_enter(&mut self) -> bool {
+        let submission = self.ring.submission();
+        submission.taskrun() || self.nr_uncommitted == 0 && !submission.is_empty()
     }
 
     /// Sends write-zeroes again that this file system cannot do by zeroing a range.
@@ -226,10 +226,12 @@ impl Driver for UringDriver {
         self.commands[rq.tag.index()] = command;
         self.push(rq.tag, entry);
         self.nr_in_flight += 1;
+        self.nr_uncommitted += 1;
         Issue::Queued
     }
 
     fn commit_rqs(&mut self) {
+        self.nr_uncommitted = 0;
         self.enter(0);
     }
 
@@ -237,8 +239,9 @@ impl Driver for UringDriver {
         if self.nr_in_flight == 0 {
             return;
         }
-        if self.deferred && self.ring.completion().is_empty() && self.ring.submission().taskrun() {
-            self.run_deferred();
+        // Completions that the kernel has deferred, or entries that an early return left behind.
+        if self.ring.completion().is_empty() && self.needs_enter() {
+            self.enter(0);
         }
         let mut refused = Vec::new();
         for entry in self.ring.completion() {
@@ -262,6 +265,7 @@ impl Driver for UringDriver {
     }
 
     fn wait(&mut self, nr_completions: u32) {
+        self.nr_uncommitted = 0;
         self.enter(nr_completions);
     }
 
@@ -275,5 +279,8 @@ impl Drop for UringDriver {
     /// under the kernel.
     fn drop(&mut self) {
         assert!(self.nr_in_flight == 0 || std::thread::panicking(), "a driver is drained first");
+        // The kernel takes a ring apart in its own time; the file is let go of now. If that fails,
+        // it is let go of then.
+        let _ = self.ring.submitter().unregister_files();
     }
 }

@@ -1,0 +1,71 @@
+//! The settings that every disk has, whatever its driver.
+
+use crate::error::SpecError;
+use crate::info::Feature;
+use crate::keys::Keys;
+use forebay_core::{MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits};
+
+/// What every disk can be told, whatever its driver.
+#[derive(Debug)]
+pub(crate) struct Settings {
+    pub(crate) policy: Policy,
+    max_sectors_kb: Option<u64>,
+    fua: Option<bool>,
+    read_only: Option<bool>,
+}
+
+impl Settings {
+    /// Takes the keys that every disk has.
+    pub(crate) fn take(keys: &mut Keys) -> Result<Settings, SpecError> {
+        let mut policy = Policy::default();
+        let plug = keys.take("plug", "outermost, per-level or none", |value| {
+            PlugPolicy::ALL.into_iter().find(|plug| plug.name() == value)
+        })?;
+        let nomerges = keys.take("nomerges", "0, 1 or 2", |value| {
+            MergePolicy::ALL.into_iter().find(|policy| policy.number().to_string() == value)
+        })?;
+        let depth_max = u64::from(QUEUE_DEPTH_MAX);
+        let depth = keys.take_number("queue_depth", "a number of 1 to 10240", 1..=depth_max)?;
+        let nr_bios = keys.take_number("nr_bios", "a number of 1 to 1048576", 1..=1 << 20)?;
+        policy.plug = plug.unwrap_or(policy.plug);
+        policy.nomerges = nomerges.unwrap_or(policy.nomerges);
+        policy.queue_depth = depth.map_or(policy.queue_depth, |depth| depth as u32);
+        policy.nr_bios = nr_bios.map_or(policy.nr_bios, |nr_bios| nr_bios as u32);
+        policy.iostats = keys.take_switch("iostats")?.unwrap_or(policy.iostats);
+        let expected = "a number of KiB, 1 to 1048576";
+        Ok(Settings {
+            policy,
+            max_sectors_kb: keys.take_number("max_sectors_kb", expected, 1..=1 << 20)?,
+            fua: keys.take_switch("fua")?,
+            read_only: keys.take_switch("read_only")?,
+        })
+    }
+
+    pub(crate) fn read_only(&self) -> bool {
+        self.read_only == Some(true)
+    }
+
+    /// Applies the settings that change limits; they can only make them smaller.
+    pub(crate) fn apply(&self, limits: &mut QueueLimits) {
+        if let Some(kib) = self.max_sectors_kb {
+            limits.max_sectors = limits.max_hw_sectors.min(kib as u32 * 2);
+        }
+        limits.fua &= self.fua != Some(false);
+        limits.read_only |= self.read_only();
+    }
+
+    /// Says of features that the settings have taken away why they are missing.
+    pub(crate) fn amend(&self, features: &mut [Feature]) {
+        for feature in features {
+            match feature.name {
+                "fua" if self.fua == Some(false) => {
+                    *feature = Feature::missing("fua", "fua=off: a flush follows the write");
+                }
+                "discard" | "write_zeroes" if self.read_only() => {
+                    *feature = Feature::missing(feature.name, "read_only=on");
+                }
+                _ => {}
+            }
+        }
+    }
+}
