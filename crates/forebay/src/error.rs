@@ -14,7 +14,7 @@ pub enum SpecError {
     #[error("empty device spec; expected [driver:]target[?key=value&...], such as disk.img")]
     Empty,
     /// A driver of the design that this version does not have.
-    #[error("driver `{0}` does not exist in this version; there are: null, ram, file, fault")]
+    #[error("driver `{0}` does not exist in this version; there are: {all}", all = crate::driver::names())]
     NotYet(String),
     /// A part between `&` and `&` that is not `key=value`.
     #[error("`{0}` is not key=value")]

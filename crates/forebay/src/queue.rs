@@ -117,7 +117,7 @@ impl BioQueue {
     ///
     /// # Errors
     /// Why the I/O was refused, and the I/O back. After [`Refusal::WouldBlock`] (there are `nr_bios`
-    /// in the layer, or not reaped from this queue), reap and try again.
+    /// in the layer, or in this queue and not reaped), reap and try again.
     #[inline]
     pub fn submit(&mut self, io: Io) -> Result<(), SubmitError> {
         let Io { bio, buf } = io;

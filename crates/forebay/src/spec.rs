@@ -1,5 +1,6 @@
 //! Device specs: how a disk is named, everywhere the same.
 
+use crate::driver;
 use crate::error::SpecError;
 use std::fmt;
 use std::str::FromStr;
@@ -30,9 +31,6 @@ pub struct Spec {
     keys: Vec<(String, String)>,
 }
 
-/// The drivers that there are.
-const DRIVERS: [&str; 4] = ["null", "ram", "file", "fault"];
-
 /// Drivers that are to come: their names are not taken for paths.
 const RESERVED: [&str; 7] = ["aio", "psync", "model", "nbd", "rbd", "nvme", "trace"];
 
@@ -53,8 +51,8 @@ impl Spec {
             Some((name, _)) if RESERVED.contains(&name) => {
                 return Err(SpecError::NotYet(name.to_owned()));
             }
-            Some((name, rest)) => match DRIVERS.iter().find(|driver| **driver == name) {
-                Some(driver) => (*driver, rest),
+            Some((name, rest)) => match driver::named(name) {
+                Some(driver) => (driver, rest),
                 None => ("file", place),
             },
             None => ("file", place),
@@ -117,7 +115,7 @@ impl fmt::Display for Spec {
             "file" => self.target.replace('?', "%3F"),
             _ => self.target.clone(),
         };
-        let is_driver = |name: &str| DRIVERS.contains(&name) || RESERVED.contains(&name);
+        let is_driver = |name: &str| driver::named(name).is_some() || RESERVED.contains(&name);
         let ambiguous = self.target.split_once(':').is_some_and(|(name, _)| is_driver(name));
         match self.driver {
             "file" if !ambiguous => f.write_str(&escaped)?,

@@ -164,3 +164,24 @@ fn a_growing_file_ends_where_it_ends() {
     assert_eq!(&bytes[..14], b"behind the end");
     assert_eq!(std::fs::metadata(&scratch.path).expect("it is there").len(), 114);
 }
+
+#[test]
+fn zeroes_behind_the_end_make_a_growing_file_grow() {
+    let scratch = Scratch::new(10_000);
+    let disk = open(&scratch.spec("capacity=growing"));
+    disk.write_at(&[7; 10_000], 0).expect("a file of sevens");
+    match disk.write_zeroes(8192, 8192) {
+        Ok(()) => assert_eq!(std::fs::metadata(&scratch.path).expect("it is there").len(), 16384),
+        Err(error) => eprintln!("skipped: zeroing on this file system: {error}"),
+    }
+}
+
+#[test]
+fn opening_a_disk_changes_nothing_on_it() {
+    let scratch = Scratch::new(10_000);
+    let before = std::fs::metadata(&scratch.path).expect("it is there");
+    drop(open(&scratch.spec("")));
+    let after = std::fs::metadata(&scratch.path).expect("it is there");
+    let key = |metadata: &std::fs::Metadata| (metadata.modified().ok(), metadata.len());
+    assert_eq!(key(&before), key(&after));
+}

@@ -143,3 +143,29 @@ fn a_full_layer_gives_the_io_back() {
     drop(plug);
     assert_eq!(reap_all(&mut queue).len(), 8);
 }
+
+#[test]
+fn completions_that_nobody_reaps_count_against_the_limit() {
+    let disk = open("ram:1M?nr_bios=8");
+    let mut queue = disk.queue();
+    for page in 0..8 {
+        read_pages(&mut queue, page..page + 1);
+        disk.read_at(&mut [0; 512], 0).expect("a turn, which ends what was submitted");
+    }
+    let error = queue.submit(Io::read(Buf::new(4096), 0)).expect_err("eight wait to be reaped");
+    assert_eq!(error.refusal, forebay::Refusal::WouldBlock);
+    disk.queue().submit(Io::flush()).expect("another queue has room");
+    assert_eq!(reap_all(&mut queue).len(), 8);
+    submit(&mut queue, Io::read(Buf::new(4096), 0));
+}
+
+#[test]
+fn a_wait_does_not_wait_for_others() {
+    // Two requests at a time, served in order: ours come first.
+    let disk = open("ram:1M?req_ns=100000&queue_depth=2");
+    let (mut other, mut ours) = (disk.queue(), disk.queue());
+    read_pages(&mut ours, 0..3);
+    read_pages(&mut other, 100..130);
+    assert_eq!(ours.reap(3, 3, &mut Vec::new()), 3);
+    assert_eq!(disk.stats().queue.op(forebay::Op::Read).bios, 3, "the other's are still to come");
+}

@@ -30,6 +30,15 @@ fn specs() {
     check_open("ram:1M?nomerges=3", "nomerges=3: expected 0, 1 or 2");
     check_open("ram:1M?queue_depth=0", "queue_depth=0: expected a number of 1 to 10240");
     check_open("ram:1M?iostats=maybe", "iostats=maybe: expected on or off");
+    check_open(
+        "fault:fault:ram:1M",
+        "fault:fault:ram:1M: expected a spec of another driver; rules can be repeated",
+    );
+    check_open(
+        "fault:ram:1M?rule=read:busy",
+        "rule=read:busy: expected nth=2 or more, or rate below 1: a device that is always busy \
+         never ends",
+    );
     check_open("ram:big", "ram:big: expected a size, such as 1G");
     check_open("ram:1000", "ram:1000: expected a size above 0, in whole logical blocks");
     check_open(
@@ -57,7 +66,7 @@ fn files() {
     );
     check_open(
         "rma:1G",
-        "rma:1G: no such file; if `rma` was meant as a driver: there are null, ram, file and fault",
+        "rma:1G: no such file; if `rma` was meant as a driver: there are null, ram, file, fault",
     );
     check_open(
         &folder,

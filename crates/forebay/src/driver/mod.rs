@@ -26,14 +26,27 @@ pub(crate) struct Opened {
     pub(crate) features: Vec<Feature>,
 }
 
+type Open = fn(&Spec, &mut Keys, &Settings) -> Result<Opened, OpenError>;
+
+/// The drivers that there are: their names in specs, and what opens them.
+const DRIVERS: [(&str, Open); 4] =
+    [("null", null::open), ("ram", ram::open), ("file", file::open), ("fault", fault::open)];
+
+/// The name of the driver that is called so, if there is one.
+pub(crate) fn named(name: &str) -> Option<&'static str> {
+    DRIVERS.iter().map(|(known, _)| *known).find(|known| *known == name)
+}
+
+/// All names, for messages.
+pub(crate) fn names() -> String {
+    DRIVERS.map(|(name, _)| name).join(", ")
+}
+
 /// Opens the driver that a spec names.
 pub(crate) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<Opened, OpenError> {
-    match spec.driver() {
-        "null" => null::open(spec, keys),
-        "ram" => ram::open(spec, keys),
-        "fault" => fault::open(spec, keys, settings),
-        _ => file::open(spec, keys, settings),
-    }
+    let found = DRIVERS.into_iter().find(|(name, _)| *name == spec.driver());
+    let (_, open) = found.expect("a spec names a driver of this table");
+    open(spec, keys, settings)
 }
 
 /// The size that is the target of a spec, in whole blocks of the size that its keys give.

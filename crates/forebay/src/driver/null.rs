@@ -6,6 +6,7 @@ use super::{Opened, ideal_limits, sized_target};
 use crate::error::OpenError;
 use crate::info::Feature;
 use crate::keys::Keys;
+use crate::settings::Settings;
 use crate::spec::Spec;
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, QueueLimits, Tag};
 
@@ -15,7 +16,7 @@ struct NullDriver {
     done: Vec<(Tag, u64)>,
 }
 
-pub(super) fn open(spec: &Spec, keys: &mut Keys) -> Result<Opened, OpenError> {
+pub(super) fn open(spec: &Spec, keys: &mut Keys, _: &Settings) -> Result<Opened, OpenError> {
     let (capacity, block) = sized_target(spec, keys)?;
     let driver = NullDriver { limits: ideal_limits(capacity, block), done: Vec::new() };
     let features = vec![

@@ -10,6 +10,7 @@ use crate::error::OpenError;
 use crate::info::Feature;
 use crate::keys::Keys;
 use crate::runtime::clock;
+use crate::settings::Settings;
 use crate::spec::Spec;
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Op, QueueLimits, Tag};
 use std::collections::VecDeque;
@@ -42,7 +43,7 @@ struct Running {
     done_at_ns: u64,
 }
 
-pub(super) fn open(spec: &Spec, keys: &mut Keys) -> Result<Opened, OpenError> {
+pub(super) fn open(spec: &Spec, keys: &mut Keys, _: &Settings) -> Result<Opened, OpenError> {
     let (capacity, block) = sized_target(spec, keys)?;
     let ns = "a number of nanoseconds, up to 1 000 000 000 000";
     let req_ns = keys.take_number("req_ns", ns, 0..=1_000_000_000_000)?.unwrap_or(0);

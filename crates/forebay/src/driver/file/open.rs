@@ -1,7 +1,7 @@
 //! Opening a file as a disk.
 
 use super::{probe, uring};
-use crate::driver::Opened;
+use crate::driver::{self, Opened};
 use crate::error::OpenError;
 use crate::keys::Keys;
 use crate::settings::Settings;
@@ -88,7 +88,7 @@ fn not_found_hint(path: &Path) -> String {
     let text = path.to_string_lossy();
     match text.split_once(':') {
         Some((name, _)) if !name.contains('/') => {
-            format!("; if `{name}` was meant as a driver: there are null, ram, file and fault")
+            format!("; if `{name}` was meant as a driver: there are {}", driver::names())
         }
         _ => String::from("; make it first, for example with `truncate -s 1G`"),
     }

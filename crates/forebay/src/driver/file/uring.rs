@@ -65,7 +65,7 @@ impl UringDriver {
         features.push(Feature::present("io_uring", format!("{entries} entries, registered file")));
         features.push(match deferred {
             true => Feature::present("defer_taskrun", "completions run when they are asked for"),
-            false => Feature::missing("defer_taskrun", "this kernel has it not (Linux 6.1 has)"),
+            false => Feature::missing("defer_taskrun", "needs Linux 6.1"),
         });
         let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         let idle = Command { op: Op::Flush, start: 0, len: 0, mode: 0 };
