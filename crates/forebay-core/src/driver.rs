@@ -30,13 +30,13 @@ pub trait Driver {
     /// begin; a driver may rely on `commit_rqs` alone.
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, last: bool) -> Issue;
 
-    /// Lets everything through that was queued: at most one system call for the batch.
+    /// Begins everything that was queued: at most one system call for the batch.
     fn commit_rqs(&mut self);
 
     /// Hands over what has completed, in the order in which it did. Never waits.
     fn reap(&mut self, done: &mut Completions);
 
-    /// Lets everything through that was queued, then waits until `nr_completions` can be reaped
+    /// Begins everything that was queued, then waits until `nr_completions` can be reaped
     /// (of those in flight; the caller asks for no more than there are). May return early, on a
     /// signal for instance.
     fn wait(&mut self, nr_completions: u32);

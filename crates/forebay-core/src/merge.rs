@@ -1,4 +1,4 @@
-//! Joining a new bio with a request that has not been let through yet.
+//! Joining a new bio with a request that is still plugged.
 //!
 //! Counterpart in Linux: `blk_attempt_bio_merge` (`block/blk-merge.c`). A bio joins at the back or
 //! the front of a request if

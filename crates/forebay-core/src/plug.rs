@@ -7,7 +7,7 @@
 //! - I3 requests leave in the order in which they came;
 //! - I6 the only candidate for a merge is the newest request, so that a bio costs the same however
 //!   long the list is;
-//! - the list is let through early, before one more request is added, when it is as long as it may
+//! - the list is unplugged early, before one more request is added, when it is as long as it may
 //!   be or its newest request is large already: [`PLUG_MAX_REQUESTS`], [`PLUG_FLUSH_BYTES`].
 
 use crate::limits::QueueLimits;
@@ -21,11 +21,11 @@ use alloc::vec::Vec;
 /// How many requests of one disk a plug holds; as in Linux (`BLK_MAX_REQUEST_COUNT`).
 pub const PLUG_MAX_REQUESTS: usize = 32;
 
-/// A newest request of this many bytes is let through rather than followed by another; as in Linux
+/// A newest request of this many bytes is unplugged rather than followed by another; as in Linux
 /// (`BLK_PLUG_FLUSH_SIZE`).
 pub const PLUG_FLUSH_BYTES: u64 = 128 * 1024;
 
-/// Why a plug let its requests through.
+/// Why requests were unplugged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnplugCause {
     /// The outermost plug ended.
@@ -95,7 +95,7 @@ impl PlugList {
         merge::try_merge(limits, bios, newest, new)
     }
 
-    /// Whether the list must be let through before another request is added.
+    /// Whether the list must be unplugged before another request is added.
     #[inline]
     pub(crate) fn is_due(&self, nomerges: MergePolicy) -> bool {
         let Some(newest) = self.requests.last() else {

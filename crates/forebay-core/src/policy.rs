@@ -3,18 +3,18 @@
 /// The deepest queue there can be, as in Linux (`BLK_MQ_MAX_DEPTH`).
 pub const QUEUE_DEPTH_MAX: u32 = 10_240;
 
-/// When the bios in a plug are let through.
+/// When the bios in a plug are unplugged.
 ///
 /// Source: "blk-plug: don't flush nested plug lists", linux-kernel, April 2015.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum PlugPolicy {
-    /// Only the end of the outermost plug lets them through, so that neighbours find each other.
+    /// Only the end of the outermost plug unplugs them, so that neighbours find each other.
     #[default]
     Outermost,
-    /// The end of each plug lets through what was queued on its level: the state *before* that
+    /// The end of each plug unplugs what was queued on its level: the state *before* that
     /// patch as its text describes it, kept so that the gain can be measured.
     PerLevel,
-    /// Plugs are ignored; each bio is let through at once.
+    /// Plugs are ignored; each bio is issued at once.
     None,
 }
 
@@ -33,7 +33,7 @@ pub enum MergePolicy {
 /// All settings of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// When a plug lets its bios through.
+    /// When bios are unplugged.
     pub plug: PlugPolicy,
     /// Which merges are tried.
     pub nomerges: MergePolicy,

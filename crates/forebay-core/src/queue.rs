@@ -23,7 +23,7 @@ use alloc::vec::Vec;
 ///
 /// # The order of calls
 /// - [`queue_bio`](Self::queue_bio) takes a bio in; it says whether a turn is due.
-/// - [`unplug`](Self::unplug) lets a plug's requests through; a turn is due.
+/// - [`unplug`](Self::unplug) moves the plug's requests to the inbox; a turn is due.
 /// - [`turn`](Self::turn) does all the rest, in one fixed order, and hands over the bios that have
 ///   ended. Nothing makes progress outside of it.
 /// - The times given must not go backwards. They are nanoseconds of any clock.
@@ -47,7 +47,7 @@ pub struct RequestQueue {
 /// What may reach the driver: counterpart in Linux: `struct blk_mq_hw_ctx`.
 #[derive(Debug)]
 pub(crate) struct HardwareContext {
-    /// Let through, without a tag yet.
+    /// Unplugged, or never plugged, and without a tag yet.
     pub(crate) inbox: VecDeque<Request>,
     pub(crate) tags: Tags,
     pub(crate) table: Box<[Slot]>,
@@ -59,7 +59,7 @@ pub(crate) struct HardwareContext {
     pub(crate) bios_per_request_max: u32,
     /// Requests at the driver whose completion is followed by another command.
     pub(crate) nr_with_more_commands: u32,
-    /// Something was issued since the driver was last told to let a batch through.
+    /// Something was issued since the last commit.
     pub(crate) uncommitted: bool,
     pub(crate) busy_since_ns: u64,
 }
@@ -92,7 +92,7 @@ pub struct Queued {
     pub turn_due: bool,
 }
 
-/// When a turn tells the driver to let the batch through.
+/// When a turn commits what it has issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
     /// At the end of the turn.
@@ -220,7 +220,8 @@ impl RequestQueue {
         Ok(Queued { id, plugged, turn_due })
     }
 
-    /// Merges a request into the plug or adds it. Says whether the plug was let through first.
+    /// Merges a request into the plug or adds it. Says whether the plug was emptied
+    /// first.
     #[inline]
     fn plug_request(&mut self, rq: Request, now: u64) -> bool {
         if self.policy.nomerges != MergePolicy::Never
@@ -237,7 +238,7 @@ impl RequestQueue {
         due
     }
 
-    /// Lets the plug's requests of `level` and above through, oldest first: 1 for all of them. Says
+    /// Moves the plug's requests of `level` and above to the inbox, oldest first: 1 for all. Says
     /// whether there were any, and so whether a turn is due.
     pub fn unplug(&mut self, cause: UnplugCause, level: u32, now: u64) -> bool {
         let before = self.hctx.inbox.len();

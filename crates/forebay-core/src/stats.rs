@@ -66,7 +66,7 @@ impl QueueStats {
         self.merges[kind as usize]
     }
 
-    /// How many times a plug let requests of this disk through for this reason.
+    /// How many times requests of this disk were unplugged for this reason.
     pub fn unplugs(&self, cause: UnplugCause) -> u64 {
         self.unplugs[cause as usize]
     }

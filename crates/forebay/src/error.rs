@@ -1,6 +1,7 @@
 //! How things can fail: one error per kind of operation, each saying what to do.
 
 use crate::Io;
+use crate::driver::names;
 use forebay_core::{BlockStatus, LimitsError, Refusal};
 use std::io;
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ pub enum SpecError {
     #[error("empty device spec; expected [driver:]target[?key=value&...], such as disk.img")]
     Empty,
     /// A driver of the design that this version does not have.
-    #[error("driver `{0}` does not exist in this version; there are: {all}", all = crate::driver::names())]
+    #[error("driver `{0}` does not exist in this version; there are: {all}", all = names())]
     NotYet(String),
     /// A part between `&` and `&` that is not `key=value`.
     #[error("`{0}` is not key=value")]

@@ -145,7 +145,7 @@ impl BioQueue {
 
     /// Adds at most `max` completions to `out`, oldest first, and says how many. Waits until there
     /// are `min`, or nothing of this queue is left in the layer. Everything that this thread has
-    /// plugged is let through first, unless enough has completed already.
+    /// plugged is unplugged first, unless enough has completed already.
     ///
     /// # Panics
     /// If `min` is over `max`.

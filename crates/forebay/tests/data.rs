@@ -185,3 +185,49 @@ fn opening_a_disk_changes_nothing_on_it() {
     let key = |metadata: &std::fs::Metadata| (metadata.modified().ok(), metadata.len());
     assert_eq!(key(&before), key(&after));
 }
+
+/// A loop device on a scratch file, where that can be had.
+struct Loop {
+    node: String,
+    _scratch: Scratch,
+}
+
+impl Loop {
+    fn new() -> Result<Loop, String> {
+        let scratch = Scratch::new(LEN);
+        let set_up = std::process::Command::new("losetup")
+            .args(["--find", "--show"])
+            .arg(&scratch.path)
+            .output()
+            .map_err(|error| format!("losetup: {error}"))?;
+        if !set_up.status.success() {
+            return Err(String::from_utf8_lossy(&set_up.stderr).trim().to_owned());
+        }
+        let node = String::from_utf8_lossy(&set_up.stdout).trim().to_owned();
+        Ok(Loop { node, _scratch: scratch })
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let detached =
+            std::process::Command::new("losetup").args(["--detach", &self.node]).status();
+        assert!(detached.is_ok_and(|status| status.success()), "{} stays attached", self.node);
+    }
+}
+
+#[test]
+fn block_device() {
+    let device = match Loop::new() {
+        Ok(device) => device,
+        Err(why) => {
+            eprintln!("skipped: block_device, because a loop device is not available: {why}");
+            return;
+        }
+    };
+    for direct in ["off", "on"] {
+        check_all_policies(|policy| format!("{}?direct={direct}&{policy}", device.node));
+    }
+    let info = open(&format!("{}?direct=on", device.node)).info().clone();
+    assert_eq!((info.limits.capacity_bytes, info.limits.logical_block_size), (Some(LEN), 512));
+}

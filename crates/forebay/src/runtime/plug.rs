@@ -1,6 +1,6 @@
 //! The thread's plug: one, whatever the nesting, over all disks.
 //!
-//! - I1 a thread has at most one active plug; the end of an inner guard lets nothing through (but
+//! - I1 a thread has at most one active plug; the end of an inner guard unplugs nothing (but
 //!   under `plug=per-level`).
 //! - I4 whoever is about to wait calls [`unplug_all`] first.
 //! - A guard that is forgotten leaves the level too high. Then the bios go when the thread next
@@ -41,7 +41,7 @@ pub struct PlugGuard {
 }
 
 impl PlugGuard {
-    /// Lets everything through that this thread has plugged, on all disks and levels, and keeps
+    /// Unplugs everything that this thread has plugged, on all disks and levels, and keeps
     /// the plug open.
     ///
     /// Counterpart in Linux: `blk_flush_plug`.
@@ -98,7 +98,7 @@ pub(crate) fn join(member: &Rc<Shared>) {
     PLUG.with(|plug| plug.members.borrow_mut().push(Rc::clone(member)));
 }
 
-/// Lets everything through. `waiter`, which waits for its own bios next, is left to run its own
+/// Unplugs everything. `waiter`, which waits for its own bios next, is left to run its own
 /// turn.
 pub(crate) fn unplug_all(cause: UnplugCause, waiter: Option<&Shared>) {
     while let Ok(Some(member)) = PLUG.try_with(|plug| plug.members.borrow_mut().pop()) {
@@ -109,7 +109,7 @@ pub(crate) fn unplug_all(cause: UnplugCause, waiter: Option<&Shared>) {
     }
 }
 
-/// The end of an inner plug: under `per-level` it lets through what was queued on its level.
+/// The end of an inner plug: under `per-level` it unplugs what was queued on its level.
 fn unplug_level(level: u32) {
     let _ = PLUG.try_with(|plug| {
         plug.members.borrow_mut().retain(|member| {

@@ -170,7 +170,7 @@ impl Shared {
         })
     }
 
-    /// Lets the plug's requests of `level` and above through and issues them. Says whether others
+    /// Unplugs the requests of `level` and above and issues them. Says whether others
     /// stay in the plug.
     pub(crate) fn unplug(&self, cause: UnplugCause, level: u32) -> bool {
         let mut core = self.core.borrow_mut();
@@ -182,7 +182,7 @@ impl Shared {
         core.in_plug
     }
 
-    /// Lets the plug's requests through, for a turn that follows.
+    /// Unplugs the requests, for a turn that follows.
     pub(crate) fn detach(&self, cause: UnplugCause) {
         let mut core = self.core.borrow_mut();
         let now = core.now();
@@ -227,7 +227,7 @@ impl Shared {
         }
     }
 
-    /// Lets everything through and waits until a bio may have ended, whosever it is.
+    /// Unplugs everything and waits until a bio may have ended, whosever it is.
     fn wait_for_room(&self) {
         plug::unplug_all(UnplugCause::Wait, Some(self));
         let mut core = self.core.borrow_mut();
