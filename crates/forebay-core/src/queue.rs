@@ -220,8 +220,7 @@ impl RequestQueue {
         Ok(Queued { id, plugged, turn_due })
     }
 
-    /// Merges a request into the plug or adds it. Says whether the plug was emptied
-    /// first.
+    /// Merges a request into the plug or adds it. Says whether the plug was emptied first.
     #[inline]
     fn plug_request(&mut self, rq: Request, now: u64) -> bool {
         if self.policy.nomerges != MergePolicy::Never
@@ -251,8 +250,8 @@ impl RequestQueue {
     }
 
     /// Does everything that can be done now, in one fixed order: takes the driver's completions and
-    /// ends their bios; issues what waits, oldest first, while there are tags; lets the batch
-    /// through. The bios that ended are added to `ended`, in the order of ending.
+    /// ends their bios; issues what waits, oldest first, while there are tags; commits the
+    /// batch. The bios that ended are added to `ended`, in the order of ending.
     ///
     /// This is the one driving order: whoever runs a queue, under whatever clock, calls this.
     #[inline]

@@ -116,8 +116,8 @@ impl BioQueue {
     /// neighbours can join it; otherwise it is issued before this returns, if there is a tag.
     ///
     /// # Errors
-    /// Why the I/O was refused, and the I/O back. After [`Refusal::WouldBlock`] (there are `nr_bios`
-    /// in the layer, or in this queue and not reaped), reap and try again.
+    /// Why the I/O was refused, and the I/O back. After [`Refusal::WouldBlock`], reap and try
+    /// again: there are `nr_bios` in the layer, or in this queue and not reaped.
     #[inline]
     pub fn submit(&mut self, io: Io) -> Result<(), SubmitError> {
         let Io { bio, buf } = io;
