@@ -1,13 +1,10 @@
 //! `cargo xtask tidy`: rules on the text of the tree that no compiler checks.
 //!
 //! A rule that nobody checks is a wish. Each rule here is a named constant or a small function with
-//! its reason, looks at every file that git tracks or would track, and knows no exception per file
-//! except the list of files that may hold unsafe code.
+//! its reason, looks at every file that git tracks or would track, and knows no exception.
 
-mod code;
 mod files;
 mod finding;
-mod functions;
 mod rust_rules;
 mod text_rules;
 

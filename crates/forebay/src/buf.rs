@@ -1,4 +1,6 @@
 //! Owned buffers, aligned for every disk.
+// Memory of a chosen alignment is allocated by hand.
+#![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;

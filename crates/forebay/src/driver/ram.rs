@@ -4,6 +4,8 @@
 //! own, one request after another, as the model of the published plug figures has it: a request
 //! costs the same however many bios it joins, and each bio costs a little more. The data moves when
 //! the request is issued; the completion comes when the device's clock says so.
+// It follows the addresses of segments, and maps memory.
+#![allow(unsafe_code)]
 
 use super::{Opened, ideal_limits, sized_target};
 use crate::error::OpenError;

@@ -1,4 +1,6 @@
 //! The state of an open disk, and the ways into it: submit, unplug, reap, wait.
+// It passes on what its callers vouch for.
+#![allow(unsafe_code)]
 
 use crate::buf::Buf;
 use crate::info::{DiskInfo, DiskStats};

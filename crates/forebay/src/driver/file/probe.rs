@@ -1,4 +1,6 @@
 //! What a file or block device can take, as the kernel tells it.
+// It makes system calls that no library wraps.
+#![allow(unsafe_code)]
 
 use super::open::{Options, system};
 use super::sysfs::Queue;

@@ -6,6 +6,8 @@
 //!
 //! A pushed entry may be taken by the kernel even if the call that submits it fails, so a request
 //! is over only when its completion was seen.
+// It hands addresses to the kernel.
+#![allow(unsafe_code)]
 
 use crate::errno;
 use crate::info::Feature;
