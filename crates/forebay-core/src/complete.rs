@@ -13,7 +13,7 @@
 //!   lowest byte that was not moved, whatever the order in which its parts came back.
 
 use crate::bio::Op;
-use crate::driver::{Completed, Completions, Driver};
+use crate::driver::{Completed, Completions, Driver, Look};
 use crate::flush::Steps;
 use crate::queue::{Ended, SlotState, Turn};
 use crate::request::Request;
@@ -37,7 +37,12 @@ impl Turn<'_> {
             return;
         }
         let mut completions = core::mem::replace(&mut self.hctx.completions, Completions::none());
-        driver.reap(&mut completions);
+        // What waits in the inbox, with a tag to be had, is issued in this turn. (A busy driver's
+        // requests are on the dispatch list: it may be the completions that it waits for.)
+        let hctx = &self.hctx;
+        let commit_follows =
+            hctx.dispatch.is_empty() && !hctx.inbox.is_empty() && hctx.tags.nr_free() > 0;
+        driver.reap(&mut completions, if commit_follows { Look::Glance } else { Look::Hard });
         for Completed { tag, result } in completions.drain() {
             self.complete(tag, result);
         }

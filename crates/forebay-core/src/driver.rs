@@ -33,8 +33,9 @@ pub trait Driver {
     /// Begins everything that was queued: at most one system call for the batch.
     fn commit_rqs(&mut self);
 
-    /// Hands over what has completed, in the order in which it did. Never waits.
-    fn reap(&mut self, done: &mut Completions);
+    /// Hands over what has completed, in the order in which it did. Never waits. `look` says how
+    /// hard to look.
+    fn reap(&mut self, done: &mut Completions, look: Look);
 
     /// Begins everything that was queued, then waits until `nr_completions` can be reaped
     /// (of those in flight; the caller asks for no more than there are). May return early, on a
@@ -45,6 +46,15 @@ pub trait Driver {
     fn nr_syscalls(&self) -> u64 {
         0
     }
+}
+
+/// How hard a driver looks for completions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// With a system call, if it takes one.
+    Hard,
+    /// Without: a commit follows in this turn, and brings them as well.
+    Glance,
 }
 
 /// The answer of [`Driver::queue_rq`]. Counterpart in Linux: the `blk_status_t` of `queue_rq`.

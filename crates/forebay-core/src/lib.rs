@@ -37,7 +37,9 @@ mod status;
 mod tag;
 
 pub use bio::{Bio, BioFlags, Op, Segment, Segments};
-pub use driver::{Completed, Completions, Driver, Issue, IssuedRequest, Ranges, RequestSegments};
+pub use driver::{
+    Completed, Completions, Driver, Issue, IssuedRequest, Look, Ranges, RequestSegments,
+};
 pub use histogram::Histogram;
 pub use limits::{LimitsError, QueueLimits, SECTOR_SHIFT};
 pub use merge::MergeKind;

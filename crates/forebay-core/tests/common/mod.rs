@@ -4,7 +4,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 use forebay_core::{
-    Bio, BioFlags, BlockStatus, Commit, Completions, Driver, Ended, Issue, IssuedRequest, Op,
+    Bio, BioFlags, BlockStatus, Commit, Completions, Driver, Ended, Issue, IssuedRequest, Look, Op,
     Policy, QueueLimits, Queued, RequestQueue, Segment, Tag, Turned, UnplugCause,
 };
 use std::collections::VecDeque;
@@ -82,7 +82,7 @@ impl Driver for Toy {
         self.nr_commits += 1;
     }
 
-    fn reap(&mut self, done: &mut Completions) {
+    fn reap(&mut self, done: &mut Completions, _look: Look) {
         self.done.drain(..).for_each(|(tag, result)| done.push(tag, result));
     }
 

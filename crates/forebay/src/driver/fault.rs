@@ -18,7 +18,9 @@ use crate::keys::Keys;
 use crate::settings::Settings;
 use crate::size::size;
 use crate::spec::Spec;
-use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Op, QueueLimits, Tag};
+use forebay_core::{
+    BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag,
+};
 
 struct FaultDriver {
     inner: Box<dyn Driver>,
@@ -190,9 +192,9 @@ impl Driver for FaultDriver {
         self.inner.commit_rqs();
     }
 
-    fn reap(&mut self, done: &mut Completions) {
+    fn reap(&mut self, done: &mut Completions, look: Look) {
         self.failed.drain(..).for_each(|(tag, result)| done.push(tag, result));
-        self.inner.reap(done);
+        self.inner.reap(done, look);
     }
 
     fn wait(&mut self, nr_completions: u32) {

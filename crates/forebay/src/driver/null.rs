@@ -8,7 +8,7 @@ use crate::info::Feature;
 use crate::keys::Keys;
 use crate::settings::Settings;
 use crate::spec::Spec;
-use forebay_core::{Completions, Driver, Issue, IssuedRequest, QueueLimits, Tag};
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, QueueLimits, Tag};
 
 #[derive(Debug)]
 struct NullDriver {
@@ -43,7 +43,7 @@ impl Driver for NullDriver {
     fn commit_rqs(&mut self) {}
 
     #[inline]
-    fn reap(&mut self, done: &mut Completions) {
+    fn reap(&mut self, done: &mut Completions, _look: Look) {
         for (tag, len) in self.done.drain(..) {
             done.push(tag, Ok(len));
         }

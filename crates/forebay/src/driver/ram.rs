@@ -14,7 +14,7 @@ use crate::keys::Keys;
 use crate::runtime::clock;
 use crate::settings::Settings;
 use crate::spec::Spec;
-use forebay_core::{Completions, Driver, Issue, IssuedRequest, Op, QueueLimits, Tag};
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag};
 use std::collections::VecDeque;
 use std::io;
 use std::ptr::NonNull;
@@ -101,7 +101,7 @@ impl Driver for RamDriver {
 
     fn commit_rqs(&mut self) {}
 
-    fn reap(&mut self, done: &mut Completions) {
+    fn reap(&mut self, done: &mut Completions, _look: Look) {
         let Some(first) = self.running.front() else {
             return;
         };

@@ -11,7 +11,7 @@
 
 use crate::errno;
 use crate::info::Feature;
-use forebay_core::{Completions, Driver, Issue, IssuedRequest, Op, QueueLimits, Tag};
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag};
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode, types};
 use std::fs::File;
@@ -237,12 +237,12 @@ impl Driver for UringDriver {
         self.enter(0);
     }
 
-    fn reap(&mut self, done: &mut Completions) {
+    fn reap(&mut self, done: &mut Completions, look: Look) {
         if self.nr_in_flight == 0 {
             return;
         }
         // Completions that the kernel has deferred, or entries that an early return left behind.
-        if self.ring.completion().is_empty() && self.needs_enter() {
+        if look == Look::Hard && self.ring.completion().is_empty() && self.needs_enter() {
             self.enter(0);
         }
         let mut refused = Vec::new();
