@@ -115,16 +115,15 @@ pub enum OpenError {
         source: io::Error,
     },
     /// The kernel gives no ring.
-    #[error(
-        "io_uring is not to be had here: {source}; it may be forbidden by \
-         /proc/sys/kernel/io_uring_disabled or by a container's seccomp profile"
-    )]
+    #[error("io_uring is not available: {source}{hint}")]
     NoUring {
         /// The kernel's answer.
         source: io::Error,
+        /// What may be the reason; begins with a separator, or is empty.
+        hint: &'static str,
     },
     /// Memory for a RAM disk is not to be had.
-    #[error("ram: {len} bytes of address space are not to be had: {source}")]
+    #[error("ram: {len} bytes of address space are not available: {source}")]
     NoMemory {
         /// The size asked for.
         len: u64,

@@ -39,8 +39,8 @@ pub(in crate::driver) fn open(
     let probed = probe::probe(&file, path, options)?;
     let depth = settings.policy.queue_depth;
     let mut features = probed.features;
-    let driver = uring::UringDriver::new(file, probed.limits, depth, &mut features)
-        .map_err(|source| OpenError::NoUring { source })?;
+    let driver =
+        uring::UringDriver::new(file, probed.limits, depth, &mut features).map_err(no_uring)?;
     Ok(Opened { driver: Box::new(driver), features })
 }
 
@@ -81,6 +81,22 @@ fn refused(path: &Path, options: Options, source: io::Error) -> OpenError {
         Some(libc::EINVAL) if options.direct => OpenError::NoDirect { path },
         _ => OpenError::System { path, call: "open", source },
     }
+}
+
+/// Why there is no ring, from the kernel's answer.
+fn no_uring(source: io::Error) -> OpenError {
+    let hint = match source.raw_os_error() {
+        Some(libc::EPERM) => {
+            "; /proc/sys/kernel/io_uring_disabled or a container's seccomp profile forbids it"
+        }
+        Some(libc::ENOSYS) => "; this kernel, or a container's seccomp profile, does not have it",
+        Some(libc::EMFILE) => "; raise the limit of open files (ulimit -n)",
+        Some(libc::ENOMEM) => {
+            "; raise the limit of locked memory (ulimit -l), or lower queue_depth"
+        }
+        _ => "",
+    };
+    OpenError::NoUring { source, hint }
 }
 
 /// A path that looks like a driver's name, misspelt.
