@@ -37,6 +37,22 @@ pub(crate) struct Options {
     names: Vec<String>,
 }
 
+impl Options {
+    /// The command that asks for the same.
+    pub(crate) fn command(&self) -> String {
+        let file = self.file.display();
+        let mut command = format!(
+            "cargo run --release -p figures -- --file {file} --size {} --pairs {} --seconds {}",
+            self.size_mib, self.pairs, self.seconds
+        );
+        if let Some(out) = &self.out {
+            command += &format!(" --out {}", out.display());
+        }
+        self.names.iter().for_each(|name| command += &format!(" {name}"));
+        command
+    }
+}
+
 fn main() -> Result<()> {
     let Some(options) = options()? else {
         std::io::stdout().write_all(HELP.as_bytes())?;

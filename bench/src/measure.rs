@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,7 +36,18 @@ pub(crate) fn lay_out(path: &Path, size_mib: u64) -> Result<()> {
         return Ok(());
     }
     say(&format!("laying out {} ({size_mib} MiB)", path.display()));
-    let mut file = File::create(path).with_context(|| path.display().to_string())?;
+    // It gets its name when it is whole: what an interruption leaves is not taken for it.
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".unfinished");
+    let unfinished = Path::new(&unfinished);
+    write_data(unfinished, size_mib)
+        .and_then(|()| Ok(fs::rename(unfinished, path)?))
+        .inspect_err(|_| drop(fs::remove_file(unfinished)))
+        .with_context(|| path.display().to_string())
+}
+
+fn write_data(path: &Path, size_mib: u64) -> Result<()> {
+    let mut file = File::create(path)?;
     let mut block = vec![0u8; 1 << 20];
     let mut state = 0x2545_F491_4F6C_DD1Du64;
     for _ in 0..size_mib {
@@ -92,4 +103,23 @@ fn sample(report: &Value) -> Option<Sample> {
 pub(crate) fn say(line: &str) {
     // Nothing is lost if nobody listens.
     let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lay_out;
+    use std::fs;
+
+    #[test]
+    fn what_an_interruption_left_is_not_the_file() {
+        let folder = std::env::temp_dir().join(format!("figures-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let path = folder.join("figures.img");
+        fs::write(folder.join("figures.img.unfinished"), "x").unwrap();
+        lay_out(&path, 1).unwrap();
+        let len = fs::metadata(&path).unwrap().len();
+        let entries = fs::read_dir(&folder).unwrap().count();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!((len, entries), (1 << 20, 1));
+    }
 }

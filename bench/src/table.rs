@@ -74,8 +74,10 @@ pub(crate) fn render(rows: &[Row], options: &Options) -> Result<String> {
     writeln!(
         text,
         "{} pairs of {} s each, A and B in turn. The ratio A/B is the median of the pairs, with \
-         the lowest and the highest. Written by `cargo run --release -p figures`.\n",
-        options.pairs, options.seconds
+         the lowest and the highest. Written by `{}`.\n",
+        options.pairs,
+        options.seconds,
+        options.command()
     )?;
     writeln!(text, "Machine: {}.", machine())?;
     let mut title = "";
@@ -95,7 +97,7 @@ fn line(row: &Row) -> String {
     let spread = |values: Vec<f64>| {
         let mut values = values;
         values.sort_by(f64::total_cmp);
-        (values[values.len() / 2], values[0], values[values.len() - 1])
+        (median(&values), values[0], values[values.len() - 1])
     };
     let a = spread(row.pairs.iter().map(|pair| pair.0).collect());
     let b = spread(row.pairs.iter().map(|pair| pair.1).collect());
@@ -120,6 +122,12 @@ fn line(row: &Row) -> String {
     format!("| {name} | {a} | {b} | {shown} | {aim} | {met} |")
 }
 
+/// The middle of sorted values: of an even number, the mean of the two.
+fn median(sorted: &[f64]) -> f64 {
+    let (below, above) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+    below.midpoint(above)
+}
+
 /// Kernel, processor and number of processors.
 fn machine() -> String {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
@@ -129,4 +137,16 @@ fn machine() -> String {
     let model = model.map_or("unknown processor", |pair| pair.1);
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     format!("{model}, {cpus} processors, Linux {kernel}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(&[1.0, 2.0, 9.0]), 2.0);
+        assert_eq!(median(&[1.0, 2.0, 4.0, 9.0]), 3.0);
+        assert_eq!(median(&[7.0]), 7.0);
+    }
 }

@@ -18,7 +18,12 @@ pub(crate) fn main(text: &str, as_json: bool) -> Result<(), Failure> {
             forebay::OpenError::NoPermission { .. } if spec.get("read_only").is_none() => {
                 let mut read_only = spec.clone();
                 read_only.set("read_only", "on");
-                Disk::open_spec(&read_only).map_err(|_| error)
+                Disk::open_spec(&read_only).map_err(|_| error).inspect(|_| {
+                    output::stderr(&format!(
+                        "forebay: {text}: no permission to write to it; shown as with \
+                         read_only=on\n"
+                    ));
+                })
             }
             error => Err(error),
         })

@@ -194,11 +194,6 @@ impl Generator {
             directions: Directions::new(workload),
         }
     }
-
-    /// How many blocks the region has: the length of one pass.
-    pub fn blocks(&self) -> u64 {
-        self.blocks
-    }
 }
 
 impl Iterator for Generator {

@@ -90,6 +90,8 @@ pub struct Given {
     pub direct: Option<bool>,
     pub filename: Option<String>,
     pub ioengine: Option<Engine>,
+    pub invalidate: Option<bool>,
+    pub allow_mounted_write: Option<bool>,
     pub fsync: Option<u32>,
     pub end_fsync: Option<bool>,
     pub randseed: Option<u64>,
@@ -98,7 +100,6 @@ pub struct Given {
     pub verify: Option<bool>,
     pub do_verify: Option<bool>,
     pub group_reporting: Option<bool>,
-    pub thread: Option<bool>,
     /// Options of the layer itself, passed on as they are.
     pub policies: Vec<(&'static str, String)>,
 }
@@ -143,6 +144,10 @@ pub struct Job {
     pub filename: Option<String>,
     /// `ioengine`.
     pub ioengine: Option<Engine>,
+    /// `invalidate`: whether the file's page cache is dropped before the start.
+    pub invalidate: bool,
+    /// `allow_mounted_write`: whether a mounted block device may be written to.
+    pub allow_mounted_write: bool,
     /// `fsync`: writes between two flushes; 0 for none.
     pub fsync: u32,
     /// `end_fsync`: whether a flush ends the job.
@@ -234,6 +239,8 @@ impl Job {
             direct: given.direct,
             filename: given.filename,
             ioengine: given.ioengine,
+            invalidate: given.invalidate.unwrap_or(true),
+            allow_mounted_write: given.allow_mounted_write.unwrap_or(false),
             fsync: given.fsync.unwrap_or(0),
             end_fsync: given.end_fsync.unwrap_or(false),
             randseed: given.randseed.unwrap_or(0x89),
@@ -267,18 +274,22 @@ impl Job {
             Size::Percent(_) => offset - offset % u64::from(self.bs),
         };
         let rest = capacity.saturating_sub(offset);
-        let len = match self.size {
+        let asked = match self.size {
             None | Some(Size::Bytes(0)) => rest,
             Some(Size::Bytes(bytes)) => bytes,
             Some(percent) => percent.of(capacity).min(rest),
         };
+        // Only whole blocks are used, so only they must fit: direct I/O does not see the odd bytes
+        // at the end of a file.
+        let len = asked - asked % u64::from(self.bs);
         if offset > capacity || len > rest {
-            return Err(RegionError::PastEnd { job: self.name.clone(), offset, len, capacity });
+            let job = self.name.clone();
+            return Err(RegionError::PastEnd { job, offset, len: asked, capacity });
         }
-        if len < u64::from(self.bs) {
-            return Err(RegionError::NoBlock { job: self.name.clone(), bs: self.bs, len });
+        if len == 0 {
+            return Err(RegionError::NoBlock { job: self.name.clone(), bs: self.bs, len: asked });
         }
-        Ok(Region { offset, len: len - len % u64::from(self.bs) })
+        Ok(Region { offset, len })
     }
 
     /// The load that clone number `clone` (counted over all jobs) puts on `region`. `chance` is

@@ -47,22 +47,11 @@ impl Permutation {
         Self { len, mask, fold: bits.div_ceil(2).max(1), rounds }
     }
 
-    /// How many numbers are permuted.
-    #[inline]
-    pub fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// Never: a permutation has at least one number.
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
     /// The number in place `index`.
     ///
     /// # Panics
     ///
-    /// In debug builds, if `index` is not below [`len`](Self::len).
+    /// In debug builds, if `index` is not below the length.
     #[inline]
     pub fn at(&self, index: u64) -> u64 {
         debug_assert!(index < self.len, "place {index} of a permutation of {}", self.len);

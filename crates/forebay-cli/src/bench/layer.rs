@@ -1,24 +1,13 @@
 //! What the layer itself says after a run: its counters, where the time went, and its settings.
 
-use forebay::{DiskInfo, DiskStats, Histogram, MergeKind, Op, StageStats, UnplugCause};
+use forebay::{Histogram, MergeKind, Op, StageStats, UnplugCause};
 use forebay_fio::report::DiskUtil;
 use forebay_fio::report::number::{Base, short};
 use serde_json::{Map, Value, json};
 
+use super::outcome::{Layer, Outcome};
 use super::plan::disk_name;
-use super::run::Outcome;
 use crate::info;
-
-/// A disk as it was when its job ended.
-#[derive(Debug)]
-pub(super) struct Layer {
-    /// What it is.
-    pub(super) info: DiskInfo,
-    /// What it has counted.
-    pub(super) stats: DiskStats,
-    /// How long the job ran, ns.
-    pub(super) elapsed_ns: u64,
-}
 
 /// Adds the figures of a job's disk to the line of its device in fio's disk statistics.
 pub(super) fn add_disk_util(disks: &mut Vec<DiskUtil>, outcome: &Outcome) {
@@ -38,8 +27,6 @@ pub(super) fn add_disk_util(disks: &mut Vec<DiskUtil>, outcome: &Outcome) {
     disk.read_ticks_ms += read.ticks_ns / 1_000_000;
     disk.write_ticks_ms += write.ticks_ns / 1_000_000;
     disk.in_queue_ms += all_ticks_ns / 1_000_000;
-    disk.read_sectors += read.bytes / 512;
-    disk.write_sectors += write.bytes / 512;
     // Each clone has its own view of the device; the busiest is the nearest to the truth.
     let busy = queue.busy_ns as f64 * 100.0 / (*elapsed_ns).max(1) as f64;
     disk.util_percent = disk.util_percent.max(busy.min(100.0));

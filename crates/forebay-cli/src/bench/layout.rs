@@ -1,125 +1,246 @@
 //! Laying out: making files that are missing, and extending those that are too small, as fio does.
 //!
-//! A file that will be read is filled with data, because reading holes measures nothing; one that
-//! will only be written has its space allocated.
+//! Nothing is laid out before every disk was opened and every job was seen to fit it; for that the
+//! files are as long as they will be, but empty, for a moment. Whatever fails later, or a signal,
+//! takes back all of it: files that were not there go, others have their earlier length.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Seek, SeekFrom, Write};
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::io;
+use std::path::PathBuf;
 
 use forebay_fio::generator::Direction;
 use forebay_fio::job::Job;
-use forebay_fio::random::Xoshiro256;
 use forebay_fio::units::Size;
-use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::Errno;
+use rustix::fs::statvfs;
 
+use super::fill;
 use super::plan::Target;
-use super::run;
+use super::stop::Stop;
 use crate::failure::Failure;
+use crate::output;
 
-/// Bytes written at a time.
-const CHUNK: usize = 1 << 20;
+/// The files that have to be made or made longer. Unless that succeeds, dropping this takes back
+/// what was done.
+#[derive(Debug)]
+pub(super) struct Layout {
+    files: Vec<Missing>,
+    done: bool,
+}
 
-/// Makes sure that the file of `target`, if it has one, is as long as the job needs. `tell` gets
-/// the line that says so.
-pub(super) fn prepare(
-    job: &Job,
-    target: &Target,
-    stop: &AtomicBool,
-    mut tell: impl FnMut(&str) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let Some(path) = target.path() else { return Ok(()) };
-    let existing = match std::fs::metadata(&path) {
+/// A file, or the end of one, that is not there yet.
+#[derive(Debug)]
+struct Missing {
+    /// The first job that needs it.
+    job: String,
+    path: PathBuf,
+    /// The length that it has; `None` if there is no such file.
+    earlier: Option<u64>,
+    needed: u64,
+    /// Whether it will be read.
+    read: bool,
+    /// Whether it was changed.
+    touched: bool,
+}
+
+impl Layout {
+    /// Finds out what the jobs need. Changes nothing.
+    pub(super) fn plan(jobs: &[Job], targets: &[Target]) -> Result<Self, Failure> {
+        let mut layout = Self { files: Vec::new(), done: false };
+        for target in targets {
+            if let Some(missing) = missing(&jobs[target.job], target)? {
+                layout.add(missing);
+            }
+        }
+        Ok(layout)
+    }
+
+    fn add(&mut self, more: Missing) {
+        match self.files.iter_mut().find(|file| file.path == more.path) {
+            Some(file) => {
+                file.needed = file.needed.max(more.needed);
+                file.read |= more.read;
+            }
+            None => self.files.push(more),
+        }
+    }
+
+    /// Calls `check` while all files have the length that they will have, so that whatever is to be
+    /// refused is refused before anything is written.
+    pub(super) fn rehearse<T>(
+        &mut self,
+        check: impl FnOnce() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        for file in &mut self.files {
+            file.lengthen().map_err(|e| file.fail(&e))?;
+        }
+        let checked = check()?;
+        for file in &mut self.files {
+            // A length that has no data behind it would look like a file that was laid out.
+            file.shorten().map_err(|e| file.fail(&e))?;
+        }
+        Ok(checked)
+    }
+
+    /// Lays all files out. `tell` gets a line for each.
+    pub(super) fn run(
+        mut self,
+        stop: &Stop,
+        mut tell: impl FnMut(&str) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        for file in &mut self.files {
+            let mib = file.needed.div_ceil(1 << 20);
+            tell(&format!("{}: Laying out IO file (1 file / {mib}MiB)\n", file.job))?;
+            file.lay_out(stop).map_err(|error| file.fail(&error))?;
+        }
+        self.done = true;
+        Ok(())
+    }
+}
+
+impl Drop for Layout {
+    fn drop(&mut self) {
+        if !self.done {
+            self.files.iter_mut().for_each(Missing::take_back);
+        }
+    }
+}
+
+impl Missing {
+    fn open(&mut self) -> io::Result<File> {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?;
+        self.touched = true;
+        Ok(file)
+    }
+
+    /// Gives the file the length that is needed, unless somebody else has made it longer.
+    fn lengthen(&mut self) -> io::Result<()> {
+        let file = self.open()?;
+        if file.metadata()?.len() < self.needed { file.set_len(self.needed) } else { Ok(()) }
+    }
+
+    /// Gives the file its earlier length again. If it is longer than this ever made it, somebody
+    /// else has written to it, and it stays as it is.
+    fn shorten(&mut self) -> io::Result<()> {
+        let file = self.open()?;
+        let is_ours = file.metadata()?.len() <= self.needed;
+        if is_ours { file.set_len(self.earlier.unwrap_or(0)) } else { Ok(()) }
+    }
+
+    fn lay_out(&mut self, stop: &Stop) -> io::Result<()> {
+        let (from, to) = (self.earlier.unwrap_or(0), self.needed);
+        let mut file = self.open()?;
+        match self.read {
+            true => fill::with_data(&mut file, from, to, stop),
+            false => fill::with_space(&file, from, to),
+        }
+    }
+
+    fn take_back(&mut self) {
+        if !self.touched {
+            return;
+        }
+        let result = match self.earlier {
+            None => std::fs::remove_file(&self.path),
+            Some(_) => self.shorten(),
+        };
+        self.touched = false;
+        if let Err(error) = result {
+            output::stderr(&format!(
+                "forebay: {}: the layout could not be taken back: {error}\n",
+                self.path.display()
+            ));
+        }
+    }
+
+    /// Takes the layout back, and says what was wrong with it.
+    fn fail(&mut self, error: &io::Error) -> Failure {
+        self.take_back();
+        let needed = self.needed - self.earlier.unwrap_or(0);
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let free = match statvfs(folder.unwrap_or(".".as_ref())) {
+            Ok(stat) => format!(", and {} are free", stat.f_bavail.saturating_mul(stat.f_frsize)),
+            Err(_) => String::new(),
+        };
+        Failure::Run(format!(
+            "{}: laying out {}: {error}; {needed} bytes more were needed{free}",
+            self.job,
+            self.path.display()
+        ))
+    }
+}
+
+/// What the job lacks of the file of `target`, if it has one.
+fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
+    let Some(path) = target.path() else { return Ok(None) };
+    let earlier = match std::fs::metadata(&path) {
         // Anything else than a regular file is as long as it is, or is refused when it is opened.
-        Ok(metadata) if !metadata.is_file() => return Ok(()),
-        Ok(metadata) => metadata.len(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => 0,
+        Ok(metadata) if !metadata.is_file() => return Ok(None),
+        Ok(metadata) => Some(metadata.len()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         // Opening it as a disk fails as well, and says more.
-        Err(_) => return Ok(()),
+        Err(_) => return Ok(None),
     };
-    let needed = match needed_bytes(job) {
-        Some(needed) => needed,
-        None if existing > 0 => return Ok(()),
-        None => {
-            return Err(Failure::Run(format!(
-                "{}: {} does not exist or is empty; give --size, so that it can be laid out",
-                job.name,
+    let refused = |why: &str| Err(Failure::Run(format!("{}: {why}", job.name)));
+    let needed = match (job.offset, job.size) {
+        (Size::Bytes(offset), Some(Size::Bytes(size))) if size > 0 => {
+            match offset.checked_add(size).filter(|&end| i64::try_from(end).is_ok()) {
+                Some(end) => end,
+                None => {
+                    return refused(&format!(
+                        "offset {offset} + size {size} is more than a file can have; lower --size \
+                         or --offset"
+                    ));
+                }
+            }
+        }
+        _ if earlier > Some(0) => return Ok(None),
+        _ => {
+            return refused(&format!(
+                "{} does not exist or is empty; give --size, so that it can be laid out",
                 path.display()
-            )));
+            ));
         }
     };
-    if existing >= needed {
-        return Ok(());
+    if earlier >= Some(needed) {
+        return Ok(None);
     }
-    tell(&format!(
-        "{}: Laying out IO file (1 file / {}MiB)\n",
-        job.name,
-        needed.div_ceil(1 << 20)
-    ))?;
-    lay_out(&path, existing, needed, job.rw.has(Direction::Read), stop).map_err(|error| {
-        Failure::Run(format!("{}: laying out {}: {error}", job.name, path.display()))
-    })
-}
-
-/// The length that the options ask for, if they say so in bytes.
-fn needed_bytes(job: &Job) -> Option<u64> {
-    match (job.offset, job.size) {
-        (Size::Bytes(offset), Some(Size::Bytes(size))) if size > 0 => offset.checked_add(size),
-        _ => None,
-    }
-}
-
-fn lay_out(path: &Path, from: u64, to: u64, fill: bool, stop: &AtomicBool) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
-    if fill {
-        fill_with_data(&mut file, from, to, stop)?;
-    } else {
-        allocate(&file, from, to)?;
-    }
-    // What is written back later would be measured with the job.
-    file.sync_all()
-}
-
-fn fill_with_data(file: &mut File, from: u64, to: u64, stop: &AtomicBool) -> io::Result<()> {
-    let mut draws = Xoshiro256::new(from, to);
-    let mut chunk = vec![0; CHUNK];
-    file.seek(SeekFrom::Start(from))?;
-    let mut left = to - from;
-    while left > 0 {
-        if run::was_stopped(stop) {
-            return Err(io::Error::new(io::ErrorKind::Interrupted, "stopped by a signal"));
-        }
-        let len = left.min(CHUNK as u64) as usize;
-        for bytes in chunk[..len].chunks_mut(8) {
-            bytes.copy_from_slice(&draws.draw().to_le_bytes()[..bytes.len()]);
-        }
-        file.write_all(&chunk[..len])?;
-        left -= len as u64;
-    }
-    Ok(())
-}
-
-/// Allocates the space; where the file system cannot, the file gets a hole.
-fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
-    match fallocate(file, FallocateFlags::empty(), from, to - from) {
-        Ok(()) => Ok(()),
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => file.set_len(to),
-        Err(error) => Err(error.into()),
-    }
+    let (job, read) = (job.name.clone(), job.rw.has(Direction::Read));
+    Ok(Some(Missing { job, path, earlier, needed, read, touched: false }))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use forebay_fio::cmdline::{Parsed, parse};
+
     use super::*;
+    use crate::bench::plan::plan;
+
+    fn layout(args: &str, path: &Path) -> Layout {
+        let args = format!("{args} --filename={}", path.display());
+        let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
+            panic!("{args}")
+        };
+        let targets = plan(&command.jobs).expect("specs");
+        Layout::plan(&command.jobs, &targets).expect("sizes")
+    }
 
     #[track_caller]
-    fn check(from: &[u8], to: u64, fill: bool) -> Vec<u8> {
+    fn check(from: &[u8], to: u64, rw: &str) -> Vec<u8> {
         let dir = tempfile::tempdir().expect("a temporary directory");
         let path = dir.path().join("data");
         std::fs::write(&path, from).expect("a file");
-        lay_out(&path, from.len() as u64, to, fill, &AtomicBool::new(false)).expect("laid out");
+        let mut layout = layout(&format!("--name=a --rw={rw} --size={to}"), &path);
+        let len = || std::fs::metadata(&path).expect("a file").len();
+        layout
+            .rehearse(|| {
+                assert_eq!(len(), to);
+                Ok(())
+            })
+            .expect("nothing to refuse");
+        assert_eq!(len(), from.len() as u64, "nothing is left of the rehearsal");
+        layout.run(&Stop::default(), |_| Ok(())).expect("laid out");
         let data = std::fs::read(&path).expect("a file");
         assert_eq!(data.len() as u64, to);
         assert_eq!(&data[..from.len()], from, "what was there stays");
@@ -128,22 +249,51 @@ mod tests {
 
     #[test]
     fn a_file_that_will_be_read_has_data() {
-        let data = check(b"", 3 << 20, true);
+        let data = check(b"", 3 << 20, "randrw");
         let zeros = data.iter().filter(|&&byte| byte == 0).count();
         assert!(zeros < data.len() / 100, "{zeros} zero bytes");
     }
 
     #[test]
     fn a_file_is_extended_behind_what_is_there() {
-        check(b"kept", 10_000, true);
-        check(b"kept", 10_000, false);
+        check(b"kept", 10_000, "read");
+        check(b"kept", 10_000, "write");
     }
 
     #[test]
-    fn a_signal_ends_it() {
+    fn a_signal_takes_it_back() {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let stopped = AtomicBool::new(true);
-        let error = lay_out(&dir.path().join("data"), 0, 1 << 20, true, &stopped);
-        assert_eq!(error.expect_err("stopped").kind(), io::ErrorKind::Interrupted);
+        let (new, old) = (dir.path().join("new"), dir.path().join("old"));
+        std::fs::write(&old, "kept").expect("a file");
+        for path in [&new, &old] {
+            let layout = layout("--name=a --rw=read --size=1m", path);
+            let error = layout.run(&Stop::set(), |_| Ok(())).expect_err("stopped").to_string();
+            let start = format!("a: laying out {}: stopped by a signal; ", path.display());
+            assert!(error.starts_with(&start), "{error}");
+        }
+        assert!(!new.exists());
+        assert_eq!(std::fs::read(&old).expect("the file"), b"kept");
+    }
+
+    #[test]
+    fn what_somebody_else_wrote_meanwhile_stays() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("old");
+        std::fs::write(&path, "kept").expect("a file");
+        let mut layout = layout("--name=a --rw=read --size=1k", &path);
+        std::fs::write(&path, [7; 5000]).expect("a longer file");
+        layout.rehearse(|| Ok(())).expect("nothing to refuse");
+        drop(layout);
+        assert_eq!(std::fs::read(&path).expect("the file"), [7; 5000]);
+    }
+
+    #[test]
+    fn a_refusal_takes_it_back() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("new");
+        let mut layout = layout("--name=a --rw=read --size=1m", &path);
+        let refused = layout.rehearse(|| Err::<(), _>(Failure::Run("no".to_owned())));
+        drop(layout);
+        assert!(refused.is_err() && !path.exists());
     }
 }

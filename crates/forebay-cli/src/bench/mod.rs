@@ -1,28 +1,42 @@
 //! `forebay bench`: fio's jobs, run through the layer.
 //!
-//! - [`plan`]: which disk each clone of a job works on;
-//! - [`layout`]: making files that are missing or too small;
-//! - [`run`]: one thread per clone, from start to result, and the progress line;
+//! - [`plan`], [`filename`]: which disk each clone of a job works on, and what a colon means;
+//! - [`in_use`], [`open`], [`memory`]: what is refused before anything is written;
+//! - [`layout`], [`fill`], [`cache`]: making files that are missing or too small, and forgetting
+//!   what is in memory of them;
+//! - [`run`]: one thread per clone, from start to result; with [`gauge`], the progress line, and
+//!   [`stop`], the signals;
 //! - [`worker`]: fio's main loop; with [`written`] for reading back, and [`usage`] for CPU time;
-//! - [`layer`]: what the layer itself says after the run.
+//! - [`outcome`], [`layer`]: what came of a clone, and what the layer itself says after the run.
 
+mod cache;
+mod filename;
+mod fill;
+mod gauge;
+mod in_use;
 mod layer;
 mod layout;
+mod memory;
+mod open;
+mod outcome;
 mod plan;
 mod run;
+mod stop;
 mod usage;
 mod worker;
 mod written;
 
 use std::ffi::OsString;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_fio::cmdline::{self, CommandLine, Parsed};
 use forebay_fio::job::OutputFormat;
 use forebay_fio::options;
 use forebay_fio::report::{JobReport, Report, header, json, normal};
 
-use self::run::Outcome;
+use self::layout::Layout;
+use self::outcome::Outcome;
+use self::stop::Stop;
 use crate::failure::Failure;
 use crate::output::{self, Sink};
 
@@ -31,41 +45,45 @@ const VERSION: &str = concat!("forebay-", env!("CARGO_PKG_VERSION"));
 
 /// Runs the jobs that the arguments after `bench` describe, and prints the report.
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> {
+    let started = Instant::now();
     let usage = |error: options::UsageError| Failure::Usage(format!("bench: {error}"));
     let command = match cmdline::parse(args).map_err(usage)? {
         Parsed::Help => return output::stdout(&help()),
         Parsed::Run(command) => command,
     };
-    let targets = plan::plan(&command.jobs)?;
+    let jobs = &command.jobs;
+    let targets = plan::plan(jobs)?;
+    in_use::check(jobs, &targets)?;
+    let stop = Stop::on_signals()?;
+    let mut layout = Layout::plan(jobs, &targets)?;
+    layout.rehearse(|| memory::check(jobs, &targets, &open::rehearse(jobs, &targets)?))?;
     let mut sink = Sink::open(command.run.output.as_deref())?;
     let is_json = command.run.format == OutputFormat::Json;
     if !is_json {
-        let engines = plan::engine_names(&targets, &command.jobs);
-        sink.write(&header::render(&command.jobs, VERSION, &engines))?;
+        let engines = plan::engine_names(&targets, jobs);
+        sink.write(&header::render(jobs, VERSION, &engines))?;
     }
-    let stop = run::watch_signals()?;
-    for target in &targets {
-        let job = &command.jobs[target.job];
-        layout::prepare(job, target, &stop, |line| match is_json {
-            true => {
-                output::stderr(line);
-                Ok(())
-            }
-            false => sink.write(line),
-        })?;
-    }
+    layout.run(&stop, |line| match is_json {
+        true => {
+            output::stderr(line);
+            Ok(())
+        }
+        false => sink.write(line),
+    })?;
+    cache::invalidate(jobs, &targets);
     let outcomes = run::run(&command, &targets, &stop)?;
     let failed = outcomes.iter().any(|outcome| outcome.report.error.is_some());
     tell_errors(&outcomes);
-    let report = report(&command, outcomes);
+    let report = report(&command, outcomes, started.elapsed());
     sink.write(&if is_json { json::render(&report) } else { normal::render(&report) })?;
-    if failed || run::was_stopped(&stop) {
+    if failed || stop.is_set() {
         return Err(Failure::Told { usage: false });
     }
     Ok(())
 }
 
-fn report(command: &CommandLine, outcomes: Vec<Outcome>) -> Report {
+/// `elapsed` is the time since the program began, which is what fio gives for every job.
+fn report(command: &CommandLine, outcomes: Vec<Outcome>, elapsed: Duration) -> Report {
     let owned = |options: &[(&'static str, String)]| {
         options.iter().map(|(name, text)| ((*name).to_owned(), text.clone())).collect()
     };
@@ -83,7 +101,9 @@ fn report(command: &CommandLine, outcomes: Vec<Outcome>) -> Report {
         layer::add_disk_util(&mut report.disk_util, &outcome);
         report.forebay.push(layer::json_of(&outcome));
         report.extra.extend(layer::lines_of(&outcome));
-        let entry = JobReport { options: owned(&job.options), ..outcome.report };
+        let options = owned(&job.options);
+        let elapsed_s = elapsed.as_millis().div_ceil(1000) as u64;
+        let entry = JobReport { options, elapsed_s, ..outcome.report };
         match group.filter(|_| job.group_reporting) {
             Some(first) => report.jobs[first].merge(entry),
             None => {

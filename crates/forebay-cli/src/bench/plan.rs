@@ -2,19 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use forebay::Spec;
+use forebay::{Policy, Spec};
 use forebay_fio::generator::Direction;
 use forebay_fio::job::{Engine, Job};
 use forebay_fio::units::Size;
 
+use super::filename;
 use crate::failure::Failure;
 use crate::output;
 
 /// The size of a null device if nothing says how large it is to be: 1 TiB.
 const NULL_BYTES: u64 = 1 << 40;
-
-/// The layer's default limit of bios at once; deeper jobs ask for more.
-const NR_BIOS: u32 = 4096;
 
 /// A clone of a job, and its disk.
 #[derive(Debug)]
@@ -31,6 +29,11 @@ impl Target {
     /// The disk's name in reports: its spec without keys.
     pub(super) fn name(&self) -> String {
         disk_name(&self.spec.to_string())
+    }
+
+    /// Whether the page cache is bypassed.
+    pub(super) fn is_direct(&self) -> bool {
+        matches!(self.spec.get("direct"), Some("on" | "1" | "yes" | "true"))
     }
 
     /// The file or block device below, if there is one.
@@ -63,28 +66,38 @@ pub(super) fn plan(jobs: &[Job]) -> Result<Vec<Target>, Failure> {
     Ok(targets)
 }
 
-/// What the header says does the I/O of each job: fio's engine if one was named, otherwise the
-/// driver.
-pub(super) fn engine_names(targets: &[Target], jobs: &[Job]) -> Vec<&'static str> {
-    let name = |(at, job): (usize, &Job)| match job.ioengine {
-        Some(engine) => engine.word(),
-        None => {
-            let target = targets.iter().find(|target| target.job == at);
-            target.map_or("file", |target| target.spec.driver())
+/// What the header says does the I/O of each job: the driver; behind fio's engine if another one
+/// was named, so that what reads fio's line finds the word that it expects.
+pub(super) fn engine_names(targets: &[Target], jobs: &[Job]) -> Vec<String> {
+    let name = |(at, job): (usize, &Job)| {
+        let target = targets.iter().find(|target| target.job == at);
+        let driver = target.map_or("file", |target| target.spec.driver());
+        match job.ioengine {
+            None => driver.to_owned(),
+            Some(engine @ Engine::IoUring) if driver == "file" => engine.word().to_owned(),
+            Some(engine) if driver == engine.word() => driver.to_owned(),
+            Some(engine) => format!("{} ({driver})", engine.word()),
         }
     };
     jobs.iter().enumerate().map(name).collect()
 }
 
 fn spec_of(job: &Job, clone: u32) -> Result<Spec, Failure> {
-    let text = job.filename.clone().unwrap_or_else(|| job.default_filename(clone));
-    let wrong = |text: &str, error| {
+    let wrong = |text: &str, error: &dyn std::fmt::Display| {
         Failure::Usage(format!("bench: {}: --filename={text}: {error}", job.name))
     };
-    let mut spec = Spec::parse(&text).map_err(|error| wrong(&text, error))?;
+    let parse = |text: &str| Spec::parse(text).map_err(|error| wrong(text, &error));
+    let mut spec = match &job.filename {
+        Some(given) => parse(&filename::spec_text(given).map_err(|reason| wrong(given, &reason))?)?,
+        // Whatever the job is called, this is a path.
+        None => parse(&format!("file:{}", job.default_filename(clone)))?,
+    };
     if job.ioengine == Some(Engine::Null) && spec.driver() != "null" {
-        let text = format!("null:{}?logical_block_size=1", null_bytes(job, &spec));
-        spec = Spec::parse(&text).map_err(|error| wrong(&text, error))?;
+        let size = match spec.driver() {
+            "ram" => spec.target().to_owned(),
+            _ => null_bytes(job, &spec).to_string(),
+        };
+        spec = parse(&format!("null:{size}?logical_block_size=1"))?;
     }
     for (key, value) in &job.policies {
         spec.set(key, value);
@@ -98,7 +111,8 @@ fn spec_of(job: &Job, clone: u32) -> Result<Spec, Failure> {
             spec.set("read_only", "on");
         }
     }
-    if job.iodepth > NR_BIOS && spec.get("nr_bios").is_none() {
+    // Deeper jobs than the layer's default allows ask for more.
+    if job.iodepth > Policy::default().nr_bios && spec.get("nr_bios").is_none() {
         spec.set("nr_bios", &job.iodepth.to_string());
     }
     Ok(spec)
@@ -158,11 +172,28 @@ mod tests {
     #[test]
     fn clones_without_a_filename_have_their_own() {
         check("--name=a --numjobs=2 --rw=write", &["a.0.0", "a.1.0"]);
+        check("--name=ram:1 --rw=write", &["file:ram:1.0.0"]);
         check("--name=a --numjobs=2 --rw=write --filename=x", &["x", "x"]);
     }
 
     #[test]
+    fn the_header_names_what_works() {
+        let engines = |args: &str| {
+            let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
+                panic!("{args}")
+            };
+            engine_names(&plan(&command.jobs).expect(args), &command.jobs).join("; ")
+        };
+        assert_eq!(engines("--name=a --name=b --filename=ram:1M"), "file; ram");
+        assert_eq!(engines("--ioengine=libaio --name=a"), "libaio (file)");
+        assert_eq!(engines("--ioengine=io_uring --name=a"), "io_uring");
+        assert_eq!(engines("--ioengine=io_uring --name=a --filename=ram:1M"), "io_uring (ram)");
+        assert_eq!(engines("--ioengine=null --name=a"), "null");
+    }
+
+    #[test]
     fn the_null_engine_needs_no_file() {
+        check("--ioengine=null --filename=ram:1M", &["null:1M?logical_block_size=1"]);
         check("--name=a --ioengine=null --size=1m", &["null:1048576?logical_block_size=1"]);
         check("--ioengine=null", &["null:1099511627776?logical_block_size=1"]);
         check("--ioengine=null --filename=null:1G", &["null:1G"]);

@@ -1,11 +1,8 @@
 //! Running the clones: a thread each, started together, with a progress line while they work.
 
-mod gauge;
-
 use std::io::IsTerminal;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -15,11 +12,12 @@ use forebay_fio::generator::{Generator, Region};
 use forebay_fio::job::{Eta, Job};
 use forebay_fio::report::JobReport;
 use forebay_fio::verify::Stamp;
-use signal_hook::consts::{SIGINT, SIGTERM};
 
-pub(super) use self::gauge::{Gauge, Phase};
-use super::layer::Layer;
+use super::gauge::{Display, Gauge};
+use super::open::open;
+use super::outcome::{Layer, Outcome};
 use super::plan::Target;
+use super::stop::Stop;
 use super::worker::Worker;
 use crate::failure::Failure;
 use crate::output;
@@ -27,43 +25,12 @@ use crate::output;
 /// How often the main thread looks around while it waits.
 const POLL: Duration = Duration::from_millis(100);
 
-/// What came of one clone.
-#[derive(Debug)]
-pub(super) struct Outcome {
-    /// The place of its job in the list of jobs.
-    pub(super) job: usize,
-    /// Its number among the clones of that job.
-    pub(super) clone: u32,
-    /// Its figures.
-    pub(super) report: JobReport,
-    /// The layer's.
-    pub(super) layer: Layer,
-}
-
-/// A flag that an interrupt or a termination signal sets. A second one ends the process at once.
-pub(super) fn watch_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // The order matters: at the first signal the flag is not set yet when this looks at it.
-        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .map_err(|error| Failure::Run(format!("signal handler: {error}")))?;
-    }
-    Ok(stop)
-}
-
-/// Whether a signal has come.
-pub(super) fn was_stopped(stop: &AtomicBool) -> bool {
-    // The flag stands for itself: nothing else is published with it.
-    stop.load(Ordering::Relaxed)
-}
-
 /// Runs all clones to their end. A clone whose disk cannot be opened keeps all of them from
 /// starting.
 pub(super) fn run(
     command: &CommandLine,
     targets: &[Target],
-    stop: &AtomicBool,
+    stop: &Stop,
 ) -> Result<Vec<Outcome>, Failure> {
     let chance = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let gauges: Vec<_> = targets.iter().map(|_| Gauge::default()).collect();
@@ -74,7 +41,7 @@ pub(super) fn run(
         let mut threads = Vec::with_capacity(targets.len());
         for (stream, (target, gauge)) in targets.iter().zip(&gauges).enumerate() {
             let (sender, gate) = (sender.clone(), &gate);
-            let clone = Clone {
+            let task = Task {
                 job: &command.jobs[target.job],
                 target,
                 stream: stream as u64,
@@ -82,19 +49,34 @@ pub(super) fn run(
                 stop,
                 gauge,
             };
-            threads.push(scope.spawn(move || clone.run(gate, &sender)));
+            let work = move || task.run(gate, &sender);
+            match thread::Builder::new().spawn_scoped(scope, work) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    // Those that run already wait at the gate, and the scope for them.
+                    gate.open(false);
+                    return Err(cannot_start(targets.len(), threads.len(), &error));
+                }
+            }
         }
         drop(sender);
         let ready = await_ready(&events, &threads);
         gate.open(matches!(ready, Ok(true)));
         if ready? {
             let eta = is_shown(command.run.eta);
-            let display = gauge::Display::new(eta, &command.jobs, targets);
+            let display = Display::new(eta, &command.jobs, targets);
             await_finished(&events, &mut outcomes, stop, display, &gauges);
         }
         Ok(())
     })?;
     Ok(outcomes.into_iter().flatten().collect())
+}
+
+fn cannot_start(asked: usize, started: usize, error: &std::io::Error) -> Failure {
+    Failure::Run(format!(
+        "{asked} threads were asked for, and only {started} could be started: {error}; lower \
+         --numjobs, or raise the limit (ulimit -u, ulimit -v, the container's pids)"
+    ))
 }
 
 /// Waits until every thread has opened its disk. `false` if one has panicked, which the scope
@@ -123,8 +105,8 @@ fn await_ready(
 fn await_finished(
     events: &Receiver<Event>,
     outcomes: &mut [Option<Outcome>],
-    stop: &AtomicBool,
-    mut display: gauge::Display,
+    stop: &Stop,
+    mut display: Display,
     gauges: &[Gauge],
 ) {
     let started = Instant::now();
@@ -139,7 +121,7 @@ fn await_finished(
             Ok(Event::Ready(_)) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if was_stopped(stop) && !told_signal {
+        if stop.is_set() && !told_signal {
             told_signal = true;
             display.clear();
             output::stderr("\nforebay: ending early, on a signal\n");
@@ -186,20 +168,20 @@ enum Event {
     Finished(usize, Box<Outcome>),
 }
 
-/// A clone that is to run on a thread of its own.
+/// A clone of a job that is to run on a thread of its own.
 #[derive(Debug, Clone, Copy)]
-struct Clone<'a> {
+struct Task<'a> {
     job: &'a Job,
     target: &'a Target,
     stream: u64,
     chance: u64,
-    stop: &'a AtomicBool,
+    stop: &'a Stop,
     gauge: &'a Gauge,
 }
 
-impl Clone<'_> {
+impl Task<'_> {
     fn run(self, gate: &Gate, sender: &mpsc::Sender<Event>) {
-        let opened = self.open();
+        let opened = open(self.job, self.target);
         let (disk, ready) = match opened {
             Ok(opened) => (Some(opened), Ok(())),
             Err(failure) => (None, Err(failure)),
@@ -214,35 +196,6 @@ impl Clone<'_> {
         let _ = sender.send(Event::Finished(self.stream as usize, Box::new(outcome)));
     }
 
-    /// Opens the disk, and finds out which part of it is worked on.
-    fn open(&self) -> Result<(Disk, Region), Failure> {
-        let Job { name, bs, .. } = self.job;
-        let disk = Disk::open_spec(&self.target.spec)
-            .map_err(|error| Failure::open(&format!("{name}: "), &error))?;
-        let region =
-            self.job.region(self.capacity(&disk)).map_err(|e| Failure::Run(e.to_string()))?;
-        let block = disk.limits().logical_block_size;
-        for (what, bytes) in [("--bs", u64::from(*bs)), ("--offset", region.offset)] {
-            if !bytes.is_multiple_of(block.into()) {
-                return Err(Failure::Run(format!(
-                    "{name}: {what}={bytes} is not a multiple of the logical block size of {}, \
-                     {block} bytes",
-                    self.target.name()
-                )));
-            }
-        }
-        Ok((disk, region))
-    }
-
-    /// The bytes that there are to work on; a file that grows has room for what was asked.
-    fn capacity(&self, disk: &Disk) -> u64 {
-        let on_disk = || {
-            let metadata = self.target.path().and_then(|path| std::fs::metadata(path).ok());
-            metadata.map_or(0, |metadata| metadata.len())
-        };
-        disk.capacity_bytes().unwrap_or_else(on_disk)
-    }
-
     fn work(&self, disk: &Disk, region: Region) -> Outcome {
         let workload = self.job.workload(region, self.stream, self.chance);
         let stamp = Stamp { seed: self.job.randseed, generation: self.chance };
@@ -254,14 +207,12 @@ impl Clone<'_> {
             clone: self.target.clone,
             report: JobReport {
                 name: self.job.name.clone(),
-                group_id: 0,
                 jobs: 1,
                 pid: std::process::id(),
                 error,
-                elapsed_s: elapsed_ns.div_ceil(1_000_000_000),
-                options: Vec::new(),
                 iodepth: self.job.iodepth,
                 stats,
+                ..JobReport::default()
             },
             layer: Layer { info: disk.info().clone(), stats: disk.stats(), elapsed_ns },
         }

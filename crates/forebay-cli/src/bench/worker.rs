@@ -12,8 +12,7 @@
 //! The clock is read before each I/O, once after the commit of its batch (slat ends, clat begins),
 //! and once after each reaping (clat ends).
 
-use std::sync::atomic::AtomicBool;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use forebay::{BioQueue, Buf, Completion, Disk, Io, IoError, Refusal};
 use forebay_fio::generator::{Direction, Op, Region};
@@ -23,7 +22,10 @@ use forebay_fio::report::JobError;
 use forebay_fio::stats::{JobStats, Usage};
 use forebay_fio::verify::{self, Stamp};
 
-use super::run::{Gauge, Phase, was_stopped};
+use rustix::io::Errno;
+
+use super::gauge::{Gauge, Phase};
+use super::stop::Stop;
 use super::usage;
 use super::written::Written;
 
@@ -32,7 +34,7 @@ use super::written::Written;
 pub(super) struct Worker<'a> {
     job: &'a Job,
     disk: &'a Disk,
-    stop: &'a AtomicBool,
+    stop: &'a Stop,
     gauge: &'a Gauge,
     queue: BioQueue,
     /// I/Os in flight, by the number that they carry.
@@ -42,8 +44,9 @@ pub(super) struct Worker<'a> {
     /// Slots of the batch that is not committed yet.
     batch: Vec<u32>,
     done: Vec<Completion>,
-    /// An I/O that the layer had no room for.
-    refused: Option<Op>,
+    /// The I/O that is next, if it is known: one that a flush goes before, or that the layer had no
+    /// room for.
+    next: Option<Op>,
     /// Writes submitted since the last flush.
     writes_since_flush: u32,
     stamp: Stamp,
@@ -91,7 +94,7 @@ impl<'a> Worker<'a> {
         disk: &'a Disk,
         region: Region,
         stamp: Stamp,
-        stop: &'a AtomicBool,
+        stop: &'a Stop,
         gauge: &'a Gauge,
     ) -> Self {
         let depth = job.iodepth as usize;
@@ -113,7 +116,7 @@ impl<'a> Worker<'a> {
             bufs: buffers(job, writes && !job.verify),
             batch: Vec::with_capacity(depth),
             done: Vec::with_capacity(depth),
-            refused: None,
+            next: None,
             writes_since_flush: 0,
             stamp,
             check: if job.verify && reads && !writes { Check::Whole } else { Check::Nothing },
@@ -128,18 +131,16 @@ impl<'a> Worker<'a> {
 
     /// Does the whole job: its workload, a last flush, and reading back.
     pub(super) fn run(&mut self, mut ops: impl Iterator<Item = Op>) {
-        let runtime = self.job.runtime.map_or(u64::MAX, |time| time.as_nanos() as u64);
-        self.phase(&mut ops, runtime);
-        if self.job.end_fsync && self.error.is_none() {
-            self.flush();
-        }
+        let end_ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let flush = self.job.end_fsync && self.job.rw.has(Direction::Write);
+        self.phase(&mut ops, self.job.runtime.map_or(u64::MAX, end_ns), flush);
         let Some(written) = self.written.take() else { return };
         if written.is_empty() || self.is_over(u64::MAX) {
             return;
         }
         self.gauge.enter(Phase::Verify);
         self.check = Check::Ours;
-        self.phase(&mut written.reads(), u64::MAX);
+        self.phase(&mut written.reads(), u64::MAX, false);
     }
 
     /// The figures, the first error, and how long it took, ns.
@@ -151,8 +152,9 @@ impl<'a> Worker<'a> {
         (self.stats, self.error, elapsed_ns)
     }
 
-    /// Runs I/Os until there are no more, or until `end_ns` after the start.
-    fn phase(&mut self, ops: &mut impl Iterator<Item = Op>, end_ns: u64) {
+    /// Runs I/Os until there are no more, or until `end_ns` after the start; then flushes, if that
+    /// is wanted. The runtime is that of both, as in fio.
+    fn phase(&mut self, ops: &mut impl Iterator<Item = Op>, end_ns: u64, flush: bool) {
         let begin_ns = self.read_clock();
         let before: [u64; 3] = std::array::from_fn(|at| self.stats.directions[at].total_ios);
         let (min, max) = (self.job.iodepth_batch_complete_min, self.job.iodepth_batch_complete_max);
@@ -176,6 +178,10 @@ impl<'a> Worker<'a> {
                 self.reap(0, max);
             }
         }
+        if flush && self.error.is_none() {
+            // fio does not count this one.
+            self.flush();
+        }
         let runtime_ms = (self.read_clock() - begin_ns).div_ceil(1_000_000).max(1);
         for (direction, before) in self.stats.directions.iter_mut().zip(before) {
             if direction.total_ios > before {
@@ -185,7 +191,7 @@ impl<'a> Worker<'a> {
     }
 
     fn is_over(&self, end_ns: u64) -> bool {
-        self.error.is_some() || self.now_ns >= end_ns || was_stopped(self.stop)
+        self.error.is_some() || self.now_ns >= end_ns || self.stop.is_set()
     }
 
     fn in_flight(&self) -> u32 {
@@ -195,13 +201,18 @@ impl<'a> Worker<'a> {
     /// Submits and commits one batch, or what there is room for. Says whether there may be more.
     fn submit_batch(&mut self, ops: &mut impl Iterator<Item = Op>) -> bool {
         if self.is_flush_due() {
-            self.flush();
+            // As in fio a flush goes before a further I/O: there is none behind the last.
+            self.next = self.next.take().or_else(|| ops.next());
+            if self.next.is_none() {
+                return false;
+            }
+            self.periodic_flush();
         }
         let room = self.job.iodepth_batch.min(self.free.len() as u32) as usize;
         let mut submitted = Submitted::Yes;
         let outer = forebay::plug();
         while self.batch.len() < room && !self.is_flush_due() {
-            submitted = match self.refused.take().or_else(|| ops.next()) {
+            submitted = match self.next.take().or_else(|| ops.next()) {
                 Some(op) => self.submit(op),
                 None => Submitted::Never,
             };
@@ -244,7 +255,7 @@ impl<'a> Worker<'a> {
     #[cold]
     fn refuse(&mut self, op: Op, refusal: Refusal) -> Submitted {
         if refusal == Refusal::WouldBlock && self.in_flight() > 0 {
-            self.refused = Some(op);
+            self.next = Some(op);
             return Submitted::NotNow;
         }
         self.fail(op, IoError::Refused(refusal));
@@ -298,6 +309,7 @@ impl<'a> Worker<'a> {
         let Slot { op, start_ns, issued_ns } = self.slots[user_data as usize];
         self.free.push(user_data as u32);
         match result {
+            Ok(0) if op.direction != Direction::Trim => self.fail_empty(op),
             Ok(moved) => {
                 let (clat_ns, lat_ns) = (now_ns - issued_ns, now_ns - start_ns);
                 self.stats.record_complete(op.direction, moved, clat_ns, lat_ns);
@@ -329,24 +341,28 @@ impl<'a> Worker<'a> {
             }
         };
         // The number that fio gives for it.
-        self.error.get_or_insert(JobError { errno: libc::EILSEQ, message });
+        self.error.get_or_insert(JobError { errno: Errno::ILSEQ.raw_os_error(), message });
     }
 
     fn is_flush_due(&self) -> bool {
         self.job.fsync > 0 && self.writes_since_flush >= self.job.fsync
     }
 
-    fn flush(&mut self) {
+    /// A flush that `fsync` asks for, and that is counted.
+    fn periodic_flush(&mut self) {
         self.writes_since_flush = 0;
         let start_ns = self.read_clock();
-        let result = self.disk.flush();
-        let end_ns = self.read_clock();
-        match result {
-            Ok(()) => self.stats.record_sync(end_ns - start_ns),
-            Err(error) => {
-                let message = format!("flush: {error}");
-                self.error.get_or_insert(JobError { errno: error.errno(), message });
-            }
+        self.flush();
+        if self.error.is_none() {
+            let ns = self.read_clock() - start_ns;
+            self.stats.record_sync(self.in_flight() + 1, ns);
+        }
+    }
+
+    fn flush(&mut self) {
+        if let Err(error) = self.disk.flush() {
+            let message = format!("flush: {error}");
+            self.error.get_or_insert(JobError { errno: error.errno(), message });
         }
     }
 
@@ -356,6 +372,20 @@ impl<'a> Worker<'a> {
         let message =
             format!("{} of {} bytes at offset {}: {error}", op.direction.word(), op.len, op.offset);
         self.error.get_or_insert(JobError { errno: error.errno(), message });
+    }
+
+    /// Nothing was moved, so the end of the file is inside of the region. As in fio's engines that
+    /// read one by one this is an I/O error: to go on would be to measure nothing.
+    #[cold]
+    fn fail_empty(&mut self, op: Op) {
+        let message = format!(
+            "{} of {} bytes at offset {}: nothing was moved; the file has become shorter, or the \
+             device smaller, than it was at the start",
+            op.direction.word(),
+            op.len,
+            op.offset
+        );
+        self.error.get_or_insert(JobError { errno: Errno::IO.raw_os_error(), message });
     }
 
     fn read_clock(&mut self) -> u64 {

@@ -13,8 +13,12 @@ pub(super) struct Written {
 impl Written {
     /// None of the blocks of `region`.
     pub(super) fn none(region: Region, bs: u32) -> Self {
-        let blocks = region.len / u64::from(bs);
-        Self { region, bs, bits: vec![0; blocks.div_ceil(64) as usize] }
+        Self { region, bs, bits: vec![0; (Self::bytes(region, bs) / 8) as usize] }
+    }
+
+    /// How much memory that takes.
+    pub(super) fn bytes(region: Region, bs: u32) -> u64 {
+        (region.len / u64::from(bs)).div_ceil(64) * 8
     }
 
     /// Notes the block at `offset`, which is one that the generator gave.

@@ -2,8 +2,9 @@
 
 #![allow(dead_code)] // each test file uses a part of this
 
+use std::io::Read;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -23,6 +24,39 @@ pub(crate) fn forebay(folder: &TempDir) -> Command {
 /// Runs `forebay bench` with these arguments, separated by spaces.
 pub(crate) fn bench(folder: &TempDir, args: &str) -> Output {
     forebay(folder).arg("bench").args(args.split_whitespace()).output().expect("it can be run")
+}
+
+/// Starts `forebay bench`, and comes back when its jobs have done some I/O: when its progress line
+/// says so. What it has printed on standard error until then is gone.
+pub(crate) fn bench_at_work(folder: &TempDir, args: &str) -> Child {
+    let mut child = forebay(folder)
+        .args(["bench", "--eta=always"])
+        .args(args.split_whitespace())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it can be run");
+    let (mut seen, mut byte) = (String::new(), [0]);
+    let stderr = child.stderr.as_mut().expect("a pipe");
+    while !seen.ends_with(" IOPS]") {
+        assert_eq!(stderr.read(&mut byte).expect("a byte"), 1, "it has ended: {seen}");
+        seen.push(byte[0].into());
+    }
+    child
+}
+
+/// Says that a test cannot run on this machine, and why.
+#[allow(clippy::print_stderr)]
+pub(crate) fn skip(test: &str, why: &str) {
+    eprintln!("{test}: SKIPPED: {why}");
+}
+
+/// The same for want of a tool. Under `FOREBAY_REQUIRE_TOOLS=1` there has to be one.
+#[track_caller]
+pub(crate) fn skip_without(tool: &str, test: &str) {
+    let is_required = std::env::var_os("FOREBAY_REQUIRE_TOOLS").is_some_and(|value| value == "1");
+    assert!(!is_required, "{test}: {tool} is not installed");
+    skip(test, &format!("{tool} is not installed"));
 }
 
 /// Runs a bench that must succeed, and gives its JSON.

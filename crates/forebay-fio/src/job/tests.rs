@@ -14,6 +14,7 @@ fn the_defaults_are_those_of_fio() {
     assert_eq!((job.iodepth_batch_complete_min, job.iodepth_batch_complete_max), (1, 1));
     assert_eq!((job.runtime, job.time_based, job.direct), (None, false, None));
     assert_eq!((job.randseed, job.randrepeat, job.do_verify), (0x89, true, true));
+    assert_eq!((job.invalidate, job.allow_mounted_write), (true, false));
     assert_eq!(job.default_filename(2), "j.2.0");
 }
 
@@ -65,6 +66,8 @@ fn the_region_is_cut_to_whole_blocks() {
     let percent = |n| Some(Size::Percent(n));
     check_region(None, None, 1 << 20, Ok((0, 1 << 20)));
     check_region(None, bytes(10_240), 1 << 20, Ok((0, 8192)));
+    // The capacity of a file of 1000000 bytes under direct I/O.
+    check_region(None, bytes(1_000_000), 999_936, Ok((0, 244 * 4096)));
     check_region(bytes(8192), None, 1 << 20, Ok((8192, (1 << 20) - 8192)));
     check_region(percent(99), percent(1), 1 << 20, Ok((1_036_288, 8192)));
     check_region(percent(50), percent(75), 1 << 20, Ok((1 << 19, 1 << 19)));

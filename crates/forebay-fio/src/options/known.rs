@@ -5,7 +5,7 @@
 /// io_uring), without those in the table.
 #[rustfmt::skip]
 pub(super) static KNOWN_TO_FIO: &[&str] = &[
-    "alloc-size", "allow_file_create", "allow_mounted_write", "allrandrepeat", "atomic", "aux-path",
+    "alloc-size", "allow_file_create", "allrandrepeat", "atomic", "aux-path",
     "ba", "bandwidth-log", "block_error_percentiles", "blockalign", "blocksize_range",
     "blocksize_unaligned", "bs_unaligned", "bsrange", "bssplit", "buffer_compress_chunk",
     "buffer_compress_percentage", "buffer_pattern", "bwavgtime", "cgroup", "cgroup_nodelete",
@@ -20,7 +20,7 @@ pub(super) static KNOWN_TO_FIO: &[&str] = &[
     "file_append", "file_service_type", "filename_format", "filesize", "fill_device", "fill_fs",
     "fixedbufs", "flow", "flow_id", "flow_sleep", "force_async", "fsync_on_close", "gid",
     "gtod_cpu", "gtod_reduce", "hipri", "hugepage-size", "idle-prof", "ignore_error",
-    "ignore_zone_limits", "inflate-log", "invalidate", "io_submit_mode", "iomem", "iopsavgtime",
+    "ignore_zone_limits", "inflate-log", "io_submit_mode", "iomem", "iopsavgtime",
     "ioscheduler", "job_max_open_zones", "kb_base", "lat_percentiles", "latency_percentile",
     "latency_run", "latency_target", "latency_window", "lockfile", "lockmem", "log_alternate_epoch",
     "log_alternate_epoch_clock_id", "log_avg_msec", "log_compression", "log_compression_cpus",

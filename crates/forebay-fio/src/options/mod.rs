@@ -15,6 +15,7 @@ use thiserror::Error;
 use crate::job::{Given, RunOptions};
 use crate::units::{self, NumberError, Size};
 
+pub use self::nearest::nearest;
 pub use self::table::OPTIONS;
 
 /// One option: a row of the table.
@@ -136,7 +137,7 @@ pub fn lookup(name: &str) -> Result<&'static OptionSpec, UsageError> {
     if known::KNOWN_TO_FIO.iter().any(|known| is_it(known)) {
         return Err(UsageError::NotSupported { name });
     }
-    let nearest = nearest::nearest(&normal, OPTIONS.iter().flat_map(OptionSpec::names));
+    let nearest = nearest(&normal, OPTIONS.iter().flat_map(OptionSpec::names));
     Err(UsageError::UnknownOption { name, nearest })
 }
 

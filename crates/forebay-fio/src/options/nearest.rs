@@ -2,10 +2,7 @@
 
 /// The candidate with the smallest edit distance from `name`, if that is small enough for a typing
 /// error: a third of the name's length, and one at least. Of equals, the first.
-pub(super) fn nearest(
-    name: &str,
-    candidates: impl Iterator<Item = &'static str>,
-) -> Option<&'static str> {
+pub fn nearest(name: &str, candidates: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let tolerance = (name.len() / 3).max(1);
     candidates
         .map(|candidate| (distance(name, candidate), candidate))

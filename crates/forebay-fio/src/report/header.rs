@@ -7,7 +7,7 @@ use super::number;
 use crate::job::Job;
 
 /// The opening lines, each ended by a line feed. `engines` names, for each job, what does its I/O.
-pub fn render(jobs: &[Job], version: &str, engines: &[&str]) -> String {
+pub fn render(jobs: &[Job], version: &str, engines: &[String]) -> String {
     let mut text = String::new();
     for (job, engine) in jobs.iter().zip(engines) {
         let bs = number::bytes(job.bs.into());
@@ -42,11 +42,11 @@ mod tests {
         let given = Given { ioengine: Some(Engine::Libaio), iodepth: Some(8), ..Given::default() };
         let one = Job::new("b".to_owned(), given, Vec::new()).expect("no conflict");
         assert_eq!(
-            render(&[two, one], "forebay-1.2.3", &["file", "libaio"]),
+            render(&[two, one], "forebay-1.2.3", &["file".to_owned(), "libaio (file)".to_owned()]),
             "a: (g=0): rw=read, bs=(R) 64.0KiB-64.0KiB, (W) 64.0KiB-64.0KiB, (T) 64.0KiB-64.0KiB, \
              ioengine=file, iodepth=1\n...\n\
              b: (g=0): rw=read, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B, \
-             ioengine=libaio, iodepth=8\n\
+             ioengine=libaio (file), iodepth=8\n\
              forebay-1.2.3\nStarting 3 threads\n"
         );
     }

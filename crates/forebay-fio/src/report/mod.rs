@@ -99,10 +99,6 @@ pub struct DiskUtil {
     pub in_queue_ms: u64,
     /// Share of the time in which the device was busy, percent.
     pub util_percent: f64,
-    /// Sectors of 512 bytes read. (Not in fio 3.33's report.)
-    pub read_sectors: u64,
-    /// Sectors of 512 bytes written. (Not in fio 3.33's report.)
-    pub write_sectors: u64,
 }
 
 /// The jobs of one group, added up for one direction.

@@ -12,8 +12,8 @@ fn report() -> Report {
         stats.record_reap(1);
         stats.tick(io * 1_500_000);
     }
-    stats.record_sync(70_000);
-    stats.record_sync(150_000);
+    stats.record_sync(1, 70_000);
+    stats.record_sync(1, 150_000);
     stats.directions[0].runtime_ms = 1500;
     stats.directions[1].runtime_ms = 1500;
     stats.job_runtime_ms = 1500;

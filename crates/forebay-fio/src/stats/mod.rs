@@ -168,10 +168,10 @@ impl JobStats {
         self.completes.record_batch(len);
     }
 
-    /// Counts one flush that took `ns`.
-    pub fn record_sync(&mut self, ns: u64) {
+    /// Counts one flush that took `ns`, with `depth` in flight, itself included.
+    pub fn record_sync(&mut self, depth: u32, ns: u64) {
         self.sync.record(ns);
-        self.levels.record_level(1, 1);
+        self.levels.record_level(depth, 1);
     }
 
     /// Takes a rate sample of every direction, if a window is over at `now_ns`. Meant to be called
@@ -270,10 +270,11 @@ mod tests {
     }
 
     #[test]
-    fn flushes_count_as_depth_one_but_not_as_ios() {
+    fn flushes_count_at_their_depth_but_not_as_ios() {
         let mut stats = JobStats::new(0);
-        stats.record_sync(70_000);
-        assert_eq!((stats.total_ios(), stats.levels.total()), (0, 1));
+        stats.record_sync(8, 70_000);
+        assert_eq!(stats.total_ios(), 0);
+        assert_eq!(stats.levels.percents(1), [0.0, 0.0, 0.0, 100.0, 0.0, 0.0, 0.0]);
         assert_eq!(stats.sync.moments.count(), 1);
     }
 }

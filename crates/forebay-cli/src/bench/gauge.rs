@@ -8,7 +8,7 @@ use forebay_fio::job::Job;
 use forebay_fio::report::eta::{Progress, state_letter};
 use forebay_fio::stats::JobStats;
 
-use crate::bench::plan::Target;
+use super::plan::Target;
 use crate::output;
 
 /// How often the line is renewed, as fio does.
@@ -17,7 +17,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// The counters of one clone. Each is written by one thread and read by another that only shows it,
 /// so no order between them is needed.
 #[derive(Debug, Default)]
-pub(in crate::bench) struct Gauge {
+pub(super) struct Gauge {
     bytes: [AtomicU64; 3],
     ios: [AtomicU64; 3],
     phase: AtomicU8,
@@ -26,7 +26,7 @@ pub(in crate::bench) struct Gauge {
 /// What a clone is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(in crate::bench) enum Phase {
+pub(super) enum Phase {
     /// Its workload.
     Work,
     /// Reading back.
@@ -37,7 +37,7 @@ pub(in crate::bench) enum Phase {
 
 impl Gauge {
     /// Shows the counters of `stats`.
-    pub(in crate::bench) fn set(&self, stats: &JobStats) {
+    pub(super) fn set(&self, stats: &JobStats) {
         for (at, direction) in stats.directions.iter().enumerate() {
             self.bytes[at].store(direction.io_bytes, Ordering::Relaxed);
             self.ios[at].store(direction.total_ios, Ordering::Relaxed);
@@ -45,7 +45,7 @@ impl Gauge {
     }
 
     /// Shows what the clone is doing.
-    pub(in crate::bench) fn enter(&self, phase: Phase) {
+    pub(super) fn enter(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Relaxed);
     }
 

@@ -1,0 +1,29 @@
+//! `invalidate`: a file's page cache is dropped before the start, so that buffered reads measure
+//! the device rather than what an earlier run, or the layout, has left in memory.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+
+use forebay_fio::job::Job;
+use rustix::fs::{Advice, fadvise};
+
+use super::plan::Target;
+use crate::output;
+
+/// Drops the page cache of every file and block device that a job wants it dropped of. What is not
+/// written back yet stays, as in fio.
+pub(super) fn invalidate(jobs: &[Job], targets: &[Target]) {
+    let wanted = |target: &&Target| jobs[target.job].invalidate && !target.is_direct();
+    let paths: BTreeSet<_> = targets.iter().filter(wanted).filter_map(Target::path).collect();
+    for path in paths {
+        let dropped =
+            File::open(&path).and_then(|file| Ok(fadvise(&file, 0, None, Advice::DontNeed)?));
+        if let Err(error) = dropped {
+            output::stderr(&format!(
+                "forebay: {}: its page cache cannot be dropped: {error}; reads may come from \
+                 memory\n",
+                path.display()
+            ));
+        }
+    }
+}

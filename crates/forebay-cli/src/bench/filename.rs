@@ -1,0 +1,109 @@
+//! The colon in `--filename`: between several files in fio, behind the driver in a spec.
+//!
+//! Source: fio's HOWTO, option `filename`: files are separated by `:`, and a colon that is a part
+//! of a name is written `\:`. A job of ours has one disk, so a colon that would separate files is
+//! refused rather than taken for a part of a name. `file:` says that all that follows is one name,
+//! and so does a file that exists under exactly that name.
+
+use std::path::Path;
+
+use forebay::Spec;
+use forebay_fio::options::nearest;
+
+/// Drivers that `ram`, misspelt, may have been meant as.
+const DRIVERS: [&str; 4] = ["null", "ram", "file", "fault"];
+
+/// The spec of the one disk that `filename` names, in which a colon is what specs take it for.
+///
+/// # Errors
+/// What is wrong, in words, if it names several.
+pub(super) fn spec_text(filename: &str) -> Result<String, String> {
+    let (place, keys) = match filename.find('?') {
+        Some(at) => filename.split_at(at),
+        None => (filename, ""),
+    };
+    Ok(one_place(place)? + keys)
+}
+
+fn one_place(place: &str) -> Result<String, String> {
+    // What cannot be parsed is refused where it is opened, with better words.
+    let Ok(spec) = Spec::parse(place) else { return Ok(place.to_owned()) };
+    match spec.driver() {
+        "fault" => Ok(format!("fault:{}", one_place(spec.target())?)),
+        "file" => match place.strip_prefix("file:") {
+            Some(path) => Ok(format!("file:{}", unescaped(path))),
+            None if !place.contains(':') => Ok(place.to_owned()),
+            None if Path::new(spec.target()).exists() => Ok(format!("file:{place}")),
+            None => match separator(place) {
+                Some(at) => Err(several(place, at)),
+                None => Ok(format!("file:{}", unescaped(place))),
+            },
+        },
+        _ => Ok(place.to_owned()),
+    }
+}
+
+/// Where the first colon is that has no backslash before it.
+fn separator(path: &str) -> Option<usize> {
+    path.match_indices(':').map(|(at, _)| at).find(|&at| !path[..at].ends_with('\\'))
+}
+
+fn unescaped(path: &str) -> String {
+    path.replace("\\:", ":")
+}
+
+fn several(place: &str, at: usize) -> String {
+    let first = &place[..at];
+    let hint = match nearest(first, DRIVERS.into_iter()) {
+        Some(driver) => format!("; did you mean the driver `{driver}`?"),
+        None => String::new(),
+    };
+    format!(
+        "`{first}` is no driver, and `:` separates files, of which a job takes one (`\\:` is a \
+         colon in a name){hint}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(filename: &str, spec: &str) {
+        assert_eq!(spec_text(filename).as_deref(), Ok(spec), "{filename}");
+    }
+
+    #[test]
+    fn a_colon_belongs_to_the_driver_or_to_the_name() {
+        check("disk.img", "disk.img");
+        check("disk.img?direct=on", "disk.img?direct=on");
+        check("ram:1M?plug=none", "ram:1M?plug=none");
+        check("file:a:b", "file:a:b");
+        check(r"a\:b", "file:a:b");
+        check(r"ram\:1M?direct=on", "file:ram:1M?direct=on");
+        check(r"fault:a\:b?rule=read:io", "fault:file:a:b?rule=read:io");
+        check("fault:ram:1M?rule=read:io", "fault:ram:1M?rule=read:io");
+        check("nbd:x", "nbd:x");
+    }
+
+    #[test]
+    fn a_file_of_that_name_is_one_file() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join("a:b");
+        let place = path.display().to_string();
+        assert!(spec_text(&place).is_err(), "{place}");
+        std::fs::write(&path, "x").expect("a file");
+        check(&place, &format!("file:{place}"));
+    }
+
+    #[test]
+    fn several_files_are_refused() {
+        let error = |filename: &str| spec_text(filename).expect_err(filename);
+        let text = "`a.img` is no driver, and `:` separates files, of which a job takes one (`\\:` \
+                    is a colon in a name)";
+        assert_eq!(error("a.img:b.img"), text);
+        assert_eq!(error("fault:a.img:b.img?rule=read:io"), text);
+        assert!(error("rma:1G").ends_with("; did you mean the driver `ram`?"));
+        assert!(error("nul:1G").ends_with("; did you mean the driver `null`?"));
+    }
+}

@@ -1,0 +1,54 @@
+//! Making a file longer: with data in it, because reading holes measures nothing, or, if it will
+//! only be written, with its space allocated.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+
+use forebay_fio::random::Xoshiro256;
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+
+use super::stop::Stop;
+
+/// Bytes written at a time.
+const CHUNK: usize = 1 << 20;
+
+/// Fills `file` from byte `from` up to `to`. A signal ends it with the kind `Interrupted`.
+pub(super) fn with_data(file: &mut File, from: u64, to: u64, stop: &Stop) -> io::Result<()> {
+    // A disk that is too full says so now rather than after minutes. The length stays: what is not
+    // written yet must not look like data.
+    allocate(file, FallocateFlags::KEEP_SIZE, from, to)?;
+    let mut draws = Xoshiro256::new(from, to);
+    let mut chunk = vec![0; CHUNK];
+    file.seek(SeekFrom::Start(from))?;
+    let mut left = to - from;
+    while left > 0 {
+        if stop.is_set() {
+            return Err(io::Error::new(io::ErrorKind::Interrupted, "stopped by a signal"));
+        }
+        let len = left.min(CHUNK as u64) as usize;
+        for bytes in chunk[..len].chunks_mut(8) {
+            bytes.copy_from_slice(&draws.draw().to_le_bytes()[..bytes.len()]);
+        }
+        file.write_all(&chunk[..len])?;
+        left -= len as u64;
+    }
+    // What is written back later would be measured with the job.
+    file.sync_all()
+}
+
+/// Allocates the space of `file` from byte `from` up to `to`.
+pub(super) fn with_space(file: &File, from: u64, to: u64) -> io::Result<()> {
+    allocate(file, FallocateFlags::empty(), from, to)?;
+    // Where the file system cannot allocate, the file gets a hole.
+    file.set_len(to)?;
+    file.sync_all()
+}
+
+/// Allocates, if the file system can.
+fn allocate(file: &File, flags: FallocateFlags, from: u64, to: u64) -> io::Result<()> {
+    match fallocate(file, flags, from, to - from) {
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

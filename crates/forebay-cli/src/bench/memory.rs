@@ -1,0 +1,125 @@
+//! Whether there is memory for what the jobs keep in it, before any of it is allocated: running out
+//! aborts the process, without a word about which option was too large.
+
+use forebay_fio::generator::{Direction, Region};
+use forebay_fio::job::Job;
+use forebay_fio::report::number::bytes;
+
+use super::plan::Target;
+use super::written::Written;
+use crate::failure::Failure;
+
+/// Refuses jobs that need more memory than the machine has available.
+pub(super) fn check(jobs: &[Job], targets: &[Target], regions: &[Region]) -> Result<(), Failure> {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    check_within(jobs, targets, regions, available_bytes(&meminfo))
+}
+
+fn check_within(
+    jobs: &[Job],
+    targets: &[Target],
+    regions: &[Region],
+    available: u64,
+) -> Result<(), Failure> {
+    let needs = targets.iter().zip(regions).map(|(target, &region)| {
+        let job = &jobs[target.job];
+        (job, buffer_bytes(job), bitmap_bytes(job, region))
+    });
+    let total = needs.clone().fold(0_u64, |sum, (_, buffers, bitmap)| {
+        sum.saturating_add(buffers).saturating_add(bitmap)
+    });
+    if total <= available {
+        return Ok(());
+    }
+    let Some((job, buffers, bitmap)) =
+        needs.max_by_key(|&(_, buffers, bitmap)| buffers.saturating_add(bitmap))
+    else {
+        return Ok(());
+    };
+    let what = if buffers >= bitmap {
+        format!(
+            "its buffers take --bs={} x --iodepth={} x --numjobs={}; lower one of them",
+            job.bs, job.iodepth, job.numjobs
+        )
+    } else {
+        format!(
+            "--verify notes which blocks were written, one bit for each of --bs={} in --size, for \
+             --numjobs={}; raise --bs, lower the others, or set --do_verify=0",
+            job.bs, job.numjobs
+        )
+    };
+    Err(Failure::Run(format!(
+        "{}: not enough memory: {} are needed, {} are available; {what}",
+        job.name,
+        bytes(total),
+        bytes(available)
+    )))
+}
+
+fn buffer_bytes(job: &Job) -> u64 {
+    match job.rw.has(Direction::Trim) {
+        true => 0,
+        false => u64::from(job.bs) * u64::from(job.iodepth),
+    }
+}
+
+fn bitmap_bytes(job: &Job, region: Region) -> u64 {
+    match job.verify && job.do_verify && job.rw.has(Direction::Write) {
+        true => Written::bytes(region, job.bs),
+        false => 0,
+    }
+}
+
+/// `MemAvailable` of `/proc/meminfo`, in bytes; no limit if it does not say.
+fn available_bytes(meminfo: &str) -> u64 {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kib.map_or(u64::MAX, |kib| kib.saturating_mul(1024))
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_fio::cmdline::{Parsed, parse};
+
+    use super::*;
+    use crate::bench::plan::plan;
+
+    #[track_caller]
+    fn check(args: &str, available: u64, expected: Option<&str>) {
+        let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
+            panic!("{args}")
+        };
+        let targets = plan(&command.jobs).expect(args);
+        let regions = vec![Region { offset: 0, len: 1 << 30 }; targets.len()];
+        let result = check_within(&command.jobs, &targets, &regions, available);
+        assert_eq!(result.err().map(|error| error.to_string()).as_deref(), expected, "{args}");
+    }
+
+    #[test]
+    fn buffers_of_all_clones_count() {
+        let args = "--filename=ram:1G --name=a --bs=1m --iodepth=4 --numjobs=2 --name=b";
+        check(args, (8 << 20) + 4096, None);
+        let message = "a: not enough memory: 8196KiB are needed, 8192KiB are available; its \
+                       buffers take --bs=1048576 x --iodepth=4 x --numjobs=2; lower one of them";
+        check(args, 8 << 20, Some(message));
+        check("--filename=ram:1G --name=a --rw=trim --bs=1g", 0, None);
+    }
+
+    #[test]
+    fn so_do_the_bits_of_verify() {
+        let args = "--filename=ram:1G --name=a --rw=write --bs=512 --verify=crc32c";
+        check(args, (1 << 18) + 512, None);
+        let message = "a: not enough memory: 257KiB are needed, 256KiB are available; --verify \
+                       notes which blocks were written, one bit for each of --bs=512 in --size, \
+                       for --numjobs=1; raise --bs, lower the others, or set --do_verify=0";
+        check(args, 1 << 18, Some(message));
+        check(&format!("{args} --do_verify=0"), 512, None);
+    }
+
+    #[test]
+    fn the_kernels_figure_is_read() {
+        let meminfo = "MemTotal:       24684096 kB\nMemAvailable:   23068672 kB\nBuffers: 1 kB\n";
+        assert_eq!(available_bytes(meminfo), 22 << 30);
+        assert_eq!(available_bytes(""), u64::MAX);
+    }
+}
