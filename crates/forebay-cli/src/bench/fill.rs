@@ -41,7 +41,9 @@ pub(super) fn with_data(file: &mut File, from: u64, to: u64, stop: &Stop) -> io:
 pub(super) fn with_space(file: &File, from: u64, to: u64) -> io::Result<()> {
     allocate(file, FallocateFlags::empty(), from, to)?;
     // Where the file system cannot allocate, the file gets a hole.
-    file.set_len(to)?;
+    if file.metadata()?.len() < to {
+        file.set_len(to)?;
+    }
     file.sync_all()
 }
 
