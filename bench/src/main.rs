@@ -59,7 +59,7 @@ fn main() -> Result<()> {
         return Ok(());
     };
     let forebay = measure::build()?;
-    measure::lay_out(&options.file, options.size_mib)?;
+    measure::lay_out(&forebay, &options.file, options.size_mib)?;
     let figures = figures::chosen(&options.names)?;
     let mut rows = Vec::new();
     for figure in figures {

@@ -2,7 +2,6 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
-use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,37 +29,24 @@ pub(crate) fn build() -> Result<PathBuf> {
     Ok(folder.join("release").join("forebay"))
 }
 
-/// Makes the file that is read from, with data in it: a hole would not reach the device.
-pub(crate) fn lay_out(path: &Path, size_mib: u64) -> Result<()> {
+/// Makes the file that is read from, with data in it: a hole would not reach the device. Our own
+/// program does it as fio does, and takes it back if it is interrupted.
+pub(crate) fn lay_out(forebay: &Path, path: &Path, size_mib: u64) -> Result<()> {
     if path.exists() {
         return Ok(());
     }
     say(&format!("laying out {} ({size_mib} MiB)", path.display()));
-    // It gets its name when it is whole: what an interruption leaves is not taken for it.
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(".unfinished");
-    let unfinished = Path::new(&unfinished);
-    write_data(unfinished, size_mib)
-        .and_then(|()| Ok(fs::rename(unfinished, path)?))
-        .inspect_err(|_| drop(fs::remove_file(unfinished)))
-        .with_context(|| path.display().to_string())
-}
-
-fn write_data(path: &Path, size_mib: u64) -> Result<()> {
-    let mut file = File::create(path)?;
-    let mut block = vec![0u8; 1 << 20];
-    let mut state = 0x2545_F491_4F6C_DD1Du64;
-    for _ in 0..size_mib {
-        for word in block.chunks_exact_mut(8) {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            word.copy_from_slice(&state.to_le_bytes());
-        }
-        file.write_all(&block)?;
-    }
-    file.sync_all()?;
-    Ok(())
+    let arguments = [
+        "bench".to_owned(),
+        "--name=layout".to_owned(),
+        "--rw=read".to_owned(),
+        "--bs=1m".to_owned(),
+        "--io_size=1m".to_owned(),
+        format!("--size={size_mib}m"),
+        format!("--filename={}", path.display()),
+        "--output-format=json".to_owned(),
+    ];
+    run(forebay, &arguments).map(drop)
 }
 
 /// Runs a command that prints fio's JSON, and reads the figures of its reads.
@@ -103,23 +89,4 @@ fn sample(report: &Value) -> Option<Sample> {
 pub(crate) fn say(line: &str) {
     // Nothing is lost if nobody listens.
     let _ = writeln!(std::io::stderr(), "{line}");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::lay_out;
-    use std::fs;
-
-    #[test]
-    fn what_an_interruption_left_is_not_the_file() {
-        let folder = std::env::temp_dir().join(format!("figures-{}", std::process::id()));
-        fs::create_dir(&folder).unwrap();
-        let path = folder.join("figures.img");
-        fs::write(folder.join("figures.img.unfinished"), "x").unwrap();
-        lay_out(&path, 1).unwrap();
-        let len = fs::metadata(&path).unwrap().len();
-        let entries = fs::read_dir(&folder).unwrap().count();
-        fs::remove_dir_all(&folder).unwrap();
-        assert_eq!((len, entries), (1 << 20, 1));
-    }
 }
