@@ -1,4 +1,4 @@
-//! Measures what the project answers to, and writes a Markdown table.
+//! Measures the project's targets, and writes a Markdown table.
 //!
 //! Every figure compares two commands that run in turn, A B A B ..., in one go, because machines
 //! differ from minute to minute: what counts is the ratio, pair by pair. Nothing here passes or
@@ -14,7 +14,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 const HELP: &str = "\
-Measures what the project answers to, side by side, and writes a Markdown table.
+Measures the project's targets, side by side, and writes a Markdown table.
 
 cargo run --release -p figures -- [options] [figure ...]
 
