@@ -1,6 +1,7 @@
 //! What the tests of the program share: a folder where direct I/O works, and running it.
 
-#![allow(dead_code)] // each test file uses a part of this
+// Each test file is a crate of its own and uses a part of this.
+#![allow(dead_code)]
 
 use std::io::Read;
 use std::path::PathBuf;
