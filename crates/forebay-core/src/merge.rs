@@ -12,7 +12,7 @@
 //!
 //! A request that is full is marked no-merge, so that nobody asks it again.
 
-use crate::bio::Op;
+use crate::bio::{Op, Segment};
 use crate::limits::QueueLimits;
 use crate::request::Request;
 use crate::slab::BioSlab;
@@ -129,8 +129,9 @@ fn gapless(
         MergeKind::Front => (new.tail, rq.head),
         MergeKind::Back | MergeKind::Discard => (rq.tail, new.head),
     };
-    let last = bios.get(first).bio.segments.as_slice().last();
-    let next = bios.get(second).bio.segments.as_slice().first();
+    let is_memory = |segment: &&Segment| segment.len > 0;
+    let last = bios.get(first).bio.segments.as_slice().iter().rfind(is_memory);
+    let next = bios.get(second).bio.segments.as_slice().iter().find(is_memory);
     match (last, next) {
         (Some(last), Some(next)) => !has_gap(limits, last.addr + last.len as usize, next.addr),
         _ => true,

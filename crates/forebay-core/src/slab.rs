@@ -164,6 +164,7 @@ impl Iterator for ChainSegments<'_> {
             };
             self.index += 1;
             let segment_len = u64::from(segment.len);
+            // Empty segments go by here as well.
             if self.skip >= segment_len {
                 self.skip -= segment_len;
                 continue;

@@ -84,7 +84,7 @@ fn front_of_segments(
     let mut len = 0;
     let mut nr_segments = 0;
     let mut previous_end = None;
-    for segment in segments {
+    for segment in segments.filter(|segment| segment.len > 0) {
         if len == max {
             break;
         }

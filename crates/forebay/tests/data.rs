@@ -177,6 +177,28 @@ fn zeroes_behind_the_end_make_a_growing_file_grow() {
 }
 
 #[test]
+fn a_file_system_that_zeroes_no_ranges_gets_holes() {
+    // tmpfs knows punched holes only.
+    let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
+        eprintln!("skipped: a_file_system_that_zeroes_no_ranges_gets_holes, without /dev/shm");
+        return;
+    };
+    let path = folder.path().join("disk.img");
+    for (keys, start, len_after) in
+        [("capacity=growing", 8192, 16384), ("capacity=growing", 4096, 12288), ("", 4096, 12288)]
+    {
+        std::fs::write(&path, [7; 12288]).expect("a file of sevens");
+        let disk = open(&format!("{}?{keys}", path.display()));
+        disk.write_zeroes(start, 8192).expect("zeroes");
+        let bytes = std::fs::read(&path).expect("the file");
+        let start = start as usize;
+        assert_eq!(bytes.len(), len_after, "{keys}");
+        assert!(bytes[..start].iter().all(|byte| *byte == 7), "{keys}");
+        assert!(bytes[start..].iter().all(|byte| *byte == 0), "{keys}");
+    }
+}
+
+#[test]
 fn opening_a_disk_changes_nothing_on_it() {
     let scratch = Scratch::new(10_000);
     let before = std::fs::metadata(&scratch.path).expect("it is there");

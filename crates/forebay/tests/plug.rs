@@ -169,3 +169,18 @@ fn a_wait_does_not_wait_for_others() {
     assert_eq!(ours.reap(3, 3, &mut Vec::new()), 3);
     assert_eq!(disk.stats().queue.op(forebay::Op::Read).bios, 3, "the other's are still to come");
 }
+
+#[test]
+fn a_blocking_call_that_need_not_wait_commits_what_it_issued() {
+    let scratch = common::Scratch::new(1 << 20);
+    let disk = open(&scratch.spec("direct=on&queue_depth=1"));
+    let mut queue = disk.queue();
+    read_pages(&mut queue, 0..1);
+    read_pages(&mut queue, 2..3);
+    // By and by the first read is done, and a turn issues the second.
+    while issued(&disk) < 2 {
+        disk.write_at(&[], 0).expect("nothing to write");
+    }
+    assert_eq!(disk.stats().queue.commits, 2);
+    assert_eq!(reap_all(&mut queue).len(), 2);
+}

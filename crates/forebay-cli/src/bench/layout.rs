@@ -6,7 +6,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use forebay_fio::generator::Direction;
 use forebay_fio::job::Job;
@@ -55,7 +55,7 @@ impl Layout {
     }
 
     fn add(&mut self, more: Missing) {
-        match self.files.iter_mut().find(|file| file.path == more.path) {
+        match self.files.iter_mut().find(|file| one_name(&file.path) == one_name(&more.path)) {
             Some(file) => {
                 file.needed = file.needed.max(more.needed);
                 file.read |= more.read;
@@ -106,8 +106,14 @@ impl Drop for Layout {
 }
 
 impl Missing {
+    /// The first time this makes the file, if there is none, and nobody else may have meanwhile; or
+    /// it looks how long the file is now.
     fn open(&mut self) -> io::Result<File> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&self.path)?;
+        let is_new = self.earlier.is_none() && !self.touched;
+        let file = OpenOptions::new().write(true).create_new(is_new).open(&self.path)?;
+        if !self.touched && self.earlier.is_some() {
+            self.earlier = Some(file.metadata()?.len());
+        }
         self.touched = true;
         Ok(file)
     }
@@ -140,7 +146,10 @@ impl Missing {
             return;
         }
         let result = match self.earlier {
-            None => std::fs::remove_file(&self.path),
+            None => match std::fs::metadata(&self.path) {
+                Ok(metadata) if metadata.len() > self.needed => Ok(()),
+                _ => std::fs::remove_file(&self.path),
+            },
             Some(_) => self.shorten(),
         };
         self.touched = false;
@@ -169,6 +178,19 @@ impl Missing {
     }
 }
 
+/// The path without links and detours, so that a file has one name, even if it is not there yet.
+fn one_name(path: &Path) -> PathBuf {
+    if let Ok(real) = std::fs::canonicalize(path) {
+        return real;
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = std::fs::canonicalize(folder.unwrap_or(".".as_ref()));
+    match (folder, path.file_name()) {
+        (Ok(folder), Some(name)) => folder.join(name),
+        _ => path.to_owned(),
+    }
+}
+
 /// What the job lacks of the file of `target`, if it has one.
 fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
     let Some(path) = target.path() else { return Ok(None) };
@@ -176,7 +198,17 @@ fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
         // Anything else than a regular file is as long as it is, or is refused when it is opened.
         Ok(metadata) if !metadata.is_file() => return Ok(None),
         Ok(metadata) => Some(metadata.len()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if path.is_symlink() {
+                return Err(Failure::Run(format!(
+                    "{}: {} is a link to a file that does not exist; make that file, or remove the \
+                     link",
+                    job.name,
+                    path.display()
+                )));
+            }
+            None
+        }
         // Opening it as a disk fails as well, and says more.
         Err(_) => return Ok(None),
     };
@@ -210,8 +242,6 @@ fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use forebay_fio::cmdline::{Parsed, parse};
 
     use super::*;
@@ -285,6 +315,21 @@ mod tests {
         layout.rehearse(|| Ok(())).expect("nothing to refuse");
         drop(layout);
         assert_eq!(std::fs::read(&path).expect("the file"), [7; 5000]);
+    }
+
+    #[test]
+    fn a_link_to_nothing_is_left_alone() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path().join("nothing"), &link).expect("a link");
+        let args = format!("--name=a --rw=read --size=1m --filename={}", link.display());
+        let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
+            panic!("{args}")
+        };
+        let targets = plan(&command.jobs).expect("specs");
+        let refused = Layout::plan(&command.jobs, &targets).expect_err("nothing").to_string();
+        assert!(refused.contains("is a link to a file that does not exist"), "{refused}");
+        assert!(link.is_symlink());
     }
 
     #[test]

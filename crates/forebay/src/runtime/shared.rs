@@ -207,10 +207,14 @@ impl Shared {
         out: &mut Vec<Completion>,
     ) -> usize {
         assert!(min <= max);
-        let mut nr = self.core.borrow_mut().mailboxes.of(number).take(max, out);
+        let mut core = self.core.borrow_mut();
+        let mut nr = core.mailboxes.of(number).take(max, out);
         if nr == max || nr >= min && min > 0 {
+            // A submission may have left its commit to the wait that does not come now.
+            core.commit();
             return nr;
         }
+        drop(core);
         plug::unplug_all(UnplugCause::Wait, Some(self));
         let mut core = self.core.borrow_mut();
         loop {

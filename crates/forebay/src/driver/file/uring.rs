@@ -23,6 +23,8 @@ const FILE: types::Fixed = types::Fixed(0);
 
 const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 const ZERO_AND_GROW: i32 = libc::FALLOC_FL_ZERO_RANGE;
+/// Allocates, which makes the file longer where it ends before the range, and never shorter.
+const GROW: i32 = 0;
 const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
 
 pub(super) struct UringDriver {
@@ -35,7 +37,7 @@ pub(super) struct UringDriver {
     nr_in_flight: u32,
     /// Entries that were pushed since the last commit.
     nr_uncommitted: u32,
-    /// The file system knows punched holes only.
+    /// The file system cannot zero a range.
     no_zero_range: bool,
     nr_syscalls: u64,
     /// Kept open for the ring.
@@ -132,13 +134,17 @@ impl UringDriver {
         }
     }
 
-    /// How to do an operation on a range. Zeroes behind the end of a file that grows make it grow,
-    /// as a write would; a punched hole cannot.
+    /// How to do an operation on a range, at first. Zeroes behind the end of a file that grows make
+    /// it grow, as a write would; a punched hole cannot.
     fn range_mode(&self, op: Op) -> i32 {
         match op {
-            Op::WriteZeroes if self.limits.capacity_bytes.is_none() => ZERO_AND_GROW,
-            Op::WriteZeroes if !self.no_zero_range => ZERO_RANGE,
-            Op::WriteZeroes | Op::Discard => PUNCH_HOLE,
+            Op::WriteZeroes => match (self.limits.capacity_bytes, self.no_zero_range) {
+                (None, false) => ZERO_AND_GROW,
+                (None, true) => GROW,
+                (Some(_), false) => ZERO_RANGE,
+                (Some(_), true) => PUNCH_HOLE,
+            },
+            Op::Discard => PUNCH_HOLE,
             Op::Read | Op::Write | Op::Flush => 0,
         }
     }
@@ -184,17 +190,32 @@ impl UringDriver {
         submission.taskrun() || self.nr_uncommitted == 0 && !submission.is_empty()
     }
 
-    /// Sends write-zeroes again that this file system cannot do by zeroing a range.
+    /// Sends write-zeroes again that take another way.
     #[cold]
-    fn punch_instead(&mut self, tags: &[Tag]) {
+    fn send_again(&mut self, commands: &[(Tag, i32)]) {
         self.no_zero_range = true;
-        for tag in tags {
+        for (tag, mode) in commands {
             let command = &mut self.commands[tag.index()];
-            command.mode = PUNCH_HOLE;
+            command.mode = *mode;
             let entry = range_entry(*command);
             self.push(*tag, entry);
         }
         self.enter(0);
+    }
+}
+
+/// The next mode for write-zeroes, where a file system cannot zero a range: a hole is punched; in a
+/// file that grows, after its range has been allocated.
+fn next_mode(command: Command, result: i32) -> Option<i32> {
+    if command.op != Op::WriteZeroes {
+        return None;
+    }
+    let refused = -result == libc::EOPNOTSUPP;
+    match command.mode {
+        ZERO_RANGE if refused => Some(PUNCH_HOLE),
+        ZERO_AND_GROW if refused => Some(GROW),
+        GROW if result >= 0 => Some(PUNCH_HOLE),
+        _ => None,
     }
 }
 
@@ -245,24 +266,24 @@ impl Driver for UringDriver {
         if look == Look::Hard && self.ring.completion().is_empty() && self.needs_enter() {
             self.enter(0);
         }
-        let mut refused = Vec::new();
+        let mut again = Vec::new();
         for entry in self.ring.completion() {
             let tag = Tag::from_index(entry.user_data() as usize);
             let command = self.commands[tag.index()];
+            if let Some(mode) = next_mode(command, entry.result()) {
+                again.push((tag, mode));
+                continue;
+            }
             let result = match entry.result() {
                 moved if moved >= 0 && command.op.moves_data() => Ok(moved as u64),
                 success if success >= 0 => Ok(command.len),
-                failure if -failure == libc::EOPNOTSUPP && command.mode == ZERO_RANGE => {
-                    refused.push(tag);
-                    continue;
-                }
                 failure => Err(errno::to_status(-failure)),
             };
             self.nr_in_flight -= 1;
             done.push(tag, result);
         }
-        if !refused.is_empty() {
-            self.punch_instead(&refused);
+        if !again.is_empty() {
+            self.send_again(&again);
         }
     }
 
