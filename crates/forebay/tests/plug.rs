@@ -172,15 +172,14 @@ fn a_wait_does_not_wait_for_others() {
 
 #[test]
 fn a_blocking_call_that_need_not_wait_commits_what_it_issued() {
-    let scratch = common::Scratch::new(1 << 20);
-    let disk = open(&scratch.spec("direct=on&queue_depth=1"));
+    let disk = open("ram:1M?queue_depth=1&req_ns=1000000");
     let mut queue = disk.queue();
     read_pages(&mut queue, 0..1);
     read_pages(&mut queue, 2..3);
-    // By and by the first read is done, and a turn issues the second.
-    while issued(&disk) < 2 {
-        disk.write_at(&[], 0).expect("nothing to write");
-    }
-    assert_eq!(disk.stats().queue.commits, 2);
+    assert_eq!(issued(&disk), 1);
+    // The first read takes a millisecond; then a turn issues the second.
+    std::thread::sleep(std::time::Duration::from_millis(2));
+    disk.write_at(&[], 0).expect("nothing to write");
+    assert_eq!((issued(&disk), disk.stats().queue.commits), (2, 2));
     assert_eq!(reap_all(&mut queue).len(), 2);
 }
