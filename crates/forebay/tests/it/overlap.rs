@@ -4,9 +4,7 @@
 //! Through the page cache a read that races with a write may see a mixture of both within a sector:
 //! the kernel copies in pieces. There each word of a read has a legal value.
 
-mod common;
-
-use common::{Numbers, Scratch, open, reap_all, submit};
+use crate::common::{Numbers, Scratch, open, reap_all, submit};
 use forebay::{Buf, Disk, Io};
 
 const SECTOR: usize = 512;

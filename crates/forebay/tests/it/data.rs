@@ -1,8 +1,6 @@
 //! Data through every driver: what was written is read, whatever is merged, split or cut short.
 
-mod common;
-
-use common::{Numbers, Scratch, open, reap_all, submit};
+use crate::common::{Numbers, Scratch, open, reap_all, submit};
 use forebay::{Buf, Disk, Io};
 
 const LEN: u64 = 4 << 20;

@@ -1,8 +1,6 @@
 //! Plugs on a thread: nesting, several disks, and everything that lets bios through.
 
-mod common;
-
-use common::{open, reap_all, submit};
+use crate::common::{open, reap_all, submit};
 use forebay::{BioQueue, Buf, Disk, Io, UnplugCause};
 
 /// Submits reads of the 4 KiB pages `first..end`.
@@ -93,7 +91,7 @@ fn a_blocking_call_merges_with_what_is_plugged() {
 
 #[test]
 fn a_forgotten_guard_lets_bios_through_at_a_wait_and_at_the_end_of_the_thread() {
-    let scratch = common::Scratch::new(1 << 20);
+    let scratch = crate::common::Scratch::new(1 << 20);
     let spec = scratch.spec("");
     std::thread::spawn(move || {
         let disk = open(&spec);
@@ -114,7 +112,7 @@ fn a_forgotten_guard_lets_bios_through_at_a_wait_and_at_the_end_of_the_thread() 
 
 #[test]
 fn dropping_disk_and_queue_waits_for_what_is_plugged_and_in_flight() {
-    let scratch = common::Scratch::new(1 << 20);
+    let scratch = crate::common::Scratch::new(1 << 20);
     let plug = forebay::plug();
     {
         let disk = open(&scratch.spec("direct=on"));

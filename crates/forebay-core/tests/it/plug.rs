@@ -1,8 +1,6 @@
 //! Plug and merge: what joins what, and when it is let through.
 
-mod common;
-
-use common::{Bench, limits};
+use crate::common::{Bench, limits};
 use forebay_core::{
     Bio, BioFlags, MergeKind, MergePolicy, Op, PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, PlugPolicy,
     Policy, QueueLimits, UnplugCause,

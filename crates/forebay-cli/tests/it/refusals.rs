@@ -1,11 +1,9 @@
 //! What is refused: with which words, and which exit code.
 
-mod common;
-
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 
-use common::{bench, data_file, folder, forebay, skip, stderr, stdout};
+use crate::common::{bench, data_file, folder, forebay, skip, stderr, stdout};
 
 #[track_caller]
 fn check(args: &str, code: i32, message: &str) {
@@ -289,7 +287,7 @@ fn a_first_error_ends_the_job_and_is_reported() {
          read or written\n"
     );
     assert_eq!(output.status.code(), Some(1));
-    let report = common::json(&output);
+    let report = crate::common::json(&output);
     assert_eq!(report["jobs"][0]["error"], 61);
     let ios = report["jobs"][0]["read"]["total_ios"].as_u64().expect("a number");
     assert!((16..=20).contains(&ios), "{ios}");
@@ -302,7 +300,7 @@ fn info_describes_and_refuses() {
     let info =
         |args: &[&str]| forebay(&folder).arg("info").args(args).output().expect("it can be run");
     let output = info(&["disk.img?direct=on", "--json"]);
-    let value = common::json(&output);
+    let value = crate::common::json(&output);
     assert_eq!((&value["driver"], &value["capacity_bytes"]), (&"file".into(), &(1 << 20).into()));
     assert_eq!(value["features"]["direct"]["present"], true);
     assert_eq!(value["limits"]["logical_block_size"], 512);

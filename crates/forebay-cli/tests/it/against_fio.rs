@@ -1,12 +1,10 @@
 //! The JSON beside that of the real fio for the same jobs, if fio is installed: the same keys in
 //! the same order, the same types, and the same values where the job decides them.
 
-mod common;
-
 use std::io::ErrorKind;
 use std::process::Command;
 
-use common::{bench_json, folder, skip_without, stderr};
+use crate::common::{bench_json, folder, skip_without, stderr};
 use serde_json::Value;
 use tempfile::TempDir;
 

@@ -2,9 +2,7 @@
 // One test gives up rights, by a system call.
 #![allow(unsafe_code)]
 
-mod common;
-
-use common::{Scratch, open};
+use crate::common::{Scratch, open};
 use forebay::{Disk, IoError, Refusal};
 
 fn check_open(spec: &str, expected: &str) {

@@ -1,8 +1,6 @@
 //! Merging, splitting and stepping do not change a result: short counts, failures, flushes.
 
-mod common;
-
-use common::{Bench, limits};
+use crate::common::{Bench, limits};
 use forebay_core::{BioFlags, BlockStatus, Issue, Op, Policy, QueueLimits};
 
 const K4: u64 = 4096;

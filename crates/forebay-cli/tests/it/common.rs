@@ -1,8 +1,5 @@
 //! What the tests of the program share: a folder where direct I/O works, and running it.
 
-// Each test file is a crate of its own and uses a part of this.
-#![allow(dead_code)]
-
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};

@@ -1,8 +1,5 @@
 //! A driver that notes what it is given and completes it when and as a test says.
 
-// Each test file is a crate of its own and uses a part of this.
-#![allow(dead_code, unreachable_pub)]
-
 use forebay_core::{
     Bio, BioFlags, BlockStatus, Commit, Completions, Driver, Ended, Issue, IssuedRequest, Look, Op,
     Policy, QueueLimits, Queued, RequestQueue, Segment, Tag, Turned, UnplugCause,
@@ -11,45 +8,45 @@ use std::collections::VecDeque;
 
 /// A request as it was issued.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
-    pub tag: Tag,
-    pub op: Op,
-    pub fua: bool,
-    pub start: u64,
-    pub len: u64,
-    pub nr_bios: u32,
-    pub nr_segments: u32,
-    pub segments: Vec<Segment>,
-    pub ranges: Vec<(u64, u64)>,
+pub(crate) struct Seen {
+    pub(crate) tag: Tag,
+    pub(crate) op: Op,
+    pub(crate) fua: bool,
+    pub(crate) start: u64,
+    pub(crate) len: u64,
+    pub(crate) nr_bios: u32,
+    pub(crate) nr_segments: u32,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) ranges: Vec<(u64, u64)>,
 }
 
 /// The driver.
 #[derive(Debug, Default)]
-pub struct Toy {
-    pub seen: Vec<Seen>,
+pub(crate) struct Toy {
+    pub(crate) seen: Vec<Seen>,
     /// Issued and not completed: places in `seen`.
-    pub running: Vec<usize>,
-    pub done: Vec<(Tag, Result<u64, BlockStatus>)>,
+    pub(crate) running: Vec<usize>,
+    pub(crate) done: Vec<(Tag, Result<u64, BlockStatus>)>,
     /// The answers to the next requests; `Queued` when there are none left.
-    pub answers: VecDeque<Issue>,
-    pub nr_commits: usize,
+    pub(crate) answers: VecDeque<Issue>,
+    pub(crate) nr_commits: usize,
 }
 
 impl Toy {
     /// Completes the request that was issued as the `nth` of those running.
-    pub fn complete(&mut self, nth: usize, result: Result<u64, BlockStatus>) {
+    pub(crate) fn complete(&mut self, nth: usize, result: Result<u64, BlockStatus>) {
         let seen = &self.seen[self.running.remove(nth)];
         self.done.push((seen.tag, result));
     }
 
     /// Completes the oldest in full.
-    pub fn complete_oldest(&mut self) {
+    pub(crate) fn complete_oldest(&mut self) {
         let len = self.seen[self.running[0]].len;
         self.complete(0, Ok(len));
     }
 
     /// Operation, start and length of everything that was issued.
-    pub fn issued(&self) -> Vec<(Op, u64, u64)> {
+    pub(crate) fn issued(&self) -> Vec<(Op, u64, u64)> {
         self.seen.iter().map(|seen| (seen.op, seen.start, seen.len)).collect()
     }
 }
@@ -91,34 +88,34 @@ impl Driver for Toy {
 
 /// A queue on a toy, whose structure is checked after every step.
 #[derive(Debug)]
-pub struct Bench {
-    pub queue: RequestQueue,
-    pub toy: Toy,
-    pub ended: Vec<Ended>,
+pub(crate) struct Bench {
+    pub(crate) queue: RequestQueue,
+    pub(crate) toy: Toy,
+    pub(crate) ended: Vec<Ended>,
     now: u64,
     next_addr: usize,
 }
 
 /// Limits of a disk of 1 GiB.
-pub fn limits() -> QueueLimits {
+pub(crate) fn limits() -> QueueLimits {
     QueueLimits { capacity_bytes: Some(1 << 30), ..QueueLimits::default() }
 }
 
 impl Bench {
-    pub fn new(limits: QueueLimits, policy: Policy) -> Bench {
+    pub(crate) fn new(limits: QueueLimits, policy: Policy) -> Bench {
         let queue = RequestQueue::new(limits, policy);
         Bench { queue, toy: Toy::default(), ended: Vec::new(), now: 0, next_addr: 1 << 20 }
     }
 
     /// Memory that no other bio has.
-    pub fn memory(&mut self, len: u64) -> Segment {
+    pub(crate) fn memory(&mut self, len: u64) -> Segment {
         let addr = self.next_addr;
         self.next_addr += (len as usize).next_multiple_of(1 << 16) + (1 << 16);
         Segment { addr, len: len as u32 }
     }
 
     /// A bio with memory of its own, where its operation needs some.
-    pub fn bio(&mut self, op: Op, start: u64, len: u64, user_data: u64) -> Bio {
+    pub(crate) fn bio(&mut self, op: Op, start: u64, len: u64, user_data: u64) -> Bio {
         let bio = match op.moves_data() && len > 0 {
             true => Bio::data(op, start, self.memory(len)),
             false => Bio::range(op, start, len),
@@ -126,7 +123,7 @@ impl Bench {
         Bio { user_data, ..bio }
     }
 
-    pub fn queue_bio(&mut self, bio: Bio, level: u32) -> Queued {
+    pub(crate) fn queue_bio(&mut self, bio: Bio, level: u32) -> Queued {
         self.now += 10;
         let queued = self.queue.queue_bio(bio, 0, level, self.now).expect("a good bio");
         self.queue.check_invariants();
@@ -134,32 +131,32 @@ impl Bench {
     }
 
     /// Queues a bio in the plug of level 1.
-    pub fn plug(&mut self, op: Op, start: u64, len: u64, user_data: u64) -> Queued {
+    pub(crate) fn plug(&mut self, op: Op, start: u64, len: u64, user_data: u64) -> Queued {
         let bio = self.bio(op, start, len, user_data);
         self.queue_bio(bio, 1)
     }
 
     /// Queues the numbered pages of 4 KiB in the plug, one bio each.
-    pub fn plug_each(&mut self, op: Op, pages: impl IntoIterator<Item = u64>) {
+    pub(crate) fn plug_each(&mut self, op: Op, pages: impl IntoIterator<Item = u64>) {
         for page in pages {
             self.plug(op, page * 4096, 4096, page);
         }
     }
 
     /// Queues a bio without a plug, and issues it.
-    pub fn issue(&mut self, op: Op, flags: BioFlags, start: u64, len: u64, user_data: u64) {
+    pub(crate) fn issue(&mut self, op: Op, flags: BioFlags, start: u64, len: u64, user_data: u64) {
         let bio = Bio { flags, ..self.bio(op, start, len, user_data) };
         assert!(self.queue_bio(bio, 0).turn_due);
         self.turn();
     }
 
-    pub fn unplug(&mut self) {
+    pub(crate) fn unplug(&mut self) {
         self.now += 10;
         self.queue.unplug(UnplugCause::Outermost, 1, self.now);
         self.turn();
     }
 
-    pub fn turn(&mut self) -> Turned {
+    pub(crate) fn turn(&mut self) -> Turned {
         self.now += 10;
         let turned = self.queue.turn(&mut self.toy, self.now, Commit::Now, &mut self.ended);
         self.queue.check_invariants();
@@ -167,13 +164,13 @@ impl Bench {
     }
 
     /// Completes the `nth` of the running requests, and takes a turn.
-    pub fn complete(&mut self, nth: usize, result: Result<u64, BlockStatus>) {
+    pub(crate) fn complete(&mut self, nth: usize, result: Result<u64, BlockStatus>) {
         self.toy.complete(nth, result);
         self.turn();
     }
 
     /// Completes everything in full, oldest first, until nothing is left.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         while !self.toy.running.is_empty() {
             self.toy.complete_oldest();
             self.turn();
@@ -182,7 +179,7 @@ impl Bench {
     }
 
     /// The user data and results of the bios that ended since the last call, in order.
-    pub fn ends(&mut self) -> Vec<(u64, Result<u64, BlockStatus>)> {
+    pub(crate) fn ends(&mut self) -> Vec<(u64, Result<u64, BlockStatus>)> {
         self.ended.drain(..).map(|ended| (ended.user_data, ended.result)).collect()
     }
 }

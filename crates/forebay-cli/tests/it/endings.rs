@@ -1,11 +1,9 @@
 //! How runs end: by a signal, and by data that is not what was written.
 
-mod common;
-
 use std::io::{Seek, SeekFrom, Write};
 use std::process::Command;
 
-use common::{bench, bench_at_work, bench_json, data_file, folder, json, stderr, stdout};
+use crate::common::{bench, bench_at_work, bench_json, data_file, folder, json, stderr, stdout};
 
 #[test]
 fn a_signal_ends_the_run_early_and_the_report_is_printed() {

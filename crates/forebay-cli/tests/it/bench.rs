@@ -1,8 +1,6 @@
 //! `forebay bench` from outside: what it does, and what it says of it.
 
-mod common;
-
-use common::{bench, bench_json, data_file, folder, stderr, stdout};
+use crate::common::{bench, bench_json, data_file, folder, stderr, stdout};
 
 /// The command that a plugging figure was published with, on a file, for a second.
 #[test]
@@ -83,7 +81,7 @@ fn missing_files_are_laid_out() {
     assert_eq!(stderr(&output), "");
     let output = bench(&folder, "--name=a --rw=write --size=6m --output-format=json");
     assert_eq!(stderr(&output), "a: Laying out IO file (1 file / 6MiB)\n");
-    common::json(&output);
+    crate::common::json(&output);
 }
 
 #[test]
@@ -156,7 +154,7 @@ fn fewer_bios_than_the_depth_are_enough() {
 fn a_reader_that_leaves_is_no_failure() {
     use std::process::Stdio;
     let folder = folder();
-    let mut child = common::forebay(&folder)
+    let mut child = crate::common::forebay(&folder)
         .args(["bench", "--help"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -230,14 +228,14 @@ fn the_page_cache_is_dropped_before_the_start() {
     let path = data_file(&folder, "disk.img", 16 << 20);
     std::fs::File::open(path).and_then(|file| file.sync_all()).expect("it is written back");
     let Some(before) = pages_in_memory(&folder, "disk.img") else {
-        return common::skip_without("fincore", test);
+        return crate::common::skip_without("fincore", test);
     };
     // What is in memory may be dropped at any time, and on a memory file system never is: then
     // there is nothing to see.
     let args = "--name=a --filename=disk.img --rw=randread --io_size=4k";
     bench_json(&folder, &format!("{args} --invalidate=0"));
     if before < 4096 || pages_in_memory(&folder, "disk.img") != Some(4096) {
-        return common::skip(test, "the page cache is too small");
+        return crate::common::skip(test, "the page cache is too small");
     }
     bench_json(&folder, args);
     let left = pages_in_memory(&folder, "disk.img").expect("a number");
@@ -246,7 +244,7 @@ fn the_page_cache_is_dropped_before_the_start() {
         .current_dir(folder.path())
         .output();
     if kind.is_ok_and(|output| stdout(&output).trim() == "tmpfs") {
-        return common::skip(test, "pages of a tmpfs cannot be dropped");
+        return crate::common::skip(test, "pages of a tmpfs cannot be dropped");
     }
     assert!(left < 2048, "{left} pages");
 }

@@ -1,9 +1,7 @@
 //! Split and merge against a naive model: every byte of every bio is covered once, from the right
 //! memory, and every request keeps every limit.
 
-mod common;
-
-use common::{Bench, Seen};
+use crate::common::{Bench, Seen};
 use forebay_core::{
     Bio, BioFlags, MergePolicy, Op, PlugPolicy, Policy, QueueLimits, Refusal, Segment, Segments,
 };
