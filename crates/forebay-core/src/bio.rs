@@ -48,7 +48,7 @@ impl Op {
 
 /// A set of flags on a bio.
 ///
-/// Counterpart in Linux: `REQ_FUA`, `REQ_PREFLUSH`, `REQ_NOMERGE`.
+/// Counterpart in Linux: `REQ_FUA`, `REQ_PREFLUSH`, `REQ_NOMERGE`, `REQ_NOWAIT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct BioFlags(u8);
 
@@ -61,6 +61,10 @@ impl BioFlags {
     pub const PREFLUSH: BioFlags = BioFlags(2);
     /// Never merge this bio with another.
     pub const NOMERGE: BioFlags = BioFlags(4);
+    /// Rather than wait for a tag, end with [`BlockStatus::Again`](crate::BlockStatus::Again), and
+    /// nothing of it done. Where it takes more requests than there are tags, it ends with
+    /// `NotSupported`.
+    pub const NOWAIT: BioFlags = BioFlags(8);
 
     /// Whether all of `other` is set.
     pub const fn contains(self, other: BioFlags) -> bool {

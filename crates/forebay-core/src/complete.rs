@@ -1,25 +1,27 @@
 //! The part of a turn that comes back from the driver: complete, and end.
 //!
-//! Merging does not change a result, with one exception (E3). A request that joins several bios
-//! and comes back short or failed is taken apart:
+//! Merging does not change a result. A request that joins several bios and comes back short or
+//! failed is taken apart:
 //!
 //! - E1 a count of n proves the first n bytes: the bios that they cover end, the rest goes on under
 //!   the same tag; only a count of 0 is the end of a file;
-//! - E2 a read whose failure may be that of one bio ([`BlockStatus::may_be_of_one_bio`]) is tried
-//!   again bio by bio, one after another under the same tag, so that each gets its own result;
-//! - E3 any other failure ends all bios that are not covered yet with that status. A write is not
-//!   tried again: an overlapping write may have been issued since, and would be undone;
+//! - E2 a failure that may be that of one bio ([`BlockStatus::may_be_of_one_bio`]) is tried again
+//!   bio by bio, one after another under the same tag, so that each gets its own result; of what
+//!   changes the device only where no overlapping write was issued since ([`crate::retry`]);
+//! - E3 any other failure ends all bios that are not covered yet with that status;
 //! - E4 a bio that was cut into parts ends with the last of them, and with the result of the
 //!   lowest byte that was not moved, whatever the order in which its parts came back.
 
 use crate::bio::Op;
+use crate::chain::Bios;
 use crate::driver::{Completed, Completions, Driver, Look};
 use crate::flush::Steps;
-use crate::queue::{Ended, SlotState, Turn};
+use crate::hctx::{SlotState, Turn};
+use crate::queued::QueuedBio;
 use crate::request::Request;
-use crate::slab::BioId;
 use crate::status::BlockStatus;
 use crate::tag::Tag;
+use alloc::boxed::Box;
 
 /// What is to be done with a request after a completion.
 enum After {
@@ -33,44 +35,58 @@ impl Turn<'_> {
     /// Takes the driver's completions.
     #[inline]
     pub(crate) fn reap<D: Driver + ?Sized>(&mut self, driver: &mut D) {
-        if self.hctx.nr_in_flight == 0 {
+        let is_due = self.hctx.nr_in_flight > 0 || self.hctx.reap_kick;
+        if !is_due || !self.gates.reap {
             return;
         }
+        self.hctx.reap_kick = false;
         let mut completions = core::mem::replace(&mut self.hctx.completions, Completions::none());
-        // What waits in the inbox, with a tag to be had, is issued in this turn. (A busy driver's
-        // requests are on the dispatch list: it may be the completions that it waits for.)
-        let hctx = &self.hctx;
-        let commit_follows =
-            hctx.dispatch.is_empty() && !hctx.inbox.is_empty() && hctx.tags.nr_free() > 0;
-        driver.reap(&mut completions, if commit_follows { Look::Glance } else { Look::Hard });
+        driver.reap(&mut completions, self.look());
         for Completed { tag, result } in completions.drain() {
             self.complete(tag, result);
         }
-        self.hctx.completions = completions;
+        let hctx = &mut *self.hctx;
+        hctx.completions = completions;
+        hctx.tags.put_many(hctx.freed.drain(..));
+    }
+
+    /// What waits in the backlog, with a tag to be had, is issued in this turn, and its commit
+    /// brings completions as well. (A busy driver's requests are on the dispatch list: it may be
+    /// the completions that it waits for.)
+    fn look(&self) -> Look {
+        let hctx = &*self.hctx;
+        let commit_follows = self.gates.dispatch
+            && hctx.dispatch.is_empty()
+            && !hctx.backlog.is_empty()
+            && hctx.nr_in_flight < hctx.tags.depth();
+        if commit_follows { Look::Glance } else { Look::Hard }
     }
 
     #[inline]
     fn complete(&mut self, tag: Tag, result: Result<u64, BlockStatus>) {
         let rq = self.take_issued(tag);
-        if self.iostats {
-            self.stats.stages.driver.record(self.now.saturating_sub(rq.issued_ns));
+        let hctx = &*self.hctx;
+        if hctx.policy.iostats {
+            hctx.counters.driver.record(self.now.saturating_sub(rq.issued_ns));
         }
         let after = match (result, rq.steps.current()) {
             (Ok(n), Some(Steps::DATA)) => self.progress(rq, n),
-            (Ok(_), Some(step)) => self.step_done(rq, step),
-            (Err(status), _) => self.fail(rq, status),
+            (Ok(_), Some(step)) => step_done(rq, step),
+            (Err(status), _) => self.fail(tag, rq, status),
             (Ok(_), None) => unreachable!("a request at the driver has a step to take"),
         };
         self.settle(tag, after);
     }
 
-    /// A request that the driver refused for good when it was to be issued.
+    /// A request that failed for good when it was to be issued.
     #[cold]
     pub(crate) fn failed(&mut self, tag: Tag, status: BlockStatus) {
         let slot = &mut self.hctx.table[tag.index()];
         let rq = slot.rq.take().expect("a tag on its way to the driver has a request");
-        let after = self.fail(rq, status);
+        let after = self.fail(tag, rq, status);
         self.settle(tag, after);
+        let hctx = &mut *self.hctx;
+        hctx.tags.put_many(hctx.freed.drain(..));
     }
 
     #[inline]
@@ -83,26 +99,30 @@ impl Turn<'_> {
         hctx.nr_with_more_commands -= u32::from(rq.has_more_commands());
         hctx.nr_in_flight -= 1;
         if hctx.nr_in_flight == 0 {
-            self.stats.busy_ns += self.now.saturating_sub(hctx.busy_since_ns);
+            hctx.counters.busy_ns.add(self.now.saturating_sub(hctx.busy_since_ns));
         }
         rq
     }
 
     #[inline]
     fn settle(&mut self, tag: Tag, after: After) {
-        let slot = &mut self.hctx.table[tag.index()];
+        let hctx = &mut *self.hctx;
+        let slot = &mut hctx.table[tag.index()];
         match after {
             After::Again(rq) => {
                 slot.rq = Some(rq);
-                self.hctx.dispatch.push_back(tag);
+                hctx.dispatch.push_back(tag);
             }
-            After::Done(rq) => {
+            After::Done(mut rq) => {
                 slot.state = SlotState::Idle;
-                self.hctx.tags.put(tag);
-                let op = self.stats.op_mut(rq.op);
-                op.requests += 1;
-                op.ticks_ns += self.now.saturating_sub(rq.tagged_ns);
-                self.end_part(rq.tail, &rq);
+                hctx.freed.push(tag);
+                if let Some(slot) = rq.retry.take() {
+                    hctx.device.retries.leave(slot);
+                }
+                let counters = hctx.counters.of(rq.op);
+                counters.requests.add(1);
+                counters.ticks_ns.add(self.now.saturating_sub(rq.tagged_ns));
+                self.end_last(rq);
             }
         }
     }
@@ -110,15 +130,15 @@ impl Turn<'_> {
     /// E1: the first `n` bytes at the driver were moved.
     #[inline]
     fn progress(&mut self, mut rq: Request, n: u64) -> After {
-        let window = rq.window_len(self.bios);
+        let window = rq.window_len(&self.hctx.splits);
         assert!(n <= window, "a completion of more bytes than were asked for");
         if n < window && (n == 0 || !rq.op.moves_data()) {
             return self.stuck(rq);
         }
-        self.stats.op_mut(rq.op).bytes += n;
+        self.hctx.counters.of(rq.op).bytes.add(n);
         let mut left = n;
         while left > 0 {
-            let head_len = rq.head_len(self.bios);
+            let head_len = rq.head_len(&self.hctx.splits);
             let covered = left.min(head_len);
             left -= covered;
             rq.len -= covered;
@@ -128,7 +148,7 @@ impl Turn<'_> {
                 self.end_head(&mut rq);
             }
         }
-        if rq.len > 0 { After::Again(rq) } else { self.step_done(rq, Steps::DATA) }
+        if rq.len > 0 { After::Again(rq) } else { step_done(rq, Steps::DATA) }
     }
 
     /// A count of 0: the end of the file for a read, a failure for everything else.
@@ -140,29 +160,56 @@ impl Turn<'_> {
         }
     }
 
-    #[inline]
-    fn step_done(&mut self, mut rq: Request, step: Steps) -> After {
-        rq.steps = rq.steps.after(step);
-        if rq.steps.is_empty() { After::Done(rq) } else { After::Again(rq) }
-    }
-
     /// E2 and E3.
     #[cold]
-    fn fail(&mut self, mut rq: Request, status: BlockStatus) -> After {
-        if rq.nr_bios == 1 || rq.op != Op::Read || !status.may_be_of_one_bio() {
+    fn fail(&mut self, tag: Tag, mut rq: Request, status: BlockStatus) -> After {
+        if status == BlockStatus::Offline {
+            self.hctx.device.fail();
+        }
+        if rq.nr_bios == 1 || !status.may_be_of_one_bio() {
             return self.end_all_but_last(rq, Some(status));
         }
         if rq.bio_by_bio {
-            self.mark(rq.head, rq.skip, Some(status));
-            let head_len = rq.head_len(self.bios);
+            let hctx = &mut *self.hctx;
+            let (skip, head_len) = (rq.skip, rq.head_len(&hctx.splits));
+            rq.head_mut(&mut hctx.splits).mark(skip, Some(status));
             rq.len -= head_len;
             rq.start += head_len;
             self.end_head(&mut rq);
-        } else {
-            rq.bio_by_bio = true;
-            self.stats.retries += 1;
+            return After::Again(rq);
         }
-        After::Again(rq)
+        match self.may_retry(tag, &mut rq) {
+            true => {
+                rq.bio_by_bio = true;
+                self.hctx.counters.retries.add(1);
+                After::Again(rq)
+            }
+            false => {
+                self.hctx.counters.overtaken.add(1);
+                self.end_all_but_last(rq, Some(status))
+            }
+        }
+    }
+
+    /// A1 and A2: enters the request among the retries, unless it may have been overtaken.
+    fn may_retry(&mut self, tag: Tag, rq: &mut Request) -> bool {
+        let hctx = &*self.hctx;
+        let retries = &hctx.device.retries;
+        let ranges = || rq.ranges(&hctx.splits);
+        let start = ranges().map(|(start, _)| start).min().unwrap_or(0);
+        let end = ranges().map(|(start, len)| start + len).max().unwrap_or(0);
+        let slot = retries.enter(start, end);
+        // A read changes nothing: it may go without a place, and whatever happened since.
+        let may = rq.op == Op::Read
+            || slot.is_some()
+                && !retries.hold_back(slot, ranges())
+                && !retries.was_overtaken(hctx.index, &hctx.writes, rq.issued_after, tag, ranges());
+        if may {
+            rq.retry = slot;
+        } else if let Some(slot) = slot {
+            retries.leave(slot);
+        }
+        may
     }
 
     /// Ends all bios of a request but its last, which ends with the request.
@@ -170,54 +217,56 @@ impl Turn<'_> {
         // A flush before or after the data failed: nothing is known of the bio, from its start.
         let is_data = rq.steps.current() == Some(Steps::DATA);
         let from = if is_data { rq.skip } else { 0 };
-        self.mark(rq.head, from, status);
+        rq.head_mut(&mut self.hctx.splits).mark(from, status);
         while rq.nr_bios > 1 {
             self.end_head(&mut rq);
-            self.mark(rq.head, 0, status);
+            rq.head_mut(&mut self.hctx.splits).mark(0, status);
         }
         After::Done(rq)
     }
 
-    /// Ends the first bio of a request and goes on with the next.
+    /// Ends the first bio of several, and goes on with the next.
     #[inline]
-    fn end_head(&mut self, rq: &mut Request) {
+    pub(crate) fn end_head(&mut self, rq: &mut Request) {
+        let Bios::Chain(chain) = &mut rq.bios else { unreachable!("a part is of one bio") };
         assert!(rq.nr_bios > 1);
-        let head = rq.head;
-        rq.head = self.bios.next(head).expect("a request of several bios is a chain");
+        let head = chain.pop_front();
         rq.nr_bios -= 1;
         rq.skip = 0;
-        self.end_part(head, rq);
+        self.end(head, rq.unplugged_ns);
     }
 
-    /// Notes that a bio is good up to `offset` only (E4: the lowest offset decides).
-    pub(crate) fn mark(&mut self, id: BioId, offset: u64, status: Option<BlockStatus>) {
-        let slot = self.bios.get_mut(id);
-        if offset < slot.good_len || slot.bio.len == 0 {
-            slot.good_len = offset;
-            slot.status = status;
-        }
-    }
-
-    /// One of the requests that cover parts of a bio is done with it. The last one ends it.
+    /// Ends the last bio of a request; if that is a part of one, only with the last part.
     #[inline]
-    pub(crate) fn end_part(&mut self, id: BioId, rq: &Request) {
-        let slot = self.bios.get_mut(id);
-        slot.parts -= 1;
-        if slot.parts > 0 {
-            return;
+    pub(crate) fn end_last(&mut self, rq: Request) {
+        assert!(rq.nr_bios == 1);
+        match rq.bios {
+            Bios::Chain(chain) => self.end(chain.into_first(), rq.unplugged_ns),
+            Bios::Part(at) => {
+                if let Some(bio) = self.hctx.splits.end_part(at) {
+                    self.end(bio, rq.unplugged_ns);
+                }
+            }
         }
-        let op = slot.bio.op;
-        let result = match slot.status {
-            Some(status) => Err(status),
-            None => Ok(slot.good_len),
-        };
-        let ended = Ended { id, owner: slot.owner, user_data: slot.bio.user_data, result };
-        if self.iostats {
-            let in_plug = rq.unplugged_ns.saturating_sub(slot.queued_ns);
-            self.stats.stages.plug.record(in_plug);
-        }
-        self.stats.op_mut(op).bios += 1;
-        self.bios.remove(id);
-        self.ended.push(ended);
     }
+
+    #[inline]
+    fn end(&mut self, bio: Box<QueuedBio>, unplugged_ns: u64) {
+        let counters = &self.hctx.counters;
+        if self.hctx.policy.iostats {
+            counters.plug.record(unplugged_ns.saturating_sub(bio.queued_ns));
+        }
+        if bio.has_waited {
+            counters.tag_waits.add(1);
+            counters.tag_wait_ns.add(bio.waited_ns);
+        }
+        counters.of(bio.bio.op).bios.add(1);
+        self.ended.push(bio);
+    }
+}
+
+#[inline]
+fn step_done(mut rq: Request, step: Steps) -> After {
+    rq.steps = rq.steps.after(step);
+    if rq.steps.is_empty() { After::Done(rq) } else { After::Again(rq) }
 }

@@ -5,12 +5,12 @@
 //! waits for one.
 
 use crate::bio::{BioFlags, Op};
+use crate::chain::{Bios, Splits};
 use crate::driver::{Driver, Issue, IssuedRequest};
 use crate::flush::Steps;
+use crate::hctx::{SlotState, Turn};
 use crate::limits::QueueLimits;
-use crate::queue::{SlotState, Turn};
-use crate::request::Request;
-use crate::slab::BioSlab;
+use crate::request::{Request, nr_parts};
 use crate::status::BlockStatus;
 use crate::tag::Tag;
 
@@ -18,50 +18,99 @@ impl Turn<'_> {
     /// Issues what waits, until tags, work, or the driver's patience end.
     #[inline]
     pub(crate) fn dispatch<D: Driver + ?Sized>(&mut self, driver: &mut D) {
+        let hctx = &mut *self.hctx;
+        if self.gates.enter && !hctx.outside.is_empty() {
+            hctx.backlog.append(&mut hctx.outside);
+        }
+        for tag in hctx.held.drain(..).rev() {
+            hctx.dispatch.push_front(tag);
+        }
+        let is_busy = self.gates.dispatch && self.dispatch_waiting(driver);
+        if !self.hctx.nowait.is_empty() {
+            self.dispatch_nowait(driver, is_busy);
+        }
+    }
+
+    /// Issues what may wait. Says whether the driver is busy.
+    #[inline]
+    fn dispatch_waiting<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
         while let Some(tag) = self.next_tagged() {
-            let hctx = &mut *self.hctx;
-            let last =
-                hctx.dispatch.is_empty() && (hctx.inbox.is_empty() || hctx.tags.nr_free() == 0);
-            let slot = &mut hctx.table[tag.index()];
-            let rq = slot.rq.as_mut().expect("a tag on its way to the driver has a request");
-            assert!(slot.state == SlotState::Waiting);
-            rq.issued_ns = self.now;
-            match driver.queue_rq(&issued(self.bios, self.limits, rq, tag), last) {
-                Issue::Queued => {
-                    slot.state = SlotState::Issued;
-                    if self.iostats && !rq.was_issued {
-                        let waited = self.now.saturating_sub(rq.tagged_ns);
-                        self.stats.stages.queue.record(waited);
+            let hctx = &*self.hctx;
+            let last = hctx.dispatch.is_empty() && hctx.backlog.is_empty();
+            if self.issue(driver, tag, last) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Hands the request of a tag to the driver. Says whether the driver is busy.
+    #[inline]
+    fn issue<D: Driver + ?Sized>(&mut self, driver: &mut D, tag: Tag, last: bool) -> bool {
+        let hctx = &mut *self.hctx;
+        if hctx.device.is_failed() {
+            self.failed(tag, BlockStatus::Offline);
+            return false;
+        }
+        let slot = &mut hctx.table[tag.index()];
+        let rq = slot.rq.as_mut().expect("a tag on its way to the driver has a request");
+        assert!(slot.state == SlotState::Waiting);
+        let retries = &hctx.device.retries;
+        let is_write = rq.op.is_write() && rq.steps.current() == Some(Steps::DATA);
+        if is_write {
+            retries.count_write(hctx.index);
+        }
+        // A1; what is being tried again is not held back by itself.
+        if retries.any() && retries.hold_back(rq.retry, rq.ranges(&hctx.splits)) {
+            hctx.held.push(tag);
+            return false;
+        }
+        rq.issued_ns = self.now;
+        match driver.queue_rq(&issued(&hctx.splits, &hctx.limits, rq, tag), last) {
+            Issue::Queued => {
+                slot.state = SlotState::Issued;
+                if is_write {
+                    rq.ranges(&hctx.splits)
+                        .for_each(|(start, len)| hctx.writes.push(start, len, tag));
+                    if rq.nr_bios > 1 && !rq.was_issued {
+                        rq.issued_after = retries.moment(hctx.index, &hctx.writes);
                     }
-                    rq.was_issued = true;
-                    let rq = *rq;
-                    self.count_issue(&rq);
                 }
-                Issue::Busy => {
-                    hctx.dispatch.push_front(tag);
-                    self.stats.requeues += 1;
-                    return;
+                if hctx.policy.iostats && !rq.was_issued {
+                    hctx.counters.queue.record(self.now.saturating_sub(rq.tagged_ns));
                 }
-                Issue::Failed(status) => self.failed(tag, status),
+                rq.was_issued = true;
+                self.count_issue(tag);
+                false
+            }
+            Issue::Busy => {
+                hctx.dispatch.push_front(tag);
+                hctx.counters.requeues.add(1);
+                true
+            }
+            Issue::Failed(status) => {
+                self.failed(tag, status);
+                false
             }
         }
     }
 
-    /// The next request to issue: from the dispatch list, or from the inbox, with a new tag.
+    /// The next request to issue: from the dispatch list, or from the backlog, with a new tag.
     #[inline]
     fn next_tagged(&mut self) -> Option<Tag> {
         if let Some(tag) = self.hctx.dispatch.pop_front() {
             return Some(tag);
         }
         loop {
-            let waiting = self.hctx.inbox.front()?;
+            let hctx = &mut *self.hctx;
+            let waiting = hctx.backlog.front()?;
             if waiting.steps.is_empty() {
                 // Nothing to do at the device: no data, and nothing that could be lost.
-                let rq = self.hctx.inbox.pop_front()?;
-                self.end_part(rq.head, &rq);
+                let rq = hctx.backlog.pop_front()?;
+                self.end_last(rq);
                 continue;
             }
-            let tag = self.hctx.tags.get()?;
+            let tag = hctx.tags.try_get(&mut hctx.tag_hint)?;
             match self.take_front() {
                 Some(rq) => {
                     self.put_in_table(tag, rq);
@@ -72,42 +121,50 @@ impl Turn<'_> {
         }
     }
 
-    /// Takes the oldest request of the inbox, or the front of it that fits one request. `None`
+    /// Takes the oldest request of the backlog, or the front of it that fits one request. `None`
     /// where it could not be cut, and its bio was ended instead.
     #[inline]
     fn take_front(&mut self) -> Option<Request> {
-        let waiting = self.hctx.inbox.front_mut()?;
+        let hctx = &mut *self.hctx;
+        let waiting = hctx.backlog.front_mut()?;
         if !waiting.oversized {
-            return self.hctx.inbox.pop_front();
+            return hctx.backlog.pop_front();
         }
-        let part = waiting.split_front(self.bios, self.limits);
-        let rest = *waiting;
-        if part.is_some() && rest.len > 0 {
-            self.stats.splits += 1;
+        let part = waiting.split_front(&mut hctx.splits, &hctx.limits);
+        if part.is_some() && waiting.len > 0 {
+            hctx.counters.splits.add(1);
             return part;
         }
-        self.hctx.inbox.pop_front();
+        let mut rest = hctx.backlog.pop_front()?;
         if part.is_none() {
-            self.mark(rest.head, rest.skip, Some(BlockStatus::Invalid));
-            self.end_part(rest.head, &rest);
+            let skip = rest.skip;
+            rest.head_mut(&mut hctx.splits).mark(skip, Some(BlockStatus::Invalid));
+            self.end_last(rest);
         }
         part
     }
 
     #[inline]
-    fn put_in_table(&mut self, tag: Tag, rq: Request) {
-        let slot = &mut self.hctx.table[tag.index()];
+    fn put_in_table(&mut self, tag: Tag, mut rq: Request) {
+        let hctx = &mut *self.hctx;
+        rq.tagged_ns = self.now;
+        let in_backlog_ns = self.now.saturating_sub(rq.unplugged_ns);
+        if hctx.policy.iostats {
+            hctx.counters.tag.record(in_backlog_ns);
+        }
+        if rq.first_turn != hctx.nr_turns {
+            note_wait(&mut rq, &mut hctx.splits, in_backlog_ns);
+        }
+        let slot = &mut hctx.table[tag.index()];
         assert!(slot.state == SlotState::Idle, "no tag is live twice");
         slot.state = SlotState::Waiting;
-        slot.rq = Some(Request { tagged_ns: self.now, ..rq });
-        if self.iostats {
-            self.stats.stages.tag.record(self.now.saturating_sub(rq.unplugged_ns));
-        }
+        slot.rq = Some(rq);
     }
 
     #[inline]
-    pub(crate) fn count_issue(&mut self, rq: &Request) {
+    pub(crate) fn count_issue(&mut self, tag: Tag) {
         let hctx = &mut *self.hctx;
+        let rq = hctx.table[tag.index()].rq.as_ref().expect("it was issued");
         if hctx.nr_in_flight == 0 {
             hctx.busy_since_ns = self.now;
             hctx.bios_per_request_max = 1;
@@ -116,16 +173,83 @@ impl Turn<'_> {
         hctx.nr_with_more_commands += u32::from(rq.has_more_commands());
         hctx.nr_in_flight += 1;
         hctx.uncommitted = true;
-        self.stats.issued += 1;
+        hctx.counters.issued.add(1);
+    }
+
+    /// Issues what does not want to wait, if nobody waits and there are tags for all of it; or
+    /// answers it.
+    #[cold]
+    fn dispatch_nowait<D: Driver + ?Sized>(&mut self, driver: &mut D, mut is_busy: bool) {
+        let mut nowait = core::mem::take(&mut self.hctx.nowait);
+        for rq in nowait.drain(..) {
+            let hctx = &mut *self.hctx;
+            let depth = hctx.tags.depth();
+            let parts = match rq.oversized {
+                true => nr_parts(rq.head(&hctx.splits), &hctx.limits, depth + 1),
+                false => 1,
+            };
+            let is_closed = !self.gates.enter || !self.gates.dispatch || is_busy;
+            let must_wait = is_closed
+                || !hctx.backlog.is_empty()
+                || !hctx.dispatch.is_empty()
+                || hctx.tags.nr_free() < parts;
+            if parts > depth {
+                self.answer(rq, BlockStatus::NotSupported);
+            } else if must_wait && !rq.steps.is_empty() {
+                self.answer(rq, BlockStatus::Again);
+            } else {
+                hctx.backlog.push_back(rq);
+                is_busy = self.dispatch_waiting(driver);
+                self.answer_if_not_issued();
+            }
+        }
+        self.hctx.nowait = nowait;
+    }
+
+    /// Answers a whole request that does not want to wait and that a busy driver did not take.
+    fn answer_if_not_issued(&mut self) {
+        let hctx = &mut *self.hctx;
+        let Some(&tag) = hctx.dispatch.front() else { return };
+        let slot = &mut hctx.table[tag.index()];
+        let refused =
+            |rq: &Request| rq.is_nowait() && !rq.was_issued && matches!(rq.bios, Bios::Chain(_));
+        if let Some(rq) = slot.rq.take_if(|rq| refused(rq)) {
+            slot.state = SlotState::Idle;
+            hctx.dispatch.pop_front();
+            hctx.tags.put(tag);
+            self.answer(rq, BlockStatus::Again);
+        }
+    }
+
+    /// Ends all bios of a request that was not issued.
+    fn answer(&mut self, mut rq: Request, status: BlockStatus) {
+        loop {
+            rq.head_mut(&mut self.hctx.splits).mark(0, Some(status));
+            if rq.nr_bios == 1 {
+                return self.end_last(rq);
+            }
+            self.end_head(&mut rq);
+        }
+    }
+}
+
+/// Notes on its bios that a request has waited for its tag.
+#[cold]
+fn note_wait(rq: &mut Request, splits: &mut Splits, waited_ns: u64) {
+    let mut bio = Some(rq.head_mut(splits));
+    while let Some(queued) = bio {
+        queued.has_waited = true;
+        queued.waited_ns = queued.waited_ns.max(waited_ns);
+        bio = queued.next.as_deref_mut();
     }
 }
 
 /// What the driver sees of a request: the command of its current step.
 #[inline]
 fn issued<'a>(
-    bios: &'a BioSlab,
+    splits: &'a Splits,
     limits: &QueueLimits,
-    rq: &Request,
+    rq: &'a Request,
     tag: Tag,
 ) -> IssuedRequest<'a> {
     let is_data = rq.steps.current() == Some(Steps::DATA);
@@ -136,11 +260,10 @@ fn issued<'a>(
         op: if is_data { rq.op } else { Op::Flush },
         fua: fua && is_data && rq.op == Op::Write,
         start: if is_data { rq.start } else { 0 },
-        len: if is_data { rq.window_len(bios) } else { 0 },
+        len: if is_data { rq.window_len(splits) } else { 0 },
         nr_bios: rq.nr_bios,
         nr_segments: rq.nr_segments,
-        bios,
-        head: rq.head,
+        head: rq.head(splits),
         skip: rq.skip,
     }
 }

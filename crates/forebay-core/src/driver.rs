@@ -4,25 +4,29 @@
 
 use crate::bio::{Op, Segment};
 use crate::limits::QueueLimits;
-use crate::slab::{BioId, BioSlab, ChainSegments};
+use crate::queued::{ChainSegments, QueuedBio};
 use crate::status::BlockStatus;
 use crate::tag::Tag;
 use alloc::vec::Vec;
 
-/// What drives a device: one instance per hardware context, used by one thread at a time.
+/// What drives a device: one instance per hardware context, used by one thread at a time. One more
+/// may wait meanwhile for its completions, through what the driver's maker gives out beside it.
 ///
 /// The layer promises:
 /// - K1 a tag is issued again only after its completion was reaped;
 /// - K2 the memory of a request stays valid, and nobody else uses it, until its completion was
 ///   reaped;
 /// - K3 requests keep the limits that [`Driver::limits`] gave at open;
-/// - K4 after a series of [`Driver::queue_rq`] comes [`Driver::commit_rqs`] or [`Driver::wait`].
+/// - K4 after a series of [`Driver::queue_rq`] comes [`Driver::commit_rqs`] or [`Driver::wait`];
+/// - K8 after [`Driver::kick`] nothing is reaped until the thread that waits has come back; then
+///   [`Driver::reap`] is called, even if nothing is in flight. So a kick may be a completion of
+///   the driver's own, which the wait cannot miss.
 ///
 /// The driver promises:
 /// - K5 each request for which it said [`Issue::Queued`] is completed exactly once, in any order;
 /// - K6 a completion of `n` bytes says that the first `n` bytes of the request were moved;
 /// - K7 it never calls back into the layer: completions are handed over in [`Driver::reap`] alone.
-pub trait Driver {
+pub trait Driver: Send {
     /// What the device can take. Fixed while it is open.
     fn limits(&self) -> QueueLimits;
 
@@ -41,6 +45,18 @@ pub trait Driver {
     /// (of those in flight; the caller asks for no more than there are). May return early, on a
     /// signal for instance.
     fn wait(&mut self, nr_completions: u32);
+
+    /// Makes the thread that waits for this driver's completions beside it return: now, or when it
+    /// next waits. Several kicks before that are one. The thread may have come back by itself
+    /// meanwhile; then its next wait may return at once.
+    fn kick(&mut self) {}
+
+    /// Whether completions that no wait announces are there already. The layer asks after it has
+    /// issued, and reaps until there are none, before a thread waits beside the driver.
+    /// [`Driver::wait`] knows of them.
+    fn has_ready(&self) -> bool {
+        false
+    }
 
     /// How many system calls it has made since open.
     fn nr_syscalls(&self) -> u64 {
@@ -85,8 +101,7 @@ pub struct IssuedRequest<'a> {
     pub nr_bios: u32,
     /// At most how many segments it has.
     pub nr_segments: u32,
-    pub(crate) bios: &'a BioSlab,
-    pub(crate) head: BioId,
+    pub(crate) head: &'a QueuedBio,
     pub(crate) skip: u64,
 }
 
@@ -95,17 +110,12 @@ impl<'a> IssuedRequest<'a> {
     #[inline]
     pub fn segments(&self) -> RequestSegments<'a> {
         let len = if self.op.moves_data() { self.len } else { 0 };
-        RequestSegments(self.bios.segments(self.head, self.skip, len))
+        RequestSegments(ChainSegments::new(self.head, self.skip, len))
     }
 
     /// The ranges on the device, as (first byte, length): several for a merged discard.
     pub fn ranges(&self) -> Ranges<'a> {
-        Ranges {
-            bios: self.bios,
-            bio: (self.len > 0).then_some(self.head),
-            skip: self.skip,
-            left: self.len,
-        }
+        Ranges::new(self.head, self.skip, self.len)
     }
 
     /// The first `len` bytes of this request, under the same tag; for drivers that move less than
@@ -136,10 +146,15 @@ impl Iterator for RequestSegments<'_> {
 /// The ranges of a request on its device.
 #[derive(Clone, Debug)]
 pub struct Ranges<'a> {
-    bios: &'a BioSlab,
-    bio: Option<BioId>,
+    bio: Option<&'a QueuedBio>,
     skip: u64,
     left: u64,
+}
+
+impl<'a> Ranges<'a> {
+    pub(crate) fn new(head: &'a QueuedBio, skip: u64, len: u64) -> Ranges<'a> {
+        Ranges { bio: Some(head), skip, left: len }
+    }
 }
 
 impl Iterator for Ranges<'_> {
@@ -149,12 +164,12 @@ impl Iterator for Ranges<'_> {
         if self.left == 0 {
             return None;
         }
-        let id = self.bio?;
-        let bio = &self.bios.get(id).bio;
+        let queued = self.bio?;
+        let bio = &queued.bio;
         let range = (bio.start + self.skip, (bio.len - self.skip).min(self.left));
         self.left -= range.1;
         self.skip = 0;
-        self.bio = self.bios.next(id);
+        self.bio = queued.next.as_deref();
         Some(range)
     }
 }

@@ -1,5 +1,7 @@
 //! A histogram of latencies: 8 steps per power of two, so a value is known to one part in eight.
 
+use crate::counter::Counter;
+
 /// Values below this have a bucket of their own; above, each power of two has this many.
 const STEPS: u64 = 8;
 const STEPS_SHIFT: u32 = STEPS.trailing_zeros();
@@ -28,6 +30,16 @@ impl Histogram {
         self.count += 1;
         self.sum = self.sum.saturating_add(value);
         self.max = self.max.max(value);
+    }
+
+    /// Counts everything that `other` has counted as well.
+    pub fn add(&mut self, other: &Histogram) {
+        for (bucket, more) in self.buckets.iter_mut().zip(&other.buckets) {
+            *bucket += more;
+        }
+        self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
+        self.max = self.max.max(other.max);
     }
 
     /// How many values were counted.
@@ -61,6 +73,39 @@ impl Histogram {
             }
         }
         0
+    }
+}
+
+/// A histogram that one thread records into and any thread reads.
+#[derive(Debug)]
+pub(crate) struct SharedHistogram {
+    buckets: [Counter; BUCKETS],
+    sum: Counter,
+    max: Counter,
+}
+
+impl Default for SharedHistogram {
+    fn default() -> SharedHistogram {
+        SharedHistogram {
+            buckets: core::array::from_fn(|_| Counter::default()),
+            sum: Counter::default(),
+            max: Counter::default(),
+        }
+    }
+}
+
+impl SharedHistogram {
+    #[inline]
+    pub(crate) fn record(&self, value: u64) {
+        self.buckets[bucket(value)].add(1);
+        self.sum.add(value);
+        self.max.raise_to(value);
+    }
+
+    pub(crate) fn snapshot(&self) -> Histogram {
+        let buckets = core::array::from_fn(|at| self.buckets[at].get());
+        let count = buckets.iter().sum();
+        Histogram { buckets, count, sum: self.sum.get(), max: self.max.get() }
     }
 }
 

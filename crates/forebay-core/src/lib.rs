@@ -16,38 +16,51 @@
 #![deny(missing_docs)]
 
 extern crate alloc;
+#[cfg(blk_loom)]
+extern crate std;
 
 mod bio;
+mod chain;
 mod complete;
+mod counter;
+mod ctx;
+mod device;
 mod dispatch;
 mod driver;
 mod flush;
+mod hctx;
 mod histogram;
 mod limits;
 mod merge;
 mod plug;
 mod policy;
-mod queue;
+mod primitive;
+mod queued;
 mod refusal;
 mod request;
-mod slab;
+mod retry;
+mod run_state;
 mod split;
 mod stats;
 mod status;
 mod tag;
 
 pub use bio::{Bio, BioFlags, Op, Segment, Segments};
+pub use ctx::SoftwareQueue;
+pub use device::DeviceState;
 pub use driver::{
     Completed, Completions, Driver, Issue, IssuedRequest, Look, Ranges, RequestSegments,
 };
+pub use hctx::{Commit, Gates, HardwareContext, Turned};
 pub use histogram::Histogram;
 pub use limits::{LimitsError, QueueLimits, SECTOR_SHIFT};
 pub use merge::MergeKind;
 pub use plug::{PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, UnplugCause};
 pub use policy::{MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX};
-pub use queue::{Commit, Ended, Queued, RequestQueue, Turned};
+pub use queued::QueuedBio;
 pub use refusal::Refusal;
-pub use slab::BioId;
-pub use stats::{OpStats, QueueStats, StageStats};
+pub use request::Request;
+pub use run_state::{Gate, RunState};
+pub use stats::{OpStats, PlugCounters, QueueStats, RunCounters, StageStats};
 pub use status::BlockStatus;
-pub use tag::Tag;
+pub use tag::{Tag, TagSet, TagWaits, Wait, WaitId, WaiterCount};

@@ -13,9 +13,9 @@
 //! A request that is full is marked no-merge, so that nobody asks it again.
 
 use crate::bio::{Op, Segment};
+use crate::chain::Bios;
 use crate::limits::QueueLimits;
 use crate::request::Request;
-use crate::slab::BioSlab;
 use crate::split::has_gap;
 
 /// How a bio joined a request.
@@ -43,95 +43,90 @@ impl MergeKind {
     }
 }
 
-/// Tries to join `new`, a request of one bio, with `rq`.
+/// Tries to join `new`, a request of one bio, with `rq`. Gives it back where they do not join.
 #[inline]
 pub(crate) fn try_merge(
     limits: &QueueLimits,
-    bios: &mut BioSlab,
     rq: &mut Request,
-    new: &Request,
-) -> Option<MergeKind> {
-    if rq.nomerge || new.nomerge || rq.op != new.op {
-        return None;
+    new: Request,
+) -> Result<MergeKind, Request> {
+    if rq.nomerge || new.nomerge || rq.op != new.op || rq.is_nowait() != new.is_nowait() {
+        return Err(new);
     }
     assert!(new.nr_bios == 1 && new.skip == 0);
     if rq.op == Op::Discard && limits.max_discard_segments > 1 {
-        return merge_discard(limits, bios, rq, new);
+        return merge_discard(limits, rq, new);
     }
     let (kind, start) = if rq.end() == new.start {
         (MergeKind::Back, rq.start)
     } else if new.end() == rq.start {
         (MergeKind::Front, new.start)
     } else {
-        return None;
+        return Err(new);
     };
-    if !gapless(limits, bios, rq, new, kind) {
-        return None;
+    if !gapless(limits, rq, &new, kind) {
+        return Err(new);
     }
     let full = rq.len + new.len > limits.max_bytes_at(rq.op, start)
         || rq.op.moves_data() && rq.nr_segments + new.nr_segments > limits.max_segments;
     if full {
         rq.nomerge = true;
-        return None;
-    }
-    match kind {
-        MergeKind::Front => {
-            bios.link(new.head, rq.head);
-            rq.head = new.head;
-            rq.start = new.start;
-        }
-        MergeKind::Back | MergeKind::Discard => append(bios, rq, new),
+        return Err(new);
     }
     rq.len += new.len;
-    rq.nr_bios += 1;
     rq.nr_segments += new.nr_segments;
-    Some(kind)
+    rq.start = start;
+    join(rq, new, kind);
+    Ok(kind)
 }
 
 /// M4.
 fn merge_discard(
     limits: &QueueLimits,
-    bios: &mut BioSlab,
     rq: &mut Request,
-    new: &Request,
-) -> Option<MergeKind> {
+    new: Request,
+) -> Result<MergeKind, Request> {
     let full = rq.nr_bios >= limits.max_discard_segments
         || rq.len + new.len > limits.max_bytes_at(Op::Discard, rq.start);
     if full {
         rq.nomerge = true;
-        return None;
+        return Err(new);
     }
-    append(bios, rq, new);
     rq.len += new.len;
-    rq.nr_bios += 1;
     rq.nr_segments += 1;
-    Some(MergeKind::Discard)
+    join(rq, new, MergeKind::Discard);
+    Ok(MergeKind::Discard)
 }
 
-fn append(bios: &mut BioSlab, rq: &mut Request, new: &Request) {
-    bios.link(rq.tail, new.head);
-    rq.tail = new.head;
+/// Moves the bio of `new` into `rq`.
+#[inline]
+fn join(rq: &mut Request, new: Request, kind: MergeKind) {
+    let (Bios::Chain(chain), Bios::Chain(new)) = (&mut rq.bios, new.bios) else {
+        unreachable!("what merges was not cut")
+    };
+    rq.nr_bios += 1;
+    match kind {
+        MergeKind::Front => chain.push_front(new.into_first()),
+        MergeKind::Back | MergeKind::Discard => chain.push_back(new.into_first()),
+    }
 }
 
 /// Whether the memory of both joins without a gap (L4 of `split`).
 #[inline]
-fn gapless(
-    limits: &QueueLimits,
-    bios: &BioSlab,
-    rq: &Request,
-    new: &Request,
-    kind: MergeKind,
-) -> bool {
+fn gapless(limits: &QueueLimits, rq: &Request, new: &Request, kind: MergeKind) -> bool {
     if limits.virt_boundary_mask == 0 || !rq.op.moves_data() {
         return true;
     }
+    let (Bios::Chain(chain), Bios::Chain(new)) = (&rq.bios, &new.bios) else {
+        unreachable!("what merges was not cut")
+    };
     let (first, second) = match kind {
-        MergeKind::Front => (new.tail, rq.head),
-        MergeKind::Back | MergeKind::Discard => (rq.tail, new.head),
+        MergeKind::Front => (new.last(), chain.first()),
+        MergeKind::Back | MergeKind::Discard => (chain.last(), new.first()),
     };
     let is_memory = |segment: &&Segment| segment.len > 0;
-    let last = bios.get(first).bio.segments.as_slice().iter().rfind(is_memory);
-    let next = bios.get(second).bio.segments.as_slice().iter().find(is_memory);
+    let last = first.bio.segments.as_slice().iter().rfind(is_memory);
+    let next = second.bio.segments.as_slice().iter().find(is_memory);
     match (last, next) {
         (Some(last), Some(next)) => !has_gap(limits, last.addr + last.len as usize, next.addr),
         _ => true,

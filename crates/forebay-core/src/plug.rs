@@ -14,8 +14,6 @@ use crate::limits::QueueLimits;
 use crate::merge::{self, MergeKind};
 use crate::policy::MergePolicy;
 use crate::request::Request;
-use crate::slab::BioSlab;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 /// How many requests of one disk a plug holds; as in Linux (`BLK_MAX_REQUEST_COUNT`).
@@ -76,23 +74,17 @@ impl PlugList {
         self.requests.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Request> {
-        self.requests.iter()
-    }
-
     /// Tries to join `new` with the newest request, if that is of the same level.
     #[inline]
     pub(crate) fn try_merge(
         &mut self,
         limits: &QueueLimits,
-        bios: &mut BioSlab,
-        new: &Request,
-    ) -> Option<MergeKind> {
-        let newest = self.requests.last_mut()?;
-        if newest.level != new.level {
-            return None;
+        new: Request,
+    ) -> Result<MergeKind, Request> {
+        match self.requests.last_mut() {
+            Some(newest) if newest.level == new.level => merge::try_merge(limits, newest, new),
+            _ => Err(new),
         }
-        merge::try_merge(limits, bios, newest, new)
     }
 
     /// Whether the list must be unplugged before another request is added.
@@ -111,10 +103,14 @@ impl PlugList {
         self.requests.push(rq);
     }
 
-    /// Moves the requests of `level` and above to `inbox`. Levels end from the inside, so these
-    /// are the newest.
-    pub(crate) fn detach(&mut self, level: u32, inbox: &mut VecDeque<Request>, now: u64) {
+    /// Moves the requests of `level` and above to `out`, sealed. Levels end from the inside, so
+    /// these are the newest.
+    pub(crate) fn detach(&mut self, level: u32, out: &mut Vec<Request>, now: u64) {
         let first = self.requests.partition_point(|rq| rq.level < level);
-        inbox.extend(self.requests.drain(first..).map(|rq| Request { unplugged_ns: now, ..rq }));
+        out.extend(self.requests.drain(first..).map(|mut rq| {
+            rq.seal();
+            rq.unplugged_ns = now;
+            rq
+        }));
     }
 }

@@ -37,10 +37,15 @@ pub struct Policy {
     pub plug: PlugPolicy,
     /// Which merges are tried.
     pub nomerges: MergePolicy,
-    /// How many requests may be at the driver at once: 1 to [`QUEUE_DEPTH_MAX`].
+    /// How many requests a hardware context may have at the driver at once: 1 to
+    /// [`QUEUE_DEPTH_MAX`].
     pub queue_depth: u32,
-    /// How many bios may be in the layer at once; one more is refused with `WouldBlock`.
+    /// How many bios a queue of completions may have in the layer, or ended and not reaped; one
+    /// more is refused with `WouldBlock`.
     pub nr_bios: u32,
+    /// How many hardware contexts there may be: one that threads share, and others that have one
+    /// thread each, the first that come.
+    pub nr_hw_queues: u32,
     /// Whether latencies are recorded.
     pub iostats: bool,
 }
@@ -52,6 +57,7 @@ impl Default for Policy {
             nomerges: MergePolicy::default(),
             queue_depth: 256,
             nr_bios: 4096,
+            nr_hw_queues: 1,
             iostats: true,
         }
     }

@@ -1,7 +1,12 @@
-//! What a queue counts.
+//! What a disk counts, and where the time of its bios went.
+//!
+//! Counterpart in Linux: `/proc/diskstats` (`Documentation/admin-guide/iostats.rst`). The counters
+//! are kept per software queue and per hardware context, each with one writer at a time, and added
+//! up by whoever asks.
 
 use crate::bio::Op;
-use crate::histogram::Histogram;
+use crate::counter::Counter;
+use crate::histogram::{Histogram, SharedHistogram};
 use crate::merge::MergeKind;
 use crate::plug::UnplugCause;
 
@@ -33,7 +38,7 @@ pub struct StageStats {
     pub driver: Histogram,
 }
 
-/// All counters of a queue.
+/// All counters of a disk.
 #[derive(Clone, Debug, Default)]
 pub struct QueueStats {
     ops: [OpStats; 5],
@@ -47,9 +52,20 @@ pub struct QueueStats {
     pub requeues: u64,
     /// Merged requests that failed and were tried again bio by bio.
     pub retries: u64,
+    /// Merged requests that failed and were not, because a write may have overtaken them.
+    pub overtaken: u64,
     /// Batches that the driver was told to commit.
     pub commits: u64,
-    /// The time during which at least one request was at the driver, ns; 0 under `iostats=off`.
+    /// Bios that had to wait for a tag.
+    pub tag_waits: u64,
+    /// How long they waited, ns; 0 under `iostats=off`.
+    pub tag_wait_ns: u64,
+    /// Turns of the hardware contexts.
+    pub runs: u64,
+    /// Of these, those that found nothing to issue and nothing completed.
+    pub empty_runs: u64,
+    /// The time during which at least one request was at the driver, ns, the sum of all hardware
+    /// contexts; 0 under `iostats=off`.
     pub busy_ns: u64,
     /// Where the time went; empty under `iostats=off`.
     pub stages: StageStats,
@@ -71,16 +87,108 @@ impl QueueStats {
         self.unplugs[cause as usize]
     }
 
-    pub(crate) fn op_mut(&mut self, op: Op) -> &mut OpStats {
-        &mut self.ops[op as usize]
+    /// Adds what a software queue has counted.
+    pub fn add_plugs(&mut self, counters: &PlugCounters) {
+        add_all(&mut self.merges, &counters.merges);
+        add_all(&mut self.unplugs, &counters.unplugs);
+        for (op, merges) in self.ops.iter_mut().zip(&counters.merges_of_op) {
+            op.merges += merges.get();
+        }
     }
 
-    pub(crate) fn count_merge(&mut self, op: Op, kind: MergeKind) {
-        self.ops[op as usize].merges += 1;
-        self.merges[kind as usize] += 1;
+    /// Adds what a hardware context has counted.
+    pub fn add_runs(&mut self, counters: &RunCounters) {
+        for (op, counted) in self.ops.iter_mut().zip(&counters.ops) {
+            op.bios += counted.bios.get();
+            op.requests += counted.requests.get();
+            op.bytes += counted.bytes.get();
+            op.ticks_ns += counted.ticks_ns.get();
+        }
+        self.splits += counters.splits.get();
+        self.issued += counters.issued.get();
+        self.requeues += counters.requeues.get();
+        self.retries += counters.retries.get();
+        self.overtaken += counters.overtaken.get();
+        self.commits += counters.commits.get();
+        self.tag_waits += counters.tag_waits.get();
+        self.tag_wait_ns += counters.tag_wait_ns.get();
+        self.runs += counters.runs.get();
+        self.empty_runs += counters.empty_runs.get();
+        self.busy_ns += counters.busy_ns.get();
+        self.stages.plug.add(&counters.plug.snapshot());
+        self.stages.tag.add(&counters.tag.snapshot());
+        self.stages.queue.add(&counters.queue.snapshot());
+        self.stages.driver.add(&counters.driver.snapshot());
+    }
+}
+
+fn add_all<const N: usize>(sums: &mut [u64; N], counters: &[Counter; N]) {
+    for (sum, counter) in sums.iter_mut().zip(counters) {
+        *sum += counter.get();
+    }
+}
+
+/// What a software queue counts: written by its thread alone.
+#[derive(Debug, Default)]
+pub struct PlugCounters {
+    merges_of_op: [Counter; 5],
+    merges: [Counter; 3],
+    unplugs: [Counter; 5],
+}
+
+impl PlugCounters {
+    #[inline]
+    pub(crate) fn count_merge(&self, op: Op, kind: MergeKind) {
+        self.merges_of_op[op as usize].add(1);
+        self.merges[kind as usize].add(1);
     }
 
-    pub(crate) fn count_unplug(&mut self, cause: UnplugCause) {
-        self.unplugs[cause as usize] += 1;
+    pub(crate) fn count_unplug(&self, cause: UnplugCause) {
+        self.unplugs[cause as usize].add(1);
+    }
+
+    /// Adds what another has counted, whose thread has ended.
+    pub fn take_over(&self, other: &PlugCounters) {
+        let pairs = self.merges_of_op.iter().zip(&other.merges_of_op);
+        let pairs = pairs.chain(self.merges.iter().zip(&other.merges));
+        for (sum, counter) in pairs.chain(self.unplugs.iter().zip(&other.unplugs)) {
+            sum.add(counter.get());
+        }
+    }
+}
+
+/// What a hardware context counts: written by the holder of its token.
+#[derive(Debug, Default)]
+pub struct RunCounters {
+    pub(crate) ops: [OpCounters; 5],
+    pub(crate) splits: Counter,
+    pub(crate) issued: Counter,
+    pub(crate) requeues: Counter,
+    pub(crate) retries: Counter,
+    pub(crate) overtaken: Counter,
+    pub(crate) commits: Counter,
+    pub(crate) tag_waits: Counter,
+    pub(crate) tag_wait_ns: Counter,
+    pub(crate) runs: Counter,
+    pub(crate) empty_runs: Counter,
+    pub(crate) busy_ns: Counter,
+    pub(crate) plug: SharedHistogram,
+    pub(crate) tag: SharedHistogram,
+    pub(crate) queue: SharedHistogram,
+    pub(crate) driver: SharedHistogram,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct OpCounters {
+    pub(crate) bios: Counter,
+    pub(crate) requests: Counter,
+    pub(crate) bytes: Counter,
+    pub(crate) ticks_ns: Counter,
+}
+
+impl RunCounters {
+    #[inline]
+    pub(crate) fn of(&self, op: Op) -> &OpCounters {
+        &self.ops[op as usize]
     }
 }

@@ -1,10 +1,12 @@
 //! A driver that notes what it is given and completes it when and as a test says.
 
 use forebay_core::{
-    Bio, BioFlags, BlockStatus, Commit, Completions, Driver, Ended, Issue, IssuedRequest, Look, Op,
-    Policy, QueueLimits, Queued, RequestQueue, Segment, Tag, Turned, UnplugCause,
+    Bio, BioFlags, BlockStatus, Commit, Completions, DeviceState, Driver, Gates, HardwareContext,
+    Issue, IssuedRequest, Look, Op, PlugCounters, Policy, QueueLimits, QueueStats, QueuedBio,
+    Refusal, RunCounters, Segment, SoftwareQueue, Tag, TagSet, Turned, UnplugCause,
 };
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// A request as it was issued.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,10 +88,129 @@ impl Driver for Toy {
     fn wait(&mut self, _nr_completions: u32) {}
 }
 
+/// A software queue and a hardware context, on one thread.
+#[derive(Debug)]
+pub(crate) struct TestQueue {
+    pub(crate) ctx: SoftwareQueue,
+    pub(crate) hctx: HardwareContext,
+    pub(crate) gates: Gates,
+    pub(crate) device: Arc<DeviceState>,
+    plugs: Arc<PlugCounters>,
+    runs: Arc<RunCounters>,
+    nr_bios: usize,
+}
+
+impl TestQueue {
+    pub(crate) fn new(limits: QueueLimits, policy: Policy) -> TestQueue {
+        let device = Arc::new(DeviceState::new(1));
+        TestQueue::with_device(limits, policy, 0, &device)
+    }
+
+    /// Number `index` of the hardware contexts of a device.
+    pub(crate) fn with_device(
+        limits: QueueLimits,
+        policy: Policy,
+        index: u32,
+        device: &Arc<DeviceState>,
+    ) -> TestQueue {
+        let (plugs, runs) = (Arc::default(), Arc::default());
+        let tags = Arc::new(TagSet::new(policy.queue_depth));
+        TestQueue {
+            ctx: SoftwareQueue::new(limits, policy, Arc::clone(&plugs)),
+            hctx: HardwareContext::new(
+                limits,
+                policy,
+                index,
+                Arc::clone(device),
+                tags,
+                Arc::clone(&runs),
+            ),
+            gates: Gates::OPEN,
+            device: Arc::clone(device),
+            plugs,
+            runs,
+            nr_bios: 0,
+        }
+    }
+
+    pub(crate) fn stats(&self) -> QueueStats {
+        let mut stats = QueueStats::default();
+        stats.add_plugs(&self.plugs);
+        stats.add_runs(&self.runs);
+        stats
+    }
+
+    pub(crate) fn is_plugged(&self) -> bool {
+        self.ctx.is_plugged()
+    }
+
+    pub(crate) fn nr_bios(&self) -> usize {
+        self.nr_bios
+    }
+
+    /// Says whether a turn is due.
+    pub(crate) fn queue_bio(
+        &mut self,
+        bio: Bio,
+        level: u32,
+        now: u64,
+    ) -> Result<bool, (Refusal, Bio)> {
+        let mut queued = QueuedBio::new(0, 0);
+        queued.fill(bio);
+        let refused = self.ctx.queue_bio(queued, level, now);
+        refused.map_err(|(refusal, mut queued)| (refusal, queued.take_bio()))?;
+        self.nr_bios += 1;
+        Ok(self.take_outgoing())
+    }
+
+    /// Says whether anything was unplugged.
+    pub(crate) fn unplug(&mut self, cause: UnplugCause, level: u32, now: u64) -> bool {
+        self.ctx.unplug(cause, level, now);
+        self.take_outgoing()
+    }
+
+    /// Every other request goes the way it takes between threads.
+    fn take_outgoing(&mut self) -> bool {
+        let any = self.ctx.has_outgoing();
+        for (nth, rq) in self.ctx.outgoing().enumerate() {
+            match nth % 2 {
+                0 => self.hctx.accept(rq, self.gates.enter),
+                _ => self.hctx.accept_bios(rq.into_bios(), self.gates.enter),
+            }
+        }
+        any
+    }
+
+    pub(crate) fn turn(&mut self, toy: &mut Toy, now: u64, ended: &mut Vec<Ended>) -> Turned {
+        let mut boxes = Vec::new();
+        let turned = self.hctx.turn(toy, now, self.gates, Commit::Now, &mut boxes);
+        self.nr_bios -= boxes.len();
+        ended.extend(boxes.iter().map(|queued| Ended {
+            user_data: queued.bio().user_data,
+            result: queued.result(),
+            has_waited: queued.tag_wait().is_some(),
+        }));
+        turned
+    }
+
+    pub(crate) fn check_invariants(&self) {
+        assert!(self.hctx.check_invariants() <= self.nr_bios);
+        assert!(self.is_plugged() || self.hctx.check_invariants() == self.nr_bios);
+    }
+}
+
+/// The end of a bio.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Ended {
+    pub(crate) user_data: u64,
+    pub(crate) result: Result<u64, BlockStatus>,
+    pub(crate) has_waited: bool,
+}
+
 /// A queue on a toy, whose structure is checked after every step.
 #[derive(Debug)]
 pub(crate) struct Bench {
-    pub(crate) queue: RequestQueue,
+    pub(crate) queue: TestQueue,
     pub(crate) toy: Toy,
     pub(crate) ended: Vec<Ended>,
     now: u64,
@@ -103,7 +224,7 @@ pub(crate) fn limits() -> QueueLimits {
 
 impl Bench {
     pub(crate) fn new(limits: QueueLimits, policy: Policy) -> Bench {
-        let queue = RequestQueue::new(limits, policy);
+        let queue = TestQueue::new(limits, policy);
         Bench { queue, toy: Toy::default(), ended: Vec::new(), now: 0, next_addr: 1 << 20 }
     }
 
@@ -123,15 +244,15 @@ impl Bench {
         Bio { user_data, ..bio }
     }
 
-    pub(crate) fn queue_bio(&mut self, bio: Bio, level: u32) -> Queued {
+    pub(crate) fn queue_bio(&mut self, bio: Bio, level: u32) -> bool {
         self.now += 10;
-        let queued = self.queue.queue_bio(bio, 0, level, self.now).expect("a good bio");
+        let turn_due = self.queue.queue_bio(bio, level, self.now).expect("a good bio");
         self.queue.check_invariants();
-        queued
+        turn_due
     }
 
     /// Queues a bio in the plug of level 1.
-    pub(crate) fn plug(&mut self, op: Op, start: u64, len: u64, user_data: u64) -> Queued {
+    pub(crate) fn plug(&mut self, op: Op, start: u64, len: u64, user_data: u64) -> bool {
         let bio = self.bio(op, start, len, user_data);
         self.queue_bio(bio, 1)
     }
@@ -146,7 +267,7 @@ impl Bench {
     /// Queues a bio without a plug, and issues it.
     pub(crate) fn issue(&mut self, op: Op, flags: BioFlags, start: u64, len: u64, user_data: u64) {
         let bio = Bio { flags, ..self.bio(op, start, len, user_data) };
-        assert!(self.queue_bio(bio, 0).turn_due);
+        assert!(self.queue_bio(bio, 0));
         self.turn();
     }
 
@@ -158,7 +279,7 @@ impl Bench {
 
     pub(crate) fn turn(&mut self) -> Turned {
         self.now += 10;
-        let turned = self.queue.turn(&mut self.toy, self.now, Commit::Now, &mut self.ended);
+        let turned = self.queue.turn(&mut self.toy, self.now, &mut self.ended);
         self.queue.check_invariants();
         turned
     }
@@ -175,7 +296,7 @@ impl Bench {
             self.toy.complete_oldest();
             self.turn();
         }
-        assert_eq!(self.queue.nr_bios(), u32::from(self.queue.is_plugged()));
+        assert_eq!(self.queue.nr_bios(), usize::from(self.queue.is_plugged()));
     }
 
     /// The user data and results of the bios that ended since the last call, in order.

@@ -100,9 +100,9 @@ fn discards_join_as_ranges_if_the_device_takes_several() {
 fn a_full_list_is_let_through_before_the_next_request() {
     let mut bench = bench();
     for n in 0..PLUG_MAX_REQUESTS as u64 {
-        assert!(!bench.plug(Op::Read, n * 2 * K4, K4, n).turn_due);
+        assert!(!bench.plug(Op::Read, n * 2 * K4, K4, n));
     }
-    assert!(bench.plug(Op::Read, 1 << 24, K4, 99).turn_due);
+    assert!(bench.plug(Op::Read, 1 << 24, K4, 99));
     bench.turn();
     assert_eq!(bench.toy.seen.len(), PLUG_MAX_REQUESTS, "I3: in order, the new one not yet");
     assert!(bench.toy.seen.is_sorted_by_key(|seen| seen.start));
@@ -117,14 +117,14 @@ fn a_large_newest_request_is_let_through_unless_merging_is_off() {
     {
         let mut bench = Bench::new(limits(), Policy { nomerges, ..Policy::default() });
         bench.plug(Op::Read, 0, PLUG_FLUSH_BYTES, 0);
-        assert_eq!(bench.plug(Op::Read, 1 << 24, K4, 1).turn_due, due);
+        assert_eq!(bench.plug(Op::Read, 1 << 24, K4, 1), due);
     }
 }
 
 #[test]
 fn the_size_trigger_waits_for_a_request_that_does_not_merge() {
     let mut bench = bench();
-    (0..64).for_each(|n| assert!(!bench.plug(Op::Read, n * K4, K4, n).turn_due));
+    (0..64).for_each(|n| assert!(!bench.plug(Op::Read, n * K4, K4, n)));
     bench.unplug();
     assert_eq!(bench.toy.issued(), [(Op::Read, 0, 64 * K4)]);
 }

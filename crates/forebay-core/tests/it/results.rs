@@ -225,23 +225,27 @@ fn an_empty_bio_ends_without_the_driver() {
 fn a_wait_asks_for_as_many_completions_as_are_needed_and_can_come() {
     let mut bench = Bench::new(limits(), Policy { queue_depth: 8, ..Policy::default() });
     (0..8).for_each(|n| bench.issue(Op::Read, NONE, n * 2 * K4, K4, n));
-    assert_eq!(bench.queue.prepare_wait(5), 5);
-    assert_eq!(bench.queue.prepare_wait(50), 8, "no more than are in flight");
+    assert_eq!(bench.queue.hctx.prepare_wait(5), 5);
+    assert_eq!(bench.queue.hctx.prepare_wait(50), 8, "no more than are in flight");
     bench.issue(Op::Read, NONE, 1 << 20, K4, 9);
-    assert_eq!(bench.queue.prepare_wait(5), 1, "one waits for a tag, and may be among the five");
+    assert_eq!(
+        bench.queue.hctx.prepare_wait(5),
+        1,
+        "one waits for a tag, and may be among the five"
+    );
     bench.finish();
     bench.plug_each(Op::Read, 0..4);
     bench.unplug();
     bench.issue(Op::Read, NONE, 1 << 20, K4, 9);
-    assert_eq!(bench.queue.prepare_wait(5), 2, "four bios may end at once");
+    assert_eq!(bench.queue.hctx.prepare_wait(5), 2, "four bios may end at once");
     bench.finish();
     let limits = QueueLimits { volatile_cache: true, ..limits() };
     let mut bench = Bench::new(limits, Policy::default());
     bench.issue(Op::Read, NONE, 0, K4, 1);
     bench.issue(Op::Write, BioFlags::FUA, K4, K4, 2);
-    assert_eq!(bench.queue.prepare_wait(2), 1, "a flush follows the write");
+    assert_eq!(bench.queue.hctx.prepare_wait(2), 1, "a flush follows the write");
     bench.complete(1, Ok(K4));
-    assert_eq!(bench.queue.prepare_wait(2), 2, "the flush is the last");
+    assert_eq!(bench.queue.hctx.prepare_wait(2), 2, "the flush is the last");
 }
 
 #[test]

@@ -233,7 +233,7 @@ fn check(limits: QueueLimits, policy: Policy, plans: &[Plan], order: &[u8]) {
     for (nth, plan) in plans.iter().enumerate() {
         let bio = bio_of(plan, &previous, &mut bench, nth as u64);
         previous = bio.clone();
-        match bench.queue.queue_bio(bio.clone(), 0, 1 + nth as u32 % 2, 0) {
+        match bench.queue.queue_bio(bio.clone(), 1 + nth as u32 % 2, 0) {
             Ok(_) => bios.push(bio),
             Err((Refusal::Unsplittable { .. }, back)) => assert_eq!(back, bio),
             Err((refusal, _)) => panic!("{refusal}"),

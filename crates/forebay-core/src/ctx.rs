@@ -1,0 +1,118 @@
+//! The software queue: where the bios of one thread for one disk are checked, plugged and merged.
+//!
+//! Counterpart in Linux: `struct blk_mq_ctx`, with the part of `struct blk_plug` that is one
+//! disk's.
+
+use crate::limits::QueueLimits;
+use crate::plug::{PlugList, UnplugCause};
+use crate::policy::{MergePolicy, PlugPolicy, Policy};
+use crate::queued::{ChainSegments, QueuedBio};
+use crate::refusal::Refusal;
+use crate::request::Request;
+use crate::split;
+use crate::stats::PlugCounters;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::{Drain, Vec};
+
+/// A thread's plug for one disk, and the requests that have left it and are on their way to a
+/// hardware context.
+#[derive(Debug)]
+pub struct SoftwareQueue {
+    limits: QueueLimits,
+    policy: Policy,
+    plug: PlugList,
+    outgoing: Vec<Request>,
+    counters: Arc<PlugCounters>,
+}
+
+impl SoftwareQueue {
+    /// An empty one.
+    ///
+    /// # Panics
+    /// If `limits` contradict themselves.
+    pub fn new(limits: QueueLimits, policy: Policy, counters: Arc<PlugCounters>) -> SoftwareQueue {
+        assert!(limits.validate().is_ok(), "limits are checked at open");
+        let plug = PlugList::new();
+        let outgoing = Vec::with_capacity(crate::plug::PLUG_MAX_REQUESTS + 1);
+        SoftwareQueue { limits, policy, plug, outgoing, counters }
+    }
+
+    /// Whether any bio waits in the plug.
+    pub fn is_plugged(&self) -> bool {
+        !self.plug.is_empty()
+    }
+
+    /// Takes a bio in. `level` is the plug level on which it was queued, from 1 on, or 0 where no
+    /// plug is open; `now` is in ns of any clock that does not go backwards. It waits in the plug,
+    /// merged or not, or is outgoing. Older ones may be outgoing afterwards either way: the plug
+    /// was full.
+    ///
+    /// # Errors
+    /// The reason, and the bio back.
+    #[inline]
+    pub fn queue_bio(
+        &mut self,
+        mut queued: Box<QueuedBio>,
+        level: u32,
+        now: u64,
+    ) -> Result<(), (Refusal, Box<QueuedBio>)> {
+        let bio = &queued.bio;
+        if let Err(refusal) = self.limits.check(bio) {
+            return Err((refusal, queued));
+        }
+        let segments = ChainSegments::new(&queued, 0, bio.len);
+        let front = split::front(&self.limits, bio.op, bio.start, bio.len, segments);
+        if front.len == 0 && bio.len > 0 {
+            let max_segments = self.limits.max_segments;
+            return Err((Refusal::Unsplittable { max_segments }, queued));
+        }
+        queued.queued_ns = now;
+        let is_plugged = level > 0 && self.policy.plug != PlugPolicy::None;
+        // Levels make a difference under `per-level` alone; elsewhere all are the first.
+        let level = if self.policy.plug == PlugPolicy::PerLevel { level } else { 1 };
+        let rq = Request::of_bio(queued, front, &self.limits, level, now);
+        match is_plugged {
+            true => self.plug_request(rq, now),
+            false => self.outgoing.push(rq),
+        }
+        Ok(())
+    }
+
+    /// Merges a request into the plug or adds it.
+    #[inline]
+    fn plug_request(&mut self, mut rq: Request, now: u64) {
+        if self.policy.nomerges != MergePolicy::Never {
+            let op = rq.op;
+            match self.plug.try_merge(&self.limits, rq) {
+                Ok(kind) => return self.counters.count_merge(op, kind),
+                Err(unmerged) => rq = unmerged,
+            }
+        }
+        if self.plug.is_due(self.policy.nomerges) {
+            self.unplug(UnplugCause::Limit, 1, now);
+        }
+        self.plug.push(rq);
+    }
+
+    /// Detaches the plug's requests of `level` and above (1 for all): they are outgoing then.
+    pub fn unplug(&mut self, cause: UnplugCause, level: u32, now: u64) {
+        let before = self.outgoing.len();
+        self.plug.detach(level, &mut self.outgoing, now);
+        if self.outgoing.len() > before {
+            self.counters.count_unplug(cause);
+        }
+    }
+
+    /// Whether requests are on their way to a hardware context, which is due a turn then.
+    #[inline]
+    pub fn has_outgoing(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// Takes the requests that are on their way, oldest first.
+    #[inline]
+    pub fn outgoing(&mut self) -> Drain<'_, Request> {
+        self.outgoing.drain(..)
+    }
+}

@@ -1,0 +1,236 @@
+//! When a merged request that failed may be tried again bio by bio.
+//!
+//! A bad sector must fail the bio that asked for it, and none of its neighbours in the same
+//! request. So a merged request that failed for a reason of address is taken apart, and its bios are
+//! tried one after another, under its own tag.
+//!
+//! - A1 Until these retries end, nothing that overlaps the range is issued, in any hardware context.
+//! - A2 A write is tried again only if no overlapping write was issued since: that one may have
+//!   ended, and a retry would bring old data back. Otherwise its bios get the error. (A read may
+//!   always be.)
+//!
+//! Within a hardware context, A2 is judged by the ranges of its last writes. Of other contexts
+//! only the number of their writes is known, and any counts: so the judgement errs on the safe side.
+//!
+//! # Two contexts at once
+//! The context that fails enters the range (A), then looks at the others' counts (B). The context
+//! that issues counts its write (C), then looks at the ranges (D), then issues. Each has a
+//! sequentially consistent fence between its two steps. So either the first sees the count, and
+//! gives up, or the second sees the range, and holds its write back.
+
+use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::tag::Tag;
+use alloc::boxed::Box;
+
+/// How many writes a hardware context remembers.
+const LOG_LEN: usize = 256;
+
+/// How many retries there can be at once on a disk; one more fails without.
+const RETRIES_MAX: usize = 16;
+
+/// The writes that had been issued at some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Moment {
+    /// By this context.
+    own: u64,
+    /// By all others.
+    others: u64,
+}
+
+/// The last writes of a hardware context.
+#[derive(Debug)]
+pub(crate) struct WriteLog {
+    entries: Box<[(u64, u64, Tag)]>,
+    count: u64,
+}
+
+impl WriteLog {
+    pub(crate) fn new() -> WriteLog {
+        WriteLog { entries: alloc::vec![(0, 0, Tag::from_index(0)); LOG_LEN].into(), count: 0 }
+    }
+
+    /// Notes a write that is issued.
+    #[inline]
+    pub(crate) fn push(&mut self, start: u64, len: u64, tag: Tag) {
+        self.entries[self.count as usize % LOG_LEN] = (start, start + len, tag);
+        self.count += 1;
+    }
+
+    /// Whether a write under another tag may have been issued into one of the ranges since.
+    fn overlaps_since(
+        &self,
+        since: u64,
+        tag: Tag,
+        mut ranges: impl Iterator<Item = (u64, u64)>,
+    ) -> bool {
+        if self.count - since > LOG_LEN as u64 {
+            return true;
+        }
+        ranges.any(|(start, len)| {
+            let mut entries = (since..self.count).map(|at| self.entries[at as usize % LOG_LEN]);
+            entries.any(|(from, to, by)| by != tag && from < start + len && start < to)
+        })
+    }
+}
+
+/// The retries that are under way on a disk, and the writes of its hardware contexts.
+#[derive(Debug)]
+pub(crate) struct Retries {
+    /// How many of `ranges` are in use, or about to be.
+    nr: AtomicU32,
+    /// First byte and byte after the last; free where both are 0.
+    ranges: [(AtomicU64, AtomicU64); RETRIES_MAX],
+    /// How many writes each context has issued: written by the holder of its token alone.
+    nr_writes: Box<[AtomicU64]>,
+}
+
+/// A place in the list of retries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RetrySlot(usize);
+
+impl Retries {
+    pub(crate) fn new(nr_hctxs: u32) -> Retries {
+        Retries {
+            nr: AtomicU32::new(0),
+            ranges: core::array::from_fn(|_| (AtomicU64::new(0), AtomicU64::new(0))),
+            nr_writes: (0..nr_hctxs).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// Context `hctx` is about to issue a write (C, and the fence).
+    #[inline]
+    pub(crate) fn count_write(&self, hctx: u32) {
+        // With one context there is nobody to tell.
+        if self.nr_writes.len() > 1 {
+            let count = &self.nr_writes[hctx as usize];
+            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// The moment after a write that context `hctx` has just noted in its log.
+    pub(crate) fn moment(&self, hctx: u32, log: &WriteLog) -> Moment {
+        Moment { own: log.count, others: self.writes_of_others(hctx) }
+    }
+
+    fn writes_of_others(&self, hctx: u32) -> u64 {
+        let others = self.nr_writes.iter().enumerate().filter(|(at, _)| *at != hctx as usize);
+        others.map(|(_, count)| count.load(Ordering::Relaxed)).sum()
+    }
+
+    /// Enters a range that is to be tried again (A). `None` where too many are.
+    pub(crate) fn enter(&self, start: u64, end: u64) -> Option<RetrySlot> {
+        self.nr.fetch_add(1, Ordering::SeqCst);
+        let end_of = |at: usize| &self.ranges[at].1;
+        let free = (0..RETRIES_MAX).find(|&at| {
+            let claim = end_of(at).compare_exchange(0, end, Ordering::SeqCst, Ordering::Relaxed);
+            claim.is_ok()
+        });
+        let Some(at) = free else {
+            self.nr.fetch_sub(1, Ordering::SeqCst);
+            return None;
+        };
+        // Until this, the range reads as one from 0 on, which holds back more than it must.
+        self.ranges[at].0.store(start, Ordering::SeqCst);
+        Some(RetrySlot(at))
+    }
+
+    /// The retries of a range have ended.
+    // Release: who sees that it is gone sees what the retries did to the device as done.
+    pub(crate) fn leave(&self, slot: RetrySlot) {
+        self.ranges[slot.0].0.store(0, Ordering::Release);
+        self.ranges[slot.0].1.store(0, Ordering::Release);
+        self.nr.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Whether a write may have been issued into one of the ranges since `since`, by anybody but
+    /// `tag` of context `hctx` (the fence, and B). The range has been entered.
+    pub(crate) fn was_overtaken(
+        &self,
+        hctx: u32,
+        log: &WriteLog,
+        since: Moment,
+        tag: Tag,
+        ranges: impl Iterator<Item = (u64, u64)>,
+    ) -> bool {
+        fence(Ordering::SeqCst);
+        self.writes_of_others(hctx) != since.others || log.overlaps_since(since.own, tag, ranges)
+    }
+
+    /// Whether any retry is under way (D; a write has been counted before).
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.nr.load(Ordering::Acquire) > 0
+    }
+
+    /// Whether one of the ranges overlaps a retry that is under way, other than `own`.
+    #[cold]
+    pub(crate) fn hold_back(
+        &self,
+        own: Option<RetrySlot>,
+        mut ranges: impl Iterator<Item = (u64, u64)>,
+    ) -> bool {
+        let others = |at: usize| own != Some(RetrySlot(at));
+        ranges.any(|(start, len)| {
+            self.ranges.iter().enumerate().any(|(at, (from, to))| {
+                let (to, from) = (to.load(Ordering::Acquire), from.load(Ordering::Acquire));
+                others(at) && from < start + len && start < to
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_is_overtaken_by_what_overlaps_it_or_by_any_of_another_context() {
+        let (own, other) = (Tag::from_index(1), Tag::from_index(2));
+        let retries = Retries::new(2);
+        let mut log = WriteLog::new();
+        log.push(0, 4096, own);
+        let since = retries.moment(0, &log);
+        let check = |retries: &Retries, log: &WriteLog, expected| {
+            let ranges = [(0u64, 4096u64)].into_iter();
+            assert_eq!(retries.was_overtaken(0, log, since, own, ranges), expected);
+        };
+        log.push(4096, 4096, other);
+        log.push(512, 512, own);
+        check(&retries, &log, false);
+        retries.count_write(0);
+        check(&retries, &log, false);
+        retries.count_write(1);
+        check(&retries, &log, true);
+        let retries = Retries::new(2);
+        log.push(4095, 1, other);
+        check(&retries, &log, true);
+    }
+
+    #[test]
+    fn what_is_no_longer_remembered_counts_as_overlapping() {
+        let (own, other) = (Tag::from_index(1), Tag::from_index(2));
+        let retries = Retries::new(1);
+        let mut log = WriteLog::new();
+        let since = retries.moment(0, &log);
+        for nth in 1..=LOG_LEN as u64 + 1 {
+            assert!(!retries.was_overtaken(0, &log, since, own, [(0, 1)].into_iter()));
+            log.push(nth * 4096, 4096, other);
+        }
+        assert!(retries.was_overtaken(0, &log, since, own, [(0, 1)].into_iter()));
+    }
+
+    #[test]
+    fn a_range_is_held_until_its_retries_end() {
+        let retries = Retries::new(1);
+        let slot = retries.enter(8192, 12288).expect("a place");
+        assert!(retries.any());
+        for (start, len, held) in [(0, 8192, false), (8191, 2, true), (12287, 1, true)] {
+            assert_eq!(retries.hold_back(None, [(start, len)].into_iter()), held, "{start}+{len}");
+        }
+        retries.leave(slot);
+        assert!(!retries.any() && !retries.hold_back(None, [(8192, 1)].into_iter()));
+        let slots: alloc::vec::Vec<_> = (0..RETRIES_MAX).map(|_| retries.enter(0, 1)).collect();
+        assert!(slots.iter().all(Option::is_some) && retries.enter(0, 1).is_none());
+    }
+}

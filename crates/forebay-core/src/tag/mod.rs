@@ -1,0 +1,32 @@
+//! Tags: the slots of the request table, given out one by one.
+//!
+//! Counterpart in Linux: `struct blk_mq_tags`. A tag is an index into a table that is allocated
+//! once, so a request costs no allocation.
+
+mod bitmap;
+mod wait;
+
+pub use bitmap::TagSet;
+pub use wait::{TagWaits, Wait, WaitId, WaiterCount};
+
+/// A slot of the request table, and the name of a request between layer and driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Tag(u16);
+
+impl Tag {
+    /// The slot's number, below the queue depth.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The tag of slot `index`; for drivers that carry it through a device's own cookie.
+    ///
+    /// # Panics
+    /// If `index` is over the largest tag there can be (65535).
+    #[inline]
+    pub fn from_index(index: usize) -> Tag {
+        assert!(index <= u16::MAX as usize);
+        Tag(index as u16)
+    }
+}
