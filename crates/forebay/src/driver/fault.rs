@@ -1,4 +1,4 @@
-//! The `fault` driver: wraps another driver and lets chosen requests fail.
+//! The `fault` driver: wraps another device and lets chosen requests fail.
 //!
 //! A rule is `OPS:EFFECT[:WHEN...]`:
 //!
@@ -7,11 +7,17 @@
 //!   request fails with it and nothing of it is done; `short=N`: at most N bytes are moved; `busy`:
 //!   the driver says that it cannot take the request now (not always: it is asked until it can);
 //! - WHEN, all of which must hold: `range=START+LEN`, the request touches these bytes; `rate=P`,
-//!   with this probability; `nth=N`, every Nth request that the rule speaks of.
+//!   with this probability; `nth=N`, every Nth request that the rule speaks of; `after=N`, from the
+//!   Nth of them on, for ever.
 //!
-//! For example `rule=read:medium:range=1M+4k`, `rule=write:nospace:nth=10`.
+//! For example `rule=read:medium:range=1M+4k`, `rule=write:nospace:nth=10`, and a device that goes
+//! away: `rule=any:offline:after=1000`. All queues of a device count together.
+//!
+//! What fails here is there to be reaped at once, and never seen by the inner driver, whose waiter
+//! so knows nothing of it. It need not: `has_ready` tells whoever issued, who reaps it in the same
+//! turn, and tells the thread that waits if that is what it waits for.
 
-use super::Opened;
+use super::{Device, DriverQueue, Mode, Opened};
 use crate::error::{OpenError, SpecError};
 use crate::info::Feature;
 use crate::keys::Keys;
@@ -21,12 +27,25 @@ use crate::spec::Spec;
 use forebay_core::{
     BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag,
 };
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+struct FaultDevice {
+    inner: Arc<dyn Device>,
+    rules: Arc<Mutex<Rules>>,
+}
+
+/// The rules, and what they have seen: shared by all queues.
+#[derive(Debug)]
+struct Rules {
+    list: Vec<Rule>,
+    random: u64,
+}
 
 struct FaultDriver {
     inner: Box<dyn Driver>,
     block: u64,
-    rules: Vec<Rule>,
-    random: u64,
+    rules: Arc<Mutex<Rules>>,
     /// Completions of requests that the inner driver never saw.
     failed: Vec<(Tag, Result<u64, BlockStatus>)>,
 }
@@ -38,6 +57,7 @@ struct Rule {
     range: Option<(u64, u64)>,
     rate: Option<f64>,
     nth: Option<u64>,
+    after: Option<u64>,
     seen: u64,
 }
 
@@ -61,17 +81,11 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<
         }));
     }
     let opened = super::open(&target, keys, settings)?;
-    let block = u64::from(opened.driver.limits().logical_block_size);
     let mut features = opened.features;
     features.push(Feature::present("faults", texts.join(" ")));
-    let driver = FaultDriver {
-        inner: opened.driver,
-        block,
-        rules,
-        random: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1,
-        failed: Vec::new(),
-    };
-    Ok(Opened { driver: Box::new(driver), features })
+    let random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let rules = Arc::new(Mutex::new(Rules { list: rules, random }));
+    Ok(Opened { device: Arc::new(FaultDevice { inner: opened.device, rules }), features })
 }
 
 /// Parses a rule.
@@ -80,11 +94,11 @@ fn rule(text: &str) -> Result<Rule, SpecError> {
         |expected| SpecError::BadValue { key: "rule".to_owned(), value: text.to_owned(), expected };
     let expected_op = "read, write, flush, discard, write_zeroes, joined by `+`, or any, first";
     let expected_effect = "a status such as io or medium, short=N or busy, after the operations";
-    let expected_when = "range=START+LEN, rate=0..1 or nth=N, after the effect";
+    let expected_when = "range=START+LEN, rate=0..1, nth=N or after=N, after the effect";
     let mut parts = text.split(':');
     let ops = parts.next().and_then(ops).ok_or_else(|| bad(expected_op))?;
     let effect = parts.next().and_then(effect).ok_or_else(|| bad(expected_effect))?;
-    let mut rule = Rule { ops, effect, range: None, rate: None, nth: None, seen: 0 };
+    let mut rule = Rule { ops, effect, range: None, rate: None, nth: None, after: None, seen: 0 };
     for part in parts {
         let known = match part.split_once('=') {
             Some(("range", value)) => {
@@ -101,6 +115,10 @@ fn rule(text: &str) -> Result<Rule, SpecError> {
             Some(("nth", value)) => {
                 rule.nth = value.parse().ok().filter(|nth| *nth > 0);
                 rule.nth.is_some()
+            }
+            Some(("after", value)) => {
+                rule.after = value.parse().ok().filter(|after| *after > 0);
+                rule.after.is_some()
             }
             _ => false,
         };
@@ -132,11 +150,11 @@ fn effect(text: &str) -> Option<Effect> {
     BlockStatus::ALL.into_iter().find(|status| status.name() == text).map(Effect::Fail)
 }
 
-impl FaultDriver {
+impl Rules {
     /// The effect of the first rule that holds for a request.
     fn effect(&mut self, rq: &IssuedRequest<'_>) -> Option<Effect> {
         let random = &mut self.random;
-        let mut rules = self.rules.iter_mut();
+        let mut rules = self.list.iter_mut();
         rules.find_map(|rule| rule.holds(rq, random).then_some(rule.effect))
     }
 }
@@ -151,6 +169,7 @@ impl Rule {
         }
         self.seen += 1;
         self.nth.is_none_or(|nth| self.seen.is_multiple_of(nth))
+            && self.after.is_none_or(|after| self.seen >= after)
             && self.rate.is_none_or(|rate| next_fraction(random) < rate)
     }
 }
@@ -164,13 +183,29 @@ fn next_fraction(state: &mut u64) -> f64 {
     bits as f64 / (1u64 << 53) as f64
 }
 
+impl Device for FaultDevice {
+    fn limits(&self) -> QueueLimits {
+        self.inner.limits()
+    }
+
+    fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {
+        let DriverQueue { driver: inner, waiter } = self.inner.open_queue(depth, mode)?;
+        let block = u64::from(inner.limits().logical_block_size);
+        let rules = Arc::clone(&self.rules);
+        let failed = Vec::with_capacity(depth as usize);
+        let driver = FaultDriver { inner, block, rules, failed };
+        Ok(DriverQueue { driver: Box::new(driver), waiter })
+    }
+}
+
 impl Driver for FaultDriver {
     fn limits(&self) -> QueueLimits {
         self.inner.limits()
     }
 
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, last: bool) -> Issue {
-        match self.effect(rq) {
+        let effect = self.rules.lock().unwrap_or_else(PoisonError::into_inner).effect(rq);
+        match effect {
             Some(Effect::Busy) => Issue::Busy,
             Some(Effect::Fail(status)) => {
                 self.failed.push((rq.tag, Err(status)));
@@ -204,6 +239,14 @@ impl Driver for FaultDriver {
         }
     }
 
+    fn kick(&mut self) {
+        self.inner.kick();
+    }
+
+    fn has_ready(&self) -> bool {
+        !self.failed.is_empty() || self.inner.has_ready()
+    }
+
     fn nr_syscalls(&self) -> u64 {
         self.inner.nr_syscalls()
     }
@@ -212,16 +255,19 @@ impl Driver for FaultDriver {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::testing::{data, device, issue, queue, reap};
+    use forebay_core::Bio;
 
     #[test]
     fn rules_are_parsed_whole() {
-        let rule = rule("read+write:medium:range=1M+4k:nth=3:rate=0.5").unwrap();
+        let rule = rule("read+write:medium:range=1M+4k:nth=3:after=7:rate=0.5").unwrap();
         let expected = Rule {
             ops: vec![Op::Read, Op::Write],
             effect: Effect::Fail(BlockStatus::Medium),
             range: Some((1 << 20, (1 << 20) + 4096)),
             rate: Some(0.5),
             nth: Some(3),
+            after: Some(7),
             seen: 0,
         };
         assert_eq!(rule, expected);
@@ -238,10 +284,53 @@ mod tests {
             ("read:io:sometimes", "after the effect"),
             ("read:io:rate=2", "after the effect"),
             ("read:io:nth=0", "after the effect"),
+            ("read:io:after=0", "after the effect"),
             ("read:io:range=1M", "after the effect"),
         ] {
             let message = rule(text).unwrap_err().to_string();
             assert!(message.contains(place), "{text}: {message}");
         }
+    }
+
+    #[test]
+    fn all_queues_count_together() {
+        for (rule, nr_failed) in [("nth=10", 200), ("after=501", 1500), ("after=1001:nth=2", 500)] {
+            let device = device(&format!("fault:null:1M?rule=discard:offline:{rule}"));
+            let count = || {
+                let mut driver = device.open_queue(4, Mode::Shared).expect("a queue").driver;
+                let fails = (0..1000).filter(|_| {
+                    issue(&mut *driver, 0, Bio::range(Op::Discard, 0, 512));
+                    driver.commit_rqs();
+                    reap(&mut *driver)[0].result == Err(BlockStatus::Offline)
+                });
+                fails.count()
+            };
+            let total: usize = std::thread::scope(|scope| {
+                [scope.spawn(count), scope.spawn(count)].map(|it| it.join().expect("counts"))
+            })
+            .iter()
+            .sum();
+            assert_eq!(total, nr_failed, "{rule}");
+        }
+    }
+
+    #[test]
+    fn what_fails_is_ready_at_once_whatever_the_inner_driver_does() {
+        let spec = "fault:ram:1M?req_ns=1000000000&rule=read:io";
+        let DriverQueue { mut driver, waiter } = queue(spec, Mode::Shared);
+        issue(&mut *driver, 0, Bio::range(Op::WriteZeroes, 0, 512));
+        assert!(!driver.has_ready());
+        issue(&mut *driver, 1, data(Op::Read, 0, &mut [0; 512], 512));
+        assert!(driver.has_ready());
+        assert_eq!(reap(&mut *driver), [failed(1)]);
+        assert!(!driver.has_ready());
+        // A kick goes through to where the thread waits.
+        driver.kick();
+        waiter.wait(None);
+        assert_eq!(reap(&mut *driver), []);
+    }
+
+    fn failed(tag: usize) -> forebay_core::Completed {
+        forebay_core::Completed { tag: Tag::from_index(tag), result: Err(BlockStatus::Io) }
     }
 }

@@ -2,16 +2,22 @@
 //!
 //! - [`null`]: completes everything at once and moves nothing;
 //! - [`ram`]: memory, with the service times of a simple device if wanted;
-//! - [`file`]: a file or block device, through io_uring;
-//! - [`fault`]: wraps another driver and lets chosen requests fail.
+//! - [`mod@file`]: a file or block device, through io_uring;
+//! - [`fault`]: wraps another device and lets chosen requests fail.
+//!
+//! A [`Device`] makes a queue for each hardware context: a driver, which one thread uses at a time,
+//! and a [`Waiter`], with which another waits meanwhile.
 //!
 //! A driver follows the contract of [`forebay_core::Driver`], and comes from here alone: since it
 //! follows the addresses in segments, only the layer, which vouches for them, may call it.
 
+mod doorbell;
 mod fault;
 mod file;
 mod null;
 mod ram;
+#[cfg(test)]
+mod testing;
 
 use crate::error::{OpenError, SpecError};
 use crate::info::Feature;
@@ -19,10 +25,72 @@ use crate::keys::Keys;
 use crate::settings::Settings;
 use crate::spec::Spec;
 use forebay_core::{Driver, QueueLimits};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Duration;
 
-/// A driver that is ready.
-pub(crate) struct Opened {
+pub(crate) use file::no_uring;
+
+/// How a driver's queue is used. Fixed when it is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// By one thread only, ever: it makes the queue, uses it, waits for it and drops it. There is
+    /// nobody to kick.
+    Owned,
+    /// By one thread at a time, any of them; and one more may wait meanwhile.
+    Shared,
+}
+
+/// An open device. It makes a queue for each hardware context.
+pub(crate) trait Device: Send + Sync {
+    /// What the device can take. Fixed while it is open.
+    fn limits(&self) -> QueueLimits;
+
+    /// A queue of `depth` tags. Whoever calls this for [`Mode::Owned`] is its one thread.
+    ///
+    /// # Errors
+    /// The system's, where it has no room for another queue.
+    fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue>;
+}
+
+/// A queue of a device: what drives it, and what waits for it.
+pub(crate) struct DriverQueue {
     pub(crate) driver: Box<dyn Driver>,
+    pub(crate) waiter: Arc<dyn Waiter>,
+}
+
+/// Waits for a driver's completions without touching the driver: for the leader of a shared
+/// context, while others use the driver. One thread at a time may wait.
+pub(crate) trait Waiter: Send + Sync {
+    /// Returns when a completion can be reaped that was not reaped when this began, after a kick,
+    /// or when `timeout` has passed. May return early, on a signal for instance. Of completions
+    /// that [`Driver::has_ready`] tells of it need not know.
+    fn wait(&self, timeout: Option<Duration>);
+
+    /// Becomes readable when there may be something to reap. None where there is no such thing:
+    /// completions are there at once, or come by the clock.
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// How many system calls it has made since open; those of its driver are counted there.
+    fn nr_syscalls(&self) -> u64 {
+        0
+    }
+}
+
+/// Waits for a driver whose completions are there at once: not at all.
+#[derive(Debug)]
+struct AtOnce;
+
+impl Waiter for AtOnce {
+    fn wait(&self, _: Option<Duration>) {}
+}
+
+/// A device that is ready, and what is known of it.
+pub(crate) struct Opened {
+    pub(crate) device: Arc<dyn Device>,
     pub(crate) features: Vec<Feature>,
 }
 
@@ -42,7 +110,7 @@ pub(crate) fn names() -> String {
     DRIVERS.map(|(name, _)| name).join(", ")
 }
 
-/// Opens the driver that a spec names.
+/// Opens the device that a spec names.
 pub(crate) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<Opened, OpenError> {
     let found = DRIVERS.into_iter().find(|(name, _)| *name == spec.driver());
     let (_, open) = found.expect("a spec names a driver of this table");
@@ -64,6 +132,12 @@ fn sized_target(spec: &Spec, keys: &mut Keys) -> Result<(u64, u32), SpecError> {
         return Err(bad_target("a size above 0, in whole logical blocks"));
     }
     Ok((len, block as u32))
+}
+
+/// A time that a key gives, ns; 0 where it is not given.
+fn take_ns(keys: &mut Keys, key: &'static str) -> Result<u64, SpecError> {
+    let expected = "a number of nanoseconds, up to 1 000 000 000 000";
+    Ok(keys.take_number(key, expected, 0..=1_000_000_000_000)?.unwrap_or(0))
 }
 
 /// Limits of a device that is memory or nothing: all operations, no cache to lose.

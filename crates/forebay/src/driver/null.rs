@@ -1,24 +1,36 @@
 //! The `null` driver: every request completes at once, and no byte moves.
 //!
-//! It measures the layer alone. A read leaves its buffer as it was.
+//! It measures the layer alone. A read leaves its buffer as it was. With `kick_ns` each commit
+//! takes its time, as it does where a device is told of it.
 
-use super::{Opened, ideal_limits, sized_target};
+use super::doorbell::Doorbell;
+use super::{AtOnce, Device, DriverQueue, Mode, Opened, ideal_limits, sized_target};
 use crate::error::OpenError;
 use crate::info::Feature;
 use crate::keys::Keys;
 use crate::settings::Settings;
 use crate::spec::Spec;
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, QueueLimits, Tag};
+use std::io;
+use std::sync::Arc;
+
+#[derive(Debug)]
+struct NullDevice {
+    limits: QueueLimits,
+    doorbell: Doorbell,
+}
 
 #[derive(Debug)]
 struct NullDriver {
     limits: QueueLimits,
+    doorbell: Doorbell,
     done: Vec<(Tag, u64)>,
 }
 
 pub(super) fn open(spec: &Spec, keys: &mut Keys, _: &Settings) -> Result<Opened, OpenError> {
     let (capacity, block) = sized_target(spec, keys)?;
-    let driver = NullDriver { limits: ideal_limits(capacity, block), done: Vec::new() };
+    let limits = ideal_limits(capacity, block);
+    let device = NullDevice { limits, doorbell: Doorbell::take(keys)? };
     let features = vec![
         Feature::missing("data", "null keeps nothing: reads leave their buffers as they are"),
         Feature::present("discard", "up to 256 ranges in one request, ignored"),
@@ -26,7 +38,22 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, _: &Settings) -> Result<Opened,
         Feature::missing("flush", "there is no cache; a flush ends at once"),
         Feature::missing("fua", "there is no cache; every write is as durable as it gets"),
     ];
-    Ok(Opened { driver: Box::new(driver), features })
+    Ok(Opened { device: Arc::new(device), features })
+}
+
+impl Device for NullDevice {
+    fn limits(&self) -> QueueLimits {
+        self.limits
+    }
+
+    fn open_queue(&self, depth: u32, _: Mode) -> io::Result<DriverQueue> {
+        let driver = NullDriver {
+            limits: self.limits,
+            doorbell: self.doorbell,
+            done: Vec::with_capacity(depth as usize),
+        };
+        Ok(DriverQueue { driver: Box::new(driver), waiter: Arc::new(AtOnce) })
+    }
 }
 
 impl Driver for NullDriver {
@@ -37,10 +64,14 @@ impl Driver for NullDriver {
     #[inline]
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         self.done.push((rq.tag, rq.len));
+        self.doorbell.queued();
         Issue::Queued
     }
 
-    fn commit_rqs(&mut self) {}
+    #[inline]
+    fn commit_rqs(&mut self) {
+        self.doorbell.ring();
+    }
 
     #[inline]
     fn reap(&mut self, done: &mut Completions, _look: Look) {
@@ -49,5 +80,12 @@ impl Driver for NullDriver {
         }
     }
 
-    fn wait(&mut self, _nr_completions: u32) {}
+    fn wait(&mut self, _nr_completions: u32) {
+        self.doorbell.ring();
+    }
+
+    #[inline]
+    fn has_ready(&self) -> bool {
+        !self.done.is_empty()
+    }
 }

@@ -3,11 +3,22 @@
 //! - [`open`](open::open): opens it, and says why where it cannot;
 //! - [`probe`]: what the kernel says of its limits and features;
 //! - [`sysfs`]: what `/sys` says of the device below;
-//! - [`uring`]: the driver itself.
+//! - [`device`]: makes a ring for each queue;
+//! - [`uring`]: the driver itself;
+//! - [`commands`]: what each tag is doing, and the ring's entry for it;
+//! - [`waiter`]: waits for a ring that others use;
+//! - [`event`]: a descriptor for completions that the kernel has deferred.
 
+mod commands;
+mod device;
+mod event;
 mod open;
 mod probe;
 mod sysfs;
+#[cfg(test)]
+mod tests;
 mod uring;
+mod waiter;
 
+pub(crate) use open::no_uring;
 pub(super) use open::open;

@@ -1,6 +1,7 @@
 //! Opening a file as a disk.
 
-use super::{probe, uring};
+use super::device::FileDevice;
+use super::probe;
 use crate::driver::{self, Opened};
 use crate::error::OpenError;
 use crate::keys::Keys;
@@ -10,6 +11,7 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// How to open it.
 #[derive(Clone, Copy, Debug)]
@@ -37,11 +39,10 @@ pub(in crate::driver) fn open(
     let path = Path::new(spec.target());
     let file = open_file(path, options)?;
     let probed = probe::probe(&file, path, options)?;
-    let depth = settings.policy.queue_depth;
+    let device = FileDevice::new(file, probed.limits).map_err(no_uring)?;
     let mut features = probed.features;
-    let driver =
-        uring::UringDriver::new(file, probed.limits, depth, &mut features).map_err(no_uring)?;
-    Ok(Opened { driver: Box::new(driver), features })
+    features.extend(device.features());
+    Ok(Opened { device: Arc::new(device), features })
 }
 
 fn open_file(path: &Path, options: Options) -> Result<File, OpenError> {
@@ -84,7 +85,7 @@ fn refused(path: &Path, options: Options, source: io::Error) -> OpenError {
 }
 
 /// Why there is no ring, from the kernel's answer.
-fn no_uring(source: io::Error) -> OpenError {
+pub(crate) fn no_uring(source: io::Error) -> OpenError {
     let hint = match source.raw_os_error() {
         Some(libc::EPERM) => {
             "; /proc/sys/kernel/io_uring_disabled or a container's seccomp profile forbids it"

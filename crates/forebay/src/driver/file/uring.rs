@@ -1,136 +1,72 @@
 //! Driving a file through io_uring.
 //!
-//! One ring for one thread. Each request is one submission entry, so a ring of as many entries as
+//! One ring for each queue. Each request is one submission entry, so a ring of as many entries as
 //! there are tags is never full, and its completion queue, twice as long, never overflows. What was
 //! queued is submitted with one system call per batch, and waiting submits and waits in one.
 //!
 //! A pushed entry may be taken by the kernel even if the call that submits it fails, so a request
 //! is over only when its completion was seen.
+//!
+//! Only who uses the driver touches the ring; who waits beside it does not (see
+//! [`waiter`](super::waiter)). A kick is an entry that does nothing: its completion ends the wait.
 // It hands addresses to the kernel.
 #![allow(unsafe_code)]
 
+use super::commands::{Commands, GROW, PUNCH_HOLE, ZERO_AND_GROW, ZERO_RANGE};
+use super::event::Event;
+use crate::driver::Mode;
 use crate::errno;
-use crate::info::Feature;
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag};
 use io_uring::squeue::Entry;
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, opcode};
 use std::fs::File;
-use std::io;
-use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
-/// The file's place in the ring's table.
-const FILE: types::Fixed = types::Fixed(0);
-
-const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-const ZERO_AND_GROW: i32 = libc::FALLOC_FL_ZERO_RANGE;
-/// Allocates, which makes the file longer where it ends before the range, and never shorter.
-const GROW: i32 = 0;
-const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
+/// What a kick's entry is called; requests have their tags' numbers.
+const KICK: u64 = u64::MAX;
 
 pub(super) struct UringDriver {
     ring: IoUring,
+    /// What tells of completions, where the kernel defers them and somebody asked.
+    event: Option<Arc<Event>>,
+    mode: Mode,
     limits: QueueLimits,
-    /// `max_segments` vectors for each tag.
-    iovecs: Box<[libc::iovec]>,
-    /// What each tag is doing, to tell its completion.
-    commands: Box<[Command]>,
+    commands: Commands,
     nr_in_flight: u32,
     /// Entries that were pushed since the last commit.
     nr_uncommitted: u32,
+    /// A kick's entry is in the ring, on either side.
+    kicked: bool,
     /// The file system cannot zero a range.
     no_zero_range: bool,
     nr_syscalls: u64,
     /// Kept open for the ring.
-    _file: File,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Command {
-    op: Op,
-    start: u64,
-    len: u64,
-    /// How a range is changed: the mode of `fallocate`.
-    mode: i32,
+    _file: Arc<File>,
 }
 
 impl UringDriver {
+    /// A driver for a ring of at least `depth` entries, and one for kicks where it is shared, in
+    /// whose table of files is `file` alone.
     pub(super) fn new(
-        file: File,
+        ring: IoUring,
+        event: Option<Arc<Event>>,
+        mode: Mode,
+        file: Arc<File>,
         limits: QueueLimits,
         depth: u32,
-        features: &mut Vec<Feature>,
-    ) -> io::Result<UringDriver> {
-        let entries = depth.next_power_of_two();
-        let (ring, deferred) = match single_issuer(entries) {
-            Ok(ring) => (ring, true),
-            Err(_) => (IoUring::new(entries)?, false),
-        };
-        ring.submitter().register_files(&[file.as_raw_fd()])?;
-        features.push(Feature::present("io_uring", format!("{entries} entries, registered file")));
-        features.push(match deferred {
-            true => Feature::present("defer_taskrun", "completions run when they are asked for"),
-            false => Feature::missing("defer_taskrun", "needs Linux 6.1"),
-        });
-        let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-        let idle = Command { op: Op::Flush, start: 0, len: 0, mode: 0 };
-        Ok(UringDriver {
+    ) -> UringDriver {
+        UringDriver {
             ring,
+            event,
+            mode,
             limits,
-            iovecs: vec![empty; (depth * limits.max_segments) as usize].into(),
-            commands: vec![idle; depth as usize].into(),
+            commands: Commands::new(&limits, depth),
             nr_in_flight: 0,
             nr_uncommitted: 0,
+            kicked: false,
             no_zero_range: false,
             nr_syscalls: 0,
             _file: file,
-        })
-    }
-
-    /// Fills the tag's vectors; neighbours in memory become one. Returns how many there are.
-    fn fill_iovecs(&mut self, rq: &IssuedRequest<'_>) -> usize {
-        let first = rq.tag.index() * self.limits.max_segments as usize;
-        let mut nr: usize = 0;
-        for segment in rq.segments() {
-            let iov_base = std::ptr::with_exposed_provenance_mut(segment.addr);
-            let iov_len = segment.len as usize;
-            match nr.checked_sub(1).map(|previous| &mut self.iovecs[first + previous]) {
-                Some(previous)
-                    if previous.iov_base.wrapping_byte_add(previous.iov_len) == iov_base =>
-                {
-                    previous.iov_len += iov_len;
-                }
-                _ => {
-                    assert!(nr < self.limits.max_segments as usize, "a request keeps its limits");
-                    self.iovecs[first + nr] = libc::iovec { iov_base, iov_len };
-                    nr += 1;
-                }
-            }
-        }
-        nr
-    }
-
-    /// The entry of a read or write.
-    fn data_entry(&mut self, rq: &IssuedRequest<'_>) -> Entry {
-        let nr = self.fill_iovecs(rq);
-        let first = rq.tag.index() * self.limits.max_segments as usize;
-        let iovecs = &self.iovecs[first..first + nr];
-        let flags = if rq.fua { libc::RWF_DSYNC } else { 0 };
-        // A request is at most `max_sectors` long, far below 4 GiB, and has at most 128 vectors.
-        match (rq.op, iovecs) {
-            (Op::Read, [one]) => opcode::Read::new(FILE, one.iov_base.cast(), one.iov_len as u32)
-                .offset(rq.start)
-                .build(),
-            (Op::Read, many) => {
-                opcode::Readv::new(FILE, many.as_ptr(), nr as u32).offset(rq.start).build()
-            }
-            (_, [one]) => opcode::Write::new(FILE, one.iov_base.cast(), one.iov_len as u32)
-                .offset(rq.start)
-                .rw_flags(flags)
-                .build(),
-            (_, many) => opcode::Writev::new(FILE, many.as_ptr(), nr as u32)
-                .offset(rq.start)
-                .rw_flags(flags)
-                .build(),
         }
     }
 
@@ -149,10 +85,17 @@ impl UringDriver {
         }
     }
 
-    fn push(&mut self, tag: Tag, entry: Entry) {
-        let entry = entry.user_data(tag.index() as u64);
+    /// Pushes the entry for what a tag is doing.
+    #[inline]
+    fn push(&mut self, tag: Tag) {
+        self.push_entry(self.commands.entry(tag).user_data(tag.index() as u64));
+    }
+
+    #[inline]
+    fn push_entry(&mut self, entry: Entry) {
         // SAFETY: the memory of the segments stays valid until the completion was reaped (K2), and
-        // `iovecs` lives as long as the ring, a tag's part of it unchanged while it is in flight.
+        // the vectors live as long as the ring, a tag's part of them unchanged while it is in
+        // flight. A kick has no memory.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         assert!(pushed.is_ok(), "the ring has an entry for every tag");
     }
@@ -190,47 +133,33 @@ impl UringDriver {
         submission.taskrun() || self.nr_uncommitted == 0 && !submission.is_empty()
     }
 
-    /// Sends write-zeroes again that take another way.
+    /// Brings what only a system call moves on, where nothing is there: completions that the kernel
+    /// has deferred, or entries that an early return left behind. Where somebody polls, it brings
+    /// everything, since what came before the event was cleared is told of no more.
+    #[inline]
+    fn look_hard(&mut self) {
+        if self.ring.completion().is_empty() && self.needs_enter() {
+            self.enter(0);
+        }
+        while self.event.as_ref().is_some_and(|event| event.clear()) {
+            self.nr_syscalls += 1;
+            if !self.needs_enter() {
+                return;
+            }
+            self.enter(0);
+        }
+    }
+
+    /// Sends requests again, as the table has them now.
     #[cold]
-    fn send_again(&mut self, commands: &[(Tag, i32)]) {
-        self.no_zero_range = true;
-        for (tag, mode) in commands {
-            let command = &mut self.commands[tag.index()];
-            command.mode = *mode;
-            let entry = range_entry(*command);
-            self.push(*tag, entry);
+    fn send_again(&mut self, tags: &[Tag]) {
+        for tag in tags {
+            // It is of no use to try this again: there was an answer.
+            self.no_zero_range |= self.commands.of(*tag).goes_around_zero_range();
+            self.push(*tag);
         }
         self.enter(0);
     }
-}
-
-/// The next mode for write-zeroes, where a file system cannot zero a range: a hole is punched; in a
-/// file that grows, after its range has been allocated.
-fn next_mode(command: Command, result: i32) -> Option<i32> {
-    if command.op != Op::WriteZeroes {
-        return None;
-    }
-    let refused = -result == libc::EOPNOTSUPP;
-    match command.mode {
-        ZERO_RANGE if refused => Some(PUNCH_HOLE),
-        ZERO_AND_GROW if refused => Some(GROW),
-        GROW if result >= 0 => Some(PUNCH_HOLE),
-        _ => None,
-    }
-}
-
-/// The entry of a discard or write-zeroes.
-fn range_entry(command: Command) -> Entry {
-    opcode::Fallocate::new(FILE, command.len).offset(command.start).mode(command.mode).build()
-}
-
-/// A ring for one thread, whose completions run when that thread asks for them.
-fn single_issuer(entries: u32) -> io::Result<IoUring> {
-    IoUring::builder()
-        .setup_single_issuer()
-        .setup_defer_taskrun()
-        .setup_taskrun_flag()
-        .build(entries)
 }
 
 impl Driver for UringDriver {
@@ -240,14 +169,8 @@ impl Driver for UringDriver {
 
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         let mode = self.range_mode(rq.op);
-        let command = Command { op: rq.op, start: rq.start, len: rq.len, mode };
-        let entry = match rq.op {
-            Op::Read | Op::Write => self.data_entry(rq),
-            Op::Flush => opcode::Fsync::new(FILE).build(),
-            Op::Discard | Op::WriteZeroes => range_entry(command),
-        };
-        self.commands[rq.tag.index()] = command;
-        self.push(rq.tag, entry);
+        self.commands.note(rq, mode);
+        self.push(rq.tag);
         self.nr_in_flight += 1;
         self.nr_uncommitted += 1;
         Issue::Queued
@@ -259,21 +182,24 @@ impl Driver for UringDriver {
     }
 
     fn reap(&mut self, done: &mut Completions, look: Look) {
-        if self.nr_in_flight == 0 {
+        if self.nr_in_flight == 0 && !self.kicked && look == Look::Glance {
             return;
         }
-        // Completions that the kernel has deferred, or entries that an early return left behind.
-        if look == Look::Hard && self.ring.completion().is_empty() && self.needs_enter() {
-            self.enter(0);
+        if look == Look::Hard {
+            self.look_hard();
         }
         let mut again = Vec::new();
         for entry in self.ring.completion() {
-            let tag = Tag::from_index(entry.user_data() as usize);
-            let command = self.commands[tag.index()];
-            if let Some(mode) = next_mode(command, entry.result()) {
-                again.push((tag, mode));
+            if entry.user_data() == KICK {
+                self.kicked = false;
                 continue;
             }
+            let tag = Tag::from_index(entry.user_data() as usize);
+            if self.commands.is_sent_again(tag, entry.result()) {
+                again.push(tag);
+                continue;
+            }
+            let command = self.commands.of(tag);
             let result = match entry.result() {
                 moved if moved >= 0 && command.op.moves_data() => Ok(moved as u64),
                 success if success >= 0 => Ok(command.len),
@@ -290,6 +216,21 @@ impl Driver for UringDriver {
     fn wait(&mut self, nr_completions: u32) {
         self.nr_uncommitted = 0;
         self.enter(nr_completions);
+    }
+
+    /// The kick's completion stays in the ring until the waiting thread is back (K8), so it does
+    /// not matter whether that was asleep in the kernel already. Where the kernel takes no entry
+    /// now, there are completions, which end the wait as well.
+    fn kick(&mut self) {
+        let is_done = self.kicked && self.ring.submission().is_empty();
+        if is_done || self.mode == Mode::Owned {
+            return;
+        }
+        if !self.kicked {
+            self.kicked = true;
+            self.push_entry(opcode::Nop::new().build().user_data(KICK));
+        }
+        self.enter(0);
     }
 
     fn nr_syscalls(&self) -> u64 {

@@ -1,0 +1,185 @@
+//! What each tag is doing, and the ring's entry that does it.
+// It holds addresses for the kernel.
+#![allow(unsafe_code)]
+
+use forebay_core::{IssuedRequest, Op, QueueLimits, Tag};
+use io_uring::squeue::Entry;
+use io_uring::{opcode, types};
+
+/// The file's place in the ring's table.
+const FILE: types::Fixed = types::Fixed(0);
+
+pub(super) const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+pub(super) const ZERO_AND_GROW: i32 = libc::FALLOC_FL_ZERO_RANGE;
+/// Allocates, which makes the file longer where it ends before the range, and never shorter.
+pub(super) const GROW: i32 = 0;
+pub(super) const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
+
+/// How often a request is sent at most: its thread may have ended each time.
+const NR_TRIES_MAX: u8 = 8;
+
+/// The commands of all tags, and their vectors, which stay where they are as long as this lives.
+pub(super) struct Commands {
+    table: Box<[Command]>,
+    /// `max_segments` for each tag.
+    vectors: Vectors,
+    max_segments: usize,
+}
+
+/// Stretches of memory for the kernel.
+struct Vectors(Box<[libc::iovec]>);
+
+// SAFETY: addresses and lengths; only the kernel follows them, on whose behalf the memory is valid,
+// in whatever thread, until its request's completion was reaped (K2).
+unsafe impl Send for Vectors {}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Command {
+    pub(super) op: Op,
+    fua: bool,
+    nr_vectors: u16,
+    nr_tries: u8,
+    start: u64,
+    pub(super) len: u64,
+    /// How a range is changed: the mode of `fallocate`.
+    mode: i32,
+}
+
+impl Command {
+    /// Whether it zeroes a range by another way than the first.
+    pub(super) fn goes_around_zero_range(&self) -> bool {
+        self.op == Op::WriteZeroes && matches!(self.mode, GROW | PUNCH_HOLE)
+    }
+}
+
+impl Commands {
+    pub(super) fn new(limits: &QueueLimits, depth: u32) -> Commands {
+        assert!(limits.max_segments <= u32::from(u16::MAX), "a command counts its vectors");
+        let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        let idle = Command {
+            op: Op::Flush,
+            fua: false,
+            nr_vectors: 0,
+            nr_tries: 0,
+            start: 0,
+            len: 0,
+            mode: 0,
+        };
+        Commands {
+            table: vec![idle; depth as usize].into(),
+            vectors: Vectors(vec![empty; (depth * limits.max_segments) as usize].into()),
+            max_segments: limits.max_segments as usize,
+        }
+    }
+
+    /// What a tag is doing.
+    #[inline]
+    pub(super) fn of(&self, tag: Tag) -> Command {
+        self.table[tag.index()]
+    }
+
+    /// Notes a request. Ranges are changed by `mode`.
+    #[inline]
+    pub(super) fn note(&mut self, rq: &IssuedRequest<'_>, mode: i32) {
+        self.table[rq.tag.index()] = Command {
+            op: rq.op,
+            fua: rq.fua,
+            nr_vectors: self.fill_vectors(rq) as u16,
+            nr_tries: 1,
+            start: rq.start,
+            len: rq.len,
+            mode,
+        };
+    }
+
+    /// Fills the tag's vectors; neighbours in memory become one. Returns how many there are.
+    fn fill_vectors(&mut self, rq: &IssuedRequest<'_>) -> usize {
+        let first = rq.tag.index() * self.max_segments;
+        let vectors = &mut self.vectors.0[first..first + self.max_segments];
+        let mut nr: usize = 0;
+        for segment in rq.segments() {
+            let iov_base = std::ptr::with_exposed_provenance_mut(segment.addr);
+            let iov_len = segment.len as usize;
+            match nr.checked_sub(1).map(|previous| &mut vectors[previous]) {
+                Some(previous)
+                    if previous.iov_base.wrapping_byte_add(previous.iov_len) == iov_base =>
+                {
+                    previous.iov_len += iov_len;
+                }
+                _ => {
+                    assert!(nr < vectors.len(), "a request keeps its limits");
+                    vectors[nr] = libc::iovec { iov_base, iov_len };
+                    nr += 1;
+                }
+            }
+        }
+        nr
+    }
+
+    /// The entry for what a tag is doing.
+    #[inline]
+    pub(super) fn entry(&self, tag: Tag) -> Entry {
+        let command = &self.table[tag.index()];
+        match command.op {
+            Op::Read | Op::Write => self.data_entry(tag, command),
+            Op::Flush => opcode::Fsync::new(FILE).build(),
+            Op::Discard | Op::WriteZeroes => opcode::Fallocate::new(FILE, command.len)
+                .offset(command.start)
+                .mode(command.mode)
+                .build(),
+        }
+    }
+
+    /// The entry of a read or write.
+    fn data_entry(&self, tag: Tag, command: &Command) -> Entry {
+        let first = tag.index() * self.max_segments;
+        let nr = u32::from(command.nr_vectors);
+        let flags = if command.fua { libc::RWF_DSYNC } else { 0 };
+        let start = command.start;
+        // A request is at most `max_sectors` long, far below 4 GiB.
+        match (command.op, &self.vectors.0[first..first + nr as usize]) {
+            (Op::Read, [one]) => opcode::Read::new(FILE, one.iov_base.cast(), one.iov_len as u32)
+                .offset(start)
+                .build(),
+            (Op::Read, many) => opcode::Readv::new(FILE, many.as_ptr(), nr).offset(start).build(),
+            (_, [one]) => opcode::Write::new(FILE, one.iov_base.cast(), one.iov_len as u32)
+                .offset(start)
+                .rw_flags(flags)
+                .build(),
+            (_, many) => {
+                opcode::Writev::new(FILE, many.as_ptr(), nr).offset(start).rw_flags(flags).build()
+            }
+        }
+    }
+
+    /// Whether a request whose entry came back is to be sent again; if so, it is noted how. It goes
+    /// another way where a file system cannot zero a range: a hole is punched; in a file that
+    /// grows, after its range has been allocated.
+    ///
+    /// It goes the same way where the thread that submitted it has ended since: the kernel cannot
+    /// go on with a read whose page has come in then, for want of that thread's memory (EFAULT),
+    /// or cancels what it would give to that thread's workers. Nothing of it was done. An address
+    /// that is bad in earnest fails each time.
+    #[inline]
+    pub(super) fn is_sent_again(&mut self, tag: Tag, result: i32) -> bool {
+        let command = &mut self.table[tag.index()];
+        if result >= 0 && command.op != Op::WriteZeroes {
+            return false;
+        }
+        let refused = result == -libc::EOPNOTSUPP;
+        let next_mode = match (command.op, command.mode) {
+            (Op::WriteZeroes, ZERO_RANGE) if refused => Some(PUNCH_HOLE),
+            (Op::WriteZeroes, ZERO_AND_GROW) if refused => Some(GROW),
+            (Op::WriteZeroes, GROW) if result >= 0 => Some(PUNCH_HOLE),
+            _ => None,
+        };
+        if let Some(mode) = next_mode {
+            command.mode = mode;
+            return true;
+        }
+        let left_behind = matches!(-result, libc::ECANCELED | libc::EFAULT);
+        let again = left_behind && command.nr_tries < NR_TRIES_MAX;
+        command.nr_tries += u8::from(again);
+        again
+    }
+}

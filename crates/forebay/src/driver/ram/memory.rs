@@ -1,0 +1,189 @@
+//! The memory of a RAM disk, used by all its queues at once.
+//!
+//! Each region of it has a lock (several regions share one), held while bytes of the region move.
+//! No logical block crosses from one region into another, so a block is written whole and read
+//! whole, as from a disk; a longer request is not one piece, no more than there.
+// It follows the addresses of segments, and maps memory.
+#![allow(unsafe_code)]
+
+use forebay_core::{IssuedRequest, Op};
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The unit in which memory is given back to the system, bytes.
+const PAGE: u64 = 4096;
+
+/// What one lock covers, bytes: a multiple of the page and of every logical block.
+pub(super) const REGION: u64 = 64 << 10;
+
+/// How many locks there are: region `n` has lock `n % NR_LOCKS`.
+pub(super) const NR_LOCKS: usize = 256;
+
+/// Zeroed memory that is backed page by page as it is written.
+#[derive(Debug)]
+pub(super) struct Memory {
+    base: NonNull<u8>,
+    len: u64,
+    locks: Box<[Lock]>,
+}
+
+/// One lock, in a cache line of its own (processors fetch them in pairs). It is held for a copy of
+/// a region at most, or rarely while memory is given back, so who waits for it spins, and lets
+/// others run meanwhile. A lock of the standard library costs twice as much, 5 % of a small read.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Lock {
+    is_held: AtomicBool,
+}
+
+/// Lets a lock go when it is dropped.
+struct Held<'a>(&'a Lock);
+
+impl Lock {
+    #[inline]
+    fn hold(&self) -> Held<'_> {
+        let taken =
+            self.is_held.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_err() {
+            self.wait();
+        }
+        Held(self)
+    }
+
+    #[cold]
+    fn wait(&self) {
+        let mut nr_looks = 0u32;
+        while self.is_held.load(Ordering::Relaxed) || self.is_held.swap(true, Ordering::Acquire) {
+            nr_looks += 1;
+            match nr_looks.is_multiple_of(64) {
+                true => std::thread::yield_now(),
+                false => std::hint::spin_loop(),
+            }
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.is_held.store(false, Ordering::Release);
+    }
+}
+
+// SAFETY: the mapping belongs to no thread.
+unsafe impl Send for Memory {}
+// SAFETY: its bytes are read and written under the locks of their regions alone.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    pub(super) fn new(len: u64) -> io::Result<Memory> {
+        let (prot, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+        );
+        // SAFETY: a new anonymous mapping replaces nothing.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), len as usize, prot, flags, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(base.cast()).expect("the kernel maps nothing at address 0");
+        let locks = (0..NR_LOCKS).map(|_| Lock::default()).collect();
+        Ok(Memory { base, len, locks })
+    }
+
+    /// The address of byte `start`, of which `len` bytes are used.
+    fn at(&self, start: u64, len: u64) -> *mut u8 {
+        assert!(start <= self.len && len <= self.len - start, "the layer checks the range");
+        // SAFETY: inside of the mapping, as just asserted.
+        unsafe { self.base.as_ptr().add(start as usize) }
+    }
+
+    fn lock_of(&self, region: u64) -> &Lock {
+        &self.locks[region as usize % NR_LOCKS]
+    }
+
+    /// Moves the data of a read or write.
+    pub(super) fn move_data(&self, rq: &IssuedRequest<'_>) {
+        // SAFETY of both: both sides are valid for `len` bytes: the device's by `at`, the segment's
+        // by the layer's promise K2. They may be the same memory only by the caller's breach of it.
+        // Of the device's side, nobody writes what is read here, or uses what is written, by the
+        // lock of its region, which `each_piece` holds.
+        match rq.op {
+            Op::Read => self.each_piece(rq, |device, memory, len| {
+                // SAFETY: see above.
+                unsafe { std::ptr::copy_nonoverlapping(device, memory, len) }
+            }),
+            _ => self.each_piece(rq, |device, memory, len| {
+                // SAFETY: see above.
+                unsafe { std::ptr::copy_nonoverlapping(memory, device, len) }
+            }),
+        }
+    }
+
+    /// Calls `copy` for each piece of a request that is in one segment and one region, under the
+    /// region's lock, which is held from the first to the last piece of the region: a block may be
+    /// in several segments. One lock is held at a time, so they need no order.
+    #[inline]
+    fn each_piece(&self, rq: &IssuedRequest<'_>, copy: impl Fn(*mut u8, *mut u8, usize)) {
+        let mut held: Option<(u64, Held<'_>)> = None;
+        let mut start = rq.start;
+        for segment in rq.segments() {
+            let (mut addr, mut left) = (segment.addr, u64::from(segment.len));
+            while left > 0 {
+                let region = start / REGION;
+                if held.as_ref().is_none_or(|(number, _)| *number != region) {
+                    drop(held.take());
+                    held = Some((region, self.lock_of(region).hold()));
+                }
+                let len = left.min(REGION - start % REGION);
+                let memory = std::ptr::with_exposed_provenance_mut(addr);
+                copy(self.at(start, len), memory, len as usize);
+                (start, addr, left) = (start + len, addr + len as usize, left - len);
+            }
+        }
+        assert!(start == rq.start + rq.len, "a request's segments are as long as it is");
+    }
+
+    /// Makes a range zero. Whole pages are given back to the system.
+    pub(super) fn zero(&self, start: u64, len: u64) {
+        let end = start + len;
+        if len >= REGION * NR_LOCKS as u64 {
+            // One call for what all locks cover. They are taken in order, and who moves data holds
+            // one alone, so nobody waits in a circle.
+            let _all: [_; NR_LOCKS] = std::array::from_fn(|nth| self.locks[nth].hold());
+            self.zero_locked(start, end);
+            return;
+        }
+        let mut from = start;
+        while from < end {
+            let region = from / REGION;
+            let to = end.min((region + 1) * REGION);
+            let _lock = self.lock_of(region).hold();
+            self.zero_locked(from, to);
+            from = to;
+        }
+    }
+
+    /// As [`zero`](Self::zero), by who holds the locks of all regions of the range.
+    fn zero_locked(&self, start: u64, end: u64) {
+        let (first, last) = (start.next_multiple_of(PAGE).min(end), end - end % PAGE);
+        let given_back = first < last && {
+            let at = self.at(first, last - first).cast();
+            // SAFETY: whole pages of our own private mapping; they read as zeroes afterwards.
+            unsafe { libc::madvise(at, (last - first) as usize, libc::MADV_DONTNEED) == 0 }
+        };
+        let edges = if given_back { [(start, first), (last, end)] } else { [(start, end), (0, 0)] };
+        for (from, to) in edges {
+            // SAFETY: inside of the mapping, by `at`; nobody else uses it, by the locks.
+            unsafe { self.at(from, to - from).write_bytes(0, (to - from) as usize) };
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, which nobody uses any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len as usize) };
+    }
+}

@@ -1,0 +1,194 @@
+//! The RAM device and its queues.
+//!
+//! With `req_ns` and `io_ns` each request takes `req_ns + io_ns * bios` on a clock of the device's
+//! own, one request after another, as the model of the published plug figures has it: a request
+//! costs the same however many bios it joins, and each bio costs a little more. The data moves when
+//! the request is issued; the completion comes when the device's clock says so. The clock is one
+//! for all queues: a device with more queues is not a faster one.
+
+use super::memory::Memory;
+use super::timer::{SPIN_NS, Timer};
+use crate::driver::doorbell::Doorbell;
+use crate::driver::{
+    AtOnce, Device, DriverQueue, Mode, Opened, Waiter, ideal_limits, sized_target, take_ns,
+};
+use crate::error::OpenError;
+use crate::info::Feature;
+use crate::keys::Keys;
+use crate::runtime::clock;
+use crate::settings::Settings;
+use crate::spec::Spec;
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What the queues of a device share.
+#[derive(Debug)]
+struct Ram {
+    limits: QueueLimits,
+    memory: Memory,
+    req_ns: u64,
+    io_ns: u64,
+    /// When the device has done all that was issued.
+    free_at_ns: AtomicU64,
+}
+
+#[derive(Debug)]
+struct RamDevice {
+    ram: Arc<Ram>,
+    doorbell: Doorbell,
+}
+
+#[derive(Debug)]
+struct RamDriver {
+    ram: Arc<Ram>,
+    doorbell: Doorbell,
+    /// In the order of completion.
+    running: VecDeque<Running>,
+    /// Where requests take time.
+    timer: Option<Arc<Timer>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    tag: Tag,
+    len: u64,
+    done_at_ns: u64,
+}
+
+pub(in crate::driver) fn open(
+    spec: &Spec,
+    keys: &mut Keys,
+    _: &Settings,
+) -> Result<Opened, OpenError> {
+    let (capacity, block) = sized_target(spec, keys)?;
+    let (req_ns, io_ns) = (take_ns(keys, "req_ns")?, take_ns(keys, "io_ns")?);
+    let doorbell = Doorbell::take(keys)?;
+    let memory =
+        Memory::new(capacity).map_err(|source| OpenError::NoMemory { len: capacity, source })?;
+    let limits = ideal_limits(capacity, block);
+    let ram = Ram { limits, memory, req_ns, io_ns, free_at_ns: AtomicU64::new(0) };
+    let features = vec![
+        Feature::present("discard", "gives memory back; up to 256 ranges in one request"),
+        Feature::present("write_zeroes", "gives memory back"),
+        Feature::missing("flush", "there is no cache; a flush ends at once"),
+        Feature::missing("fua", "there is no cache; every write is as durable as it gets"),
+    ];
+    Ok(Opened { device: Arc::new(RamDevice { ram: Arc::new(ram), doorbell }), features })
+}
+
+impl Device for RamDevice {
+    fn limits(&self) -> QueueLimits {
+        self.ram.limits
+    }
+
+    fn open_queue(&self, depth: u32, _: Mode) -> io::Result<DriverQueue> {
+        let takes_time = self.ram.req_ns > 0 || self.ram.io_ns > 0;
+        let timer = takes_time.then(|| Arc::new(Timer::new()));
+        let waiter: Arc<dyn Waiter> = match &timer {
+            Some(timer) => Arc::<Timer>::clone(timer),
+            None => Arc::new(AtOnce),
+        };
+        let driver = RamDriver {
+            ram: Arc::clone(&self.ram),
+            doorbell: self.doorbell,
+            running: VecDeque::with_capacity(depth as usize),
+            timer,
+        };
+        Ok(DriverQueue { driver: Box::new(driver), waiter })
+    }
+}
+
+impl Ram {
+    /// When a request that is issued now will be done, by the device's clock. Later than all that
+    /// were issued before.
+    fn done_at_ns(&self, nr_bios: u32) -> u64 {
+        let (now, cost) = (clock::now_ns(), self.req_ns + self.io_ns * u64::from(nr_bios));
+        let moved = self.free_at_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |free_at| {
+            Some(free_at.max(now) + cost)
+        });
+        moved.expect("it always moves").max(now) + cost
+    }
+}
+
+impl RamDriver {
+    /// Tells the waiter when the first completion is due.
+    fn set_timer(&self) {
+        if let Some(timer) = &self.timer {
+            timer.set(self.running.front().map(|first| first.done_at_ns));
+        }
+    }
+}
+
+impl Driver for RamDriver {
+    fn limits(&self) -> QueueLimits {
+        self.ram.limits
+    }
+
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+        match rq.op {
+            Op::Read | Op::Write => self.ram.memory.move_data(rq),
+            Op::Discard | Op::WriteZeroes => {
+                rq.ranges().for_each(|(start, len)| self.ram.memory.zero(start, len));
+            }
+            Op::Flush => {}
+        }
+        let done_at_ns = if self.timer.is_some() { self.ram.done_at_ns(rq.nr_bios) } else { 0 };
+        self.running.push_back(Running { tag: rq.tag, len: rq.len, done_at_ns });
+        if self.running.len() == 1 {
+            self.set_timer();
+        }
+        self.doorbell.queued();
+        Issue::Queued
+    }
+
+    fn commit_rqs(&mut self) {
+        self.doorbell.ring();
+    }
+
+    fn reap(&mut self, done: &mut Completions, _look: Look) {
+        let Some(first) = self.running.front() else {
+            return;
+        };
+        let now = if first.done_at_ns == 0 { 0 } else { clock::now_ns() };
+        let before = self.running.len();
+        while let Some(first) = self.running.pop_front_if(|first| first.done_at_ns <= now) {
+            done.push(first.tag, Ok(first.len));
+        }
+        if self.running.len() < before {
+            self.set_timer();
+        }
+    }
+
+    fn wait(&mut self, nr_completions: u32) {
+        self.doorbell.ring();
+        let Some(last) = self.running.get(nr_completions as usize - 1) else {
+            return;
+        };
+        let done_at_ns = last.done_at_ns;
+        loop {
+            let now = clock::now_ns();
+            if done_at_ns <= now {
+                return;
+            }
+            match (done_at_ns - now).checked_sub(SPIN_NS) {
+                Some(sleep_ns) => std::thread::sleep(Duration::from_nanos(sleep_ns)),
+                None => std::hint::spin_loop(),
+            }
+        }
+    }
+
+    fn kick(&mut self) {
+        if let Some(timer) = &self.timer {
+            timer.kick();
+        }
+    }
+
+    #[inline]
+    fn has_ready(&self) -> bool {
+        self.timer.is_none() && !self.running.is_empty()
+    }
+}

@@ -1,0 +1,131 @@
+//! What the drivers' tests share: devices from specs, requests as the layer makes them.
+// It makes system calls.
+#![allow(unsafe_code)]
+
+use super::{Device, DriverQueue, Mode};
+use crate::keys::Keys;
+use crate::settings::Settings;
+use crate::spec::Spec;
+use forebay_core::{
+    Bio, Commit, Completed, Completions, DeviceState, Driver, Gates, HardwareContext, Issue,
+    IssuedRequest, Look, Op, Policy, QueueLimits, QueuedBio, Segment, Segments, SoftwareQueue, Tag,
+    TagSet,
+};
+use std::fs::File;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+/// How many tags the tests' queues have.
+pub(super) const DEPTH: u32 = 64;
+
+/// The device of a spec.
+pub(super) fn device(spec: &str) -> Arc<dyn Device> {
+    let spec = Spec::parse(spec).expect("a good spec");
+    let mut keys = Keys::of(&spec);
+    let settings = Settings::take(&mut keys).expect("good settings");
+    let opened = super::open(&spec, &mut keys, &settings).expect("a device");
+    keys.finish().expect("known keys");
+    opened.device
+}
+
+/// A queue of the device of a spec.
+pub(super) fn queue(spec: &str, mode: Mode) -> DriverQueue {
+    device(spec).open_queue(DEPTH, mode).expect("a queue")
+}
+
+/// A bio that reads or writes `buf`, in segments of at most `segment` bytes.
+pub(super) fn data(op: Op, start: u64, buf: &mut [u8], segment: usize) -> Bio {
+    let segments = buf.chunks_mut(segment).map(|part| Segment {
+        addr: part.as_mut_ptr().expose_provenance(),
+        len: part.len() as u32,
+    });
+    let segments = Segments::Many(segments.collect());
+    Bio { segments, ..Bio::range(op, start, buf.len() as u64) }
+}
+
+/// Gives a driver the request that the layer makes of a bio, under a tag of the test's choice. The
+/// one place where the tests of drivers rest on the layer.
+pub(super) fn issue(driver: &mut dyn Driver, tag: usize, bio: Bio) -> Issue {
+    // Flushes reach the driver, and memory may be anywhere: what is tested is not the layer.
+    let limits = QueueLimits { volatile_cache: true, dma_alignment: 0, ..driver.limits() };
+    let policy = Policy::default();
+    let mut ctx = SoftwareQueue::new(limits, policy, Arc::default());
+    let device = Arc::new(DeviceState::new(1));
+    let tags = Arc::new(TagSet::new(1));
+    let mut hctx = HardwareContext::new(limits, policy, 0, device, tags, Arc::default());
+    let len = bio.len;
+    let mut queued = QueuedBio::new(0, 0);
+    queued.fill(bio);
+    ctx.queue_bio(queued, 0, 0).expect("a good bio");
+    ctx.outgoing().for_each(|rq| hctx.accept(rq, true));
+    let mut through = Through { driver, tag, len, answer: None };
+    hctx.turn(&mut through, 0, Gates::OPEN, Commit::Now, &mut Vec::new());
+    through.answer.expect("a turn issues what was queued")
+}
+
+/// Passes the request of a turn on, and nothing else.
+struct Through<'a> {
+    driver: &'a mut dyn Driver,
+    tag: usize,
+    len: u64,
+    answer: Option<Issue>,
+}
+
+impl Driver for Through<'_> {
+    fn limits(&self) -> QueueLimits {
+        self.driver.limits()
+    }
+
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, last: bool) -> Issue {
+        let mut rq = rq.clone();
+        assert_eq!(rq.len, self.len, "the tests' bios are not split");
+        rq.tag = Tag::from_index(self.tag);
+        self.answer = Some(self.driver.queue_rq(&rq, last));
+        Issue::Queued
+    }
+
+    fn commit_rqs(&mut self) {}
+
+    fn reap(&mut self, _: &mut Completions, _: Look) {}
+
+    fn wait(&mut self, _: u32) {}
+}
+
+/// What can be reaped now.
+pub(super) fn reap(driver: &mut dyn Driver) -> Vec<Completed> {
+    let mut done = Completions::new(DEPTH);
+    driver.reap(&mut done, Look::Hard);
+    done.drain().collect()
+}
+
+/// Whether a descriptor is readable, or becomes so in time.
+pub(super) fn is_readable(fd: BorrowedFd<'_>, timeout_ms: i32) -> bool {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one descriptor, open, and one structure that the kernel may write to.
+    let nr = unsafe { libc::poll(&raw mut poll, 1, timeout_ms) };
+    nr == 1 && poll.revents & libc::POLLIN != 0
+}
+
+/// Lets the page cache forget a file, as far as it does so.
+pub(super) fn forget(path: &Path) {
+    let file = File::open(path).expect("a scratch file");
+    file.sync_all().expect("a scratch file");
+    for advice in [libc::POSIX_FADV_DONTNEED, libc::POSIX_FADV_RANDOM] {
+        // SAFETY: numbers only.
+        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, advice) };
+    }
+}
+
+/// A stream of numbers (xorshift64).
+pub(super) struct Numbers(pub(super) u64);
+
+impl Numbers {
+    /// The next, below `bound`.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
