@@ -11,12 +11,12 @@ use crate::runtime::shared::Shared;
 use crate::settings::Settings;
 use crate::spec::Spec;
 use forebay_core::{Bio, Op, QueueLimits};
-use std::rc::Rc;
+use std::sync::Arc;
 
 /// An open disk. Handles are cheap to clone and name the same disk.
 ///
 /// Blocking calls wait for their own I/O; everything that the thread has plugged goes first, and
-/// merges with it. A disk belongs to the thread that opened it.
+/// merges with it. Any number of threads may use a disk at once.
 ///
 /// Counterpart in Linux: `struct gendisk`.
 ///
@@ -28,7 +28,7 @@ use std::rc::Rc;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Disk {
-    shared: Rc<Shared>,
+    shared: Arc<Shared>,
 }
 
 impl Disk {
@@ -49,7 +49,7 @@ impl Disk {
         let settings = Settings::take(&mut keys)?;
         let opened = driver::open(spec, &mut keys, &settings)?;
         keys.finish()?;
-        let mut limits = opened.driver.limits();
+        let mut limits = opened.device.limits();
         settings.apply(&mut limits);
         limits.validate().map_err(|source| OpenError::Limits { spec: spec.to_string(), source })?;
         let mut features = opened.features;
@@ -58,10 +58,10 @@ impl Disk {
             spec: spec.to_string(),
             driver: spec.driver(),
             limits,
-            policy: settings.policy,
+            policy: settings.policy(&limits),
             features,
         };
-        Ok(Disk { shared: Shared::new(info, opened.driver) })
+        Ok(Disk { shared: Shared::new(info, opened.device)? })
     }
 
     /// What the disk is and can do.
@@ -86,7 +86,7 @@ impl Disk {
 
     /// A new queue of completions on this disk.
     pub fn queue(&self) -> BioQueue {
-        BioQueue::new(Rc::clone(&self.shared))
+        BioQueue::new(Arc::clone(&self.shared))
     }
 
     /// Reads `buf.len()` bytes from `offset` on. Says how many: fewer only at the end of a file.
@@ -146,7 +146,6 @@ impl Disk {
     /// excludes, until this returns.
     unsafe fn run(&self, bio: Bio) -> Result<u64, IoError> {
         // SAFETY: the caller's obligations are passed on.
-        let completion = unsafe { self.shared.run(bio) }?;
-        Ok(completion.result?)
+        Ok(unsafe { self.shared.run(bio) }??)
     }
 }

@@ -54,4 +54,6 @@ pub struct DiskStats {
     pub queue: QueueStats,
     /// How many system calls the driver has made.
     pub nr_syscalls: u64,
+    /// Turns of hardware contexts that were not made, because another thread was at it already.
+    pub skipped_runs: u64,
 }

@@ -52,8 +52,7 @@ pub use forebay_core::{
     StageStats, UnplugCause,
 };
 pub use info::{DiskInfo, DiskStats, Feature, FeatureState};
-pub use queue::{BioQueue, Io};
-pub use runtime::mailbox::Completion;
+pub use queue::{BioQueue, Completion, Io};
 pub use runtime::plug::{PlugGuard, plug};
 pub use spec::Spec;
 

@@ -4,10 +4,19 @@
 
 use crate::buf::Buf;
 use crate::error::SubmitError;
-use crate::runtime::mailbox::Completion;
+use crate::runtime::abort::AbortOnUnwind;
+use crate::runtime::ctx::Ctx;
+use crate::runtime::hctx::{Own, now_ns};
+use crate::runtime::mailbox::Mailbox;
 use crate::runtime::shared::Shared;
-use forebay_core::{Bio, BioFlags, Commit, Op, Refusal, Segment, Segments};
+use crate::runtime::{thread, wait};
+use forebay_core::{
+    Bio, BioFlags, BlockStatus, Commit, Op, QueuedBio, Refusal, Segment, Segments, Turned,
+    UnplugCause,
+};
+use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// An I/O with the buffer it owns, to be submitted. Offsets and lengths are bytes.
 #[derive(Debug)]
@@ -72,6 +81,13 @@ impl Io {
         self.buf
     }
 
+    /// Rather than wait for a tag, end with [`BlockStatus::Again`] and nothing of it done; or with
+    /// `NotSupported`, where it takes more requests than there are tags.
+    #[must_use]
+    pub fn nowait(self) -> Io {
+        self.flag(BioFlags::NOWAIT)
+    }
+
     fn flag(mut self, flag: BioFlags) -> Io {
         self.bio.flags = self.bio.flags.union(flag);
         self
@@ -86,10 +102,25 @@ impl Io {
     }
 }
 
+/// The end of one I/O.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Completion {
+    /// The number that was given with it.
+    pub user_data: u64,
+    /// The bytes that were moved, fewer than asked for only at the end of a file; or why not.
+    pub result: Result<u64, BlockStatus>,
+    /// The buffer of an [`Io`] that had one.
+    pub buf: Option<Buf>,
+    /// Whether it had to wait for a tag, and for how long, ns (0 under `iostats=off`).
+    pub tag_wait_ns: Option<u64>,
+}
+
 /// A queue of completions on a disk: I/O is submitted to it, and its ends are reaped from it, in
 /// the order in which they happened. Made by [`Disk::queue`](crate::Disk::queue).
 ///
-/// Dropping it waits for its I/O in flight.
+/// It stays on the thread that made it. At most `nr_bios` I/Os are in it at once, submitted and not
+/// reaped. Dropping it waits for its I/O in flight.
 ///
 /// ```
 /// use forebay::{Buf, Disk, Io};
@@ -104,14 +135,35 @@ impl Io {
 /// ```
 #[derive(Debug)]
 pub struct BioQueue {
-    shared: Rc<Shared>,
-    mailbox: u32,
+    shared: Arc<Shared>,
+    ctx: Rc<Ctx>,
+    mailbox: Arc<Mailbox>,
+    /// Boxes that hold no bio.
+    free: Vec<Box<QueuedBio>>,
+    /// The buffers of bios that were submitted and not reaped, by the number of the box.
+    bufs: Vec<Option<Buf>>,
+    /// What has ended and was not reaped, oldest first.
+    ready: VecDeque<Box<QueuedBio>>,
+    /// How many bios are in the layer.
+    nr_in_layer: usize,
+    /// How many came through the mailbox, ever.
+    nr_mailed: u64,
 }
 
 impl BioQueue {
-    pub(crate) fn new(shared: Rc<Shared>) -> BioQueue {
-        let mailbox = shared.open_mailbox();
-        BioQueue { shared, mailbox }
+    pub(crate) fn new(shared: Arc<Shared>) -> BioQueue {
+        let ctx = thread::ctx_of(&shared);
+        let mailbox = Arc::new(Mailbox::of_thread());
+        BioQueue {
+            shared,
+            ctx,
+            mailbox,
+            free: Vec::new(),
+            bufs: Vec::new(),
+            ready: VecDeque::new(),
+            nr_in_layer: 0,
+            nr_mailed: 0,
+        }
     }
 
     /// Submits an I/O. Never waits. Within a plug of this thread it stays there, so that its
@@ -119,12 +171,13 @@ impl BioQueue {
     ///
     /// # Errors
     /// Why the I/O was refused, and the I/O back. After [`Refusal::WouldBlock`], reap and try
-    /// again: there are `nr_bios` in the layer, or in this queue and not reaped.
+    /// again: there are `nr_bios` in this queue.
     #[inline]
     pub fn submit(&mut self, io: Io) -> Result<(), SubmitError> {
         let Io { bio, buf } = io;
-        // SAFETY: the bio's memory, if it has any, is all of `buf`, which is owned and given along.
-        let submitted = unsafe { self.shared.submit(bio, buf, self.mailbox, Commit::Now) };
+        // SAFETY: the bio's memory, if it has any, is all of `buf`, which is owned, and held until
+        // the completion is reaped.
+        let submitted = unsafe { self.submit_with(bio, buf) };
         submitted.map_err(|(refusal, bio, buf)| SubmitError { refusal, io: Io { bio, buf } })
     }
 
@@ -140,9 +193,75 @@ impl BioQueue {
     /// must come from a pointer whose provenance is exposed.
     #[inline]
     pub unsafe fn submit_raw(&mut self, bio: Bio) -> Result<(), (Refusal, Bio)> {
-        // SAFETY: the caller's obligations are passed on; dropping the queue closes its mailbox.
-        let submitted = unsafe { self.shared.submit(bio, None, self.mailbox, Commit::Now) };
+        // SAFETY: the caller's obligations are passed on; dropping the queue waits.
+        let submitted = unsafe { self.submit_with(bio, None) };
         submitted.map_err(|(refusal, bio, _)| (refusal, bio))
+    }
+
+    /// # Safety
+    /// As [`BioQueue::submit_raw`].
+    #[inline]
+    unsafe fn submit_with(
+        &mut self,
+        bio: Bio,
+        buf: Option<Buf>,
+    ) -> Result<(), (Refusal, Bio, Option<Buf>)> {
+        let Some(mut boxed) = self.free.pop().or_else(|| self.new_box()) else {
+            return Err((Refusal::WouldBlock, bio, buf));
+        };
+        boxed.fill(bio);
+        let number = boxed.number() as usize;
+        let now = now_ns(self.shared.info().policy.iostats);
+        match self.ctx.queue_bio(boxed, now) {
+            Ok(turn_due) => {
+                if buf.is_some() {
+                    self.bufs[number] = buf;
+                }
+                self.nr_in_layer += 1;
+                if turn_due {
+                    self.turn(now, Commit::Now);
+                }
+                Ok(())
+            }
+            Err((refusal, mut boxed)) => {
+                let bio = boxed.take_bio();
+                self.free.push(boxed);
+                Err((refusal, bio, buf))
+            }
+        }
+    }
+
+    /// One more box, while there may be more.
+    #[cold]
+    fn new_box(&mut self) -> Option<Box<QueuedBio>> {
+        let number = self.bufs.len();
+        if number == self.shared.info().policy.nr_bios as usize {
+            return None;
+        }
+        self.bufs.push(None);
+        Some(QueuedBio::new(self.mailbox.owner(), number as u32))
+    }
+
+    /// A turn of the hardware context, whose ends come straight to `ready`.
+    #[inline]
+    fn turn(&mut self, now: u64, commit: Commit) -> Option<Turned> {
+        let before = self.ready.len();
+        let own = Own { owner: self.mailbox.owner(), ended: &mut self.ready };
+        let turned = self.ctx.turn(&self.shared, now, commit, Some(own));
+        self.nr_in_layer -= self.ready.len() - before;
+        turned
+    }
+
+    /// Takes what others' turns have delivered.
+    #[inline]
+    fn take_mail(&mut self) {
+        if let Some(mail) = self.mailbox.take() {
+            let before = self.ready.len();
+            self.ready.extend(mail);
+            let nr = self.ready.len() - before;
+            self.nr_in_layer -= nr;
+            self.nr_mailed += nr as u64;
+        }
     }
 
     /// Adds at most `max` completions to `out`, oldest first, and says how many. Waits until there
@@ -153,12 +272,61 @@ impl BioQueue {
     /// If `min` is over `max`.
     #[inline]
     pub fn reap(&mut self, min: usize, max: usize, out: &mut Vec<Completion>) -> usize {
-        self.shared.reap(self.mailbox, min, max, out)
+        assert!(min <= max);
+        self.take_mail();
+        let nr_ready = self.ready.len();
+        if nr_ready < max && (nr_ready < min || min == 0) {
+            thread::unplug_all(UnplugCause::Wait, Some(&self.ctx));
+            self.wait(min);
+        }
+        let nr = self.ready.len().min(max);
+        let BioQueue { ready, bufs, free, .. } = self;
+        out.extend(ready.drain(..nr).map(|boxed| {
+            let completion = Completion {
+                user_data: boxed.bio().user_data,
+                result: boxed.result(),
+                buf: bufs[boxed.number() as usize].take(),
+                tag_wait_ns: boxed.tag_wait(),
+            };
+            free.push(boxed);
+            completion
+        }));
+        nr
+    }
+
+    /// Turns once at least, then until `min` are ready or nothing is left in the layer.
+    #[inline]
+    fn wait(&mut self, min: usize) {
+        let iostats = self.shared.info().policy.iostats;
+        loop {
+            let is_shared = self.shared.hctx(self.ctx.hctx()).is_shared;
+            let later = self.ready.len() < min && !is_shared;
+            let commit = if later { Commit::Later } else { Commit::Now };
+            let turned = self.turn(now_ns(iostats), commit);
+            self.take_mail();
+            if self.ready.len() >= min || self.nr_in_layer == 0 {
+                if later {
+                    self.ctx.commit(&self.shared);
+                }
+                return;
+            }
+            let missing = min - self.ready.len();
+            if is_shared {
+                let goal = self.nr_mailed + missing.min(self.nr_in_layer) as u64;
+                wait::wait_shared(&self.shared, &self.ctx, &self.mailbox, goal);
+                self.take_mail();
+            } else if let Some(turned) = turned {
+                // Completions of others do not count; with others about, each one may be.
+                let all_ours = self.nr_in_layer as u64 >= turned.nr_in_flight.into();
+                let nr = if all_ours { missing.try_into().unwrap_or(u32::MAX) } else { 1 };
+                wait::wait_as_owner(&self.shared, self.ctx.hctx(), turned, nr);
+            }
+        }
     }
 
     /// How many I/Os were submitted and not reaped yet.
     pub fn len(&self) -> usize {
-        self.shared.nr_unreaped(self.mailbox)
+        self.nr_in_layer + self.ready.len()
     }
 
     /// Whether everything that was submitted has been reaped.
@@ -169,7 +337,14 @@ impl BioQueue {
 
 impl Drop for BioQueue {
     fn drop(&mut self) {
-        self.shared.close_mailbox(self.mailbox);
+        // The caller's memory may be freed once this returns, so it must not unwind before.
+        AbortOnUnwind::guard(|| {
+            self.take_mail();
+            if self.nr_in_layer > 0 {
+                thread::unplug_all(UnplugCause::Wait, Some(&self.ctx));
+                self.wait(self.len());
+            }
+        });
     }
 }
 

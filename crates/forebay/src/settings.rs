@@ -8,7 +8,8 @@ use forebay_core::{MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits
 /// What every disk can be told, whatever its driver.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    pub(crate) policy: Policy,
+    policy: Policy,
+    nr_hw_queues: Option<u32>,
     max_sectors_kb: Option<u64>,
     fua: Option<bool>,
     read_only: Option<bool>,
@@ -32,13 +33,27 @@ impl Settings {
         policy.queue_depth = depth.map_or(policy.queue_depth, |depth| depth as u32);
         policy.nr_bios = nr_bios.map_or(policy.nr_bios, |nr_bios| nr_bios as u32);
         policy.iostats = keys.take_switch("iostats")?.unwrap_or(policy.iostats);
+        let expected = "a number of 1 to 1024";
+        let nr_hw_queues = keys.take_number("nr_hw_queues", expected, 1..=1024)?;
         let expected = "a number of KiB, 1 to 1048576";
         Ok(Settings {
             policy,
+            nr_hw_queues: nr_hw_queues.map(|nr| nr as u32),
             max_sectors_kb: keys.take_number("max_sectors_kb", expected, 1..=1 << 20)?,
             fua: keys.take_switch("fua")?,
             read_only: keys.take_switch("read_only")?,
         })
+    }
+
+    /// The policy for a disk of these limits.
+    pub(crate) fn policy(&self, limits: &QueueLimits) -> Policy {
+        let nr_hw_queues = self.nr_hw_queues.unwrap_or_else(|| match limits.rotational {
+            // All threads share one, so that the disk sees one stream.
+            true => 1,
+            // One for each processor's thread, and one that all others share.
+            false => std::thread::available_parallelism().map_or(1, |nr| nr.get() as u32) + 1,
+        });
+        Policy { nr_hw_queues, ..self.policy }
     }
 
     pub(crate) fn read_only(&self) -> bool {

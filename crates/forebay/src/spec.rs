@@ -10,8 +10,8 @@ use std::str::FromStr;
 /// | driver | target | own keys |
 /// |---|---|---|
 /// | `file`, or nothing | a path | `direct`, `capacity=fixed\|growing`, `read_only` |
-/// | `ram` | a size | `req_ns`, `io_ns`, `logical_block_size` |
-/// | `null` | a size | `logical_block_size` |
+/// | `ram` | a size | `req_ns`, `io_ns`, `kick_ns`, `logical_block_size` |
+/// | `null` | a size | `kick_ns`, `logical_block_size` |
 /// | `fault` | another spec, without keys | `rule` (repeated), `seed`, the keys of the other |
 ///
 /// Every disk has the keys `plug=outermost|per-level|none`, `nomerges=0|1|2`, `queue_depth`,

@@ -1,105 +1,232 @@
-//! Where the ends of bios wait for those who asked for them.
+//! Where the ends of bios wait for those who asked for them, and what wakes these.
+//!
+//! Any thread that holds a token delivers; one thread (or task) owns a mailbox, and takes. The
+//! state is one word: how many bios were delivered, ever, and what the owner is doing. A delivery
+//! changes both in one exchange, *which is its last touch of the mailbox*: a thread whose last bio
+//! is delivered may return and free its mailbox at once. What it takes to wake the owner is taken
+//! out before.
+//!
+//! W2: the owner says that it is going to sleep (an exchange of the word), then looks at the count
+//! (the same word). A delivery that comes before is seen in the count; one that comes after sees
+//! that the owner sleeps. So no fence is needed.
+// Bios carry the address of their mailbox.
+#![allow(unsafe_code)]
 
-use crate::buf::Buf;
-use forebay_core::BlockStatus;
-use std::collections::VecDeque;
+use crate::runtime::primitive::{AtomicBool, AtomicU64, Mutex, Ordering, Sleeper, lock};
+use crate::runtime::stack::{BioList, BioStack};
+use forebay_core::QueuedBio;
+use std::ptr;
+use std::sync::Arc;
+use std::task::Waker;
 
-/// The end of one I/O.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Completion {
-    /// The number that was given with it.
-    pub user_data: u64,
-    /// The bytes that were moved, fewer than asked for only at the end of a file; or why not.
-    pub result: Result<u64, BlockStatus>,
-    /// The buffer of an [`Io`](crate::Io) that had one.
-    pub buf: Option<Buf>,
+/// What the owner of a mailbox is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// Not waiting.
+    Awake = 0,
+    /// Asleep, or about to be.
+    Parked = 1,
+    /// In the driver as the leader, or about to be: waking it takes a kick.
+    Leading = 2,
+    /// Its goal was reached while it was waiting.
+    Told = 3,
+    /// It was parked, and is the leader now (W3).
+    Baton = 4,
 }
 
-/// Who is told of the end of a bio: one for each completion queue. It holds at most `capacity`
-/// bios, ended or not, so that it never grows.
+const DOING_BITS: u32 = 3;
+const DOING_MASK: u64 = (1 << DOING_BITS) - 1;
+
+impl Doing {
+    fn of(word: u64) -> Doing {
+        match word & DOING_MASK {
+            0 => Doing::Awake,
+            1 => Doing::Parked,
+            2 => Doing::Leading,
+            3 => Doing::Told,
+            4 => Doing::Baton,
+            _ => unreachable!("the word is made of these"),
+        }
+    }
+}
+
+/// Who is woken.
+#[derive(Debug)]
+enum Owner {
+    Thread(Sleeper),
+    /// A future, and the waker of whoever polled it last.
+    Task(Mutex<Option<Waker>>),
+}
+
+/// The ends of one owner's bios.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    is_open: bool,
-    capacity: usize,
-    nr_in_layer: usize,
-    ready: VecDeque<Completion>,
+    ended: BioStack,
+    /// How many were delivered, and what the owner is doing.
+    word: AtomicU64,
+    /// The count that the owner waits for; written by the owner while it is awake.
+    goal: AtomicU64,
+    /// Whether it is in the list of a hardware context's followers.
+    pub(crate) is_listed: AtomicBool,
+    owner: Owner,
+}
+
+/// What a delivery leaves to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivered {
+    /// Nothing.
+    Quietly,
+    /// The owner leads, and what it waits for has come: it must be kicked out of the driver.
+    ToLeader,
 }
 
 impl Mailbox {
-    fn new(capacity: usize) -> Mailbox {
-        let ready = VecDeque::with_capacity(capacity);
-        Mailbox { is_open: false, capacity, nr_in_layer: 0, ready }
+    /// A mailbox of this thread.
+    pub(crate) fn of_thread() -> Mailbox {
+        Mailbox::new(Owner::Thread(Sleeper::of_this_thread()))
     }
 
-    /// Bios that have not ended.
-    pub(crate) fn nr_in_layer(&self) -> usize {
-        self.nr_in_layer
+    /// A mailbox of a future.
+    pub(crate) fn of_task() -> Mailbox {
+        Mailbox::new(Owner::Task(Mutex::new(None)))
     }
 
-    /// Bios that have not ended, and those that have and were not reaped.
-    pub(crate) fn len(&self) -> usize {
-        self.nr_in_layer + self.ready.len()
+    fn new(owner: Owner) -> Mailbox {
+        Mailbox {
+            ended: BioStack::new(),
+            word: AtomicU64::new(0),
+            goal: AtomicU64::new(0),
+            is_listed: AtomicBool::new(false),
+            owner,
+        }
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.len() >= self.capacity
+    /// The name under which bios know it.
+    pub(crate) fn owner(self: &Arc<Mailbox>) -> u64 {
+        Arc::as_ptr(self).expose_provenance() as u64
     }
 
-    /// A bio was taken in.
-    pub(crate) fn expect(&mut self) {
-        self.nr_in_layer += 1;
-    }
-
-    /// A bio has ended.
-    pub(crate) fn deliver(&mut self, completion: Completion) {
-        assert!(self.is_open && self.nr_in_layer > 0, "a mailbox outlives its bios");
-        self.nr_in_layer -= 1;
-        self.ready.push_back(completion);
-    }
-
-    /// Moves at most `max` completions to `out`, oldest first. Says how many.
-    pub(crate) fn take(&mut self, max: usize, out: &mut Vec<Completion>) -> usize {
-        let nr = self.ready.len().min(max);
-        out.extend(self.ready.drain(..nr));
-        nr
-    }
-}
-
-/// The mailboxes of a disk, by number: the owner of a bio in the core's terms.
-#[derive(Debug)]
-pub(crate) struct Mailboxes {
-    list: Vec<Mailbox>,
-    capacity: usize,
-}
-
-impl Mailboxes {
-    /// None yet; each will hold `capacity` bios.
-    pub(crate) fn new(capacity: usize) -> Mailboxes {
-        Mailboxes { list: Vec::new(), capacity }
-    }
-
-    /// Opens one. Its number may have been another's that was closed.
-    pub(crate) fn open(&mut self) -> u32 {
-        let free = self.list.iter().position(|mailbox| !mailbox.is_open);
-        let number = free.unwrap_or_else(|| {
-            self.list.push(Mailbox::new(self.capacity));
-            self.list.len() - 1
-        });
-        self.list[number].is_open = true;
-        number as u32
-    }
-
-    /// Closes one whose bios have all ended.
-    pub(crate) fn close(&mut self, number: u32) {
-        let mailbox = self.of(number);
-        assert!(mailbox.nr_in_layer == 0, "a mailbox outlives its bios");
-        mailbox.ready.clear();
-        mailbox.is_open = false;
-    }
-
+    /// The mailbox of that name.
+    ///
+    /// # Safety
+    /// It has not been freed, and will not be while the reference is used.
     #[inline]
-    pub(crate) fn of(&mut self, number: u32) -> &mut Mailbox {
-        &mut self.list[number as usize]
+    pub(crate) unsafe fn of<'a>(owner: u64) -> &'a Mailbox {
+        // SAFETY: the name came from `owner`, and the caller vouches for the rest.
+        unsafe { &*ptr::with_exposed_provenance::<Mailbox>(owner as usize) }
+    }
+
+    /// Delivers bios, one at least.
+    #[inline]
+    pub(crate) fn deliver(&self, bios: impl Iterator<Item = Box<QueuedBio>>) -> Delivered {
+        let mut nr = 0;
+        self.ended.push_all(bios.inspect(|_| nr += 1));
+        let mut wake = None;
+        let mut word = self.word.load(Ordering::Acquire);
+        loop {
+            let (count, doing) = ((word >> DOING_BITS) + nr, Doing::of(word));
+            let is_waiting = matches!(doing, Doing::Parked | Doing::Leading);
+            // The goal was written before the owner said that it waits.
+            let is_reached = is_waiting && count >= self.goal.load(Ordering::Relaxed);
+            let next = if is_reached { Doing::Told } else { doing };
+            if is_reached && doing == Doing::Parked && wake.is_none() {
+                wake = self.wake();
+            }
+            // AcqRel: the owner that sees the count sees the bios; and see `begin_wait`.
+            let (old, new) = (word, count << DOING_BITS | next as u64);
+            match self.word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire) {
+                // The mailbox may be gone from here on.
+                Ok(_) if !is_reached => return Delivered::Quietly,
+                Ok(_) if doing == Doing::Leading => return Delivered::ToLeader,
+                Ok(_) => break,
+                Err(now) => word = now,
+            }
+        }
+        if let Some(wake) = wake {
+            wake.fire();
+        }
+        Delivered::Quietly
+    }
+
+    fn wake(&self) -> Option<Wake> {
+        match &self.owner {
+            Owner::Thread(thread) => Some(Wake::Thread(thread.clone())),
+            Owner::Task(waker) => lock(waker).take().map(Wake::Task),
+        }
+    }
+
+    /// How many were delivered, ever.
+    #[inline]
+    pub(crate) fn nr_delivered(&self) -> u64 {
+        self.word.load(Ordering::Acquire) >> DOING_BITS
+    }
+
+    /// Takes what was delivered, oldest first.
+    #[inline]
+    pub(crate) fn take(&self) -> Option<BioList> {
+        (!self.ended.is_empty()).then(|| self.ended.take_all())
+    }
+
+    /// For the owner: it is going to wait until `goal` were delivered, parked or leading. It looks
+    /// at the count after this. Only its owner changes a mailbox from `Awake`.
+    pub(crate) fn begin_wait(&self, goal: u64, doing: Doing) {
+        self.goal.store(goal, Ordering::Relaxed);
+        // AcqRel: the goal is seen by who sees that we wait. W2: as the module says.
+        let before = self.word.fetch_or(doing as u64, Ordering::AcqRel);
+        assert!(Doing::of(before) == Doing::Awake, "who waits was awake");
+    }
+
+    /// For the owner: it is awake again. Says what it was doing meanwhile.
+    pub(crate) fn end_wait(&self) -> Doing {
+        Doing::of(self.word.fetch_and(!DOING_MASK, Ordering::AcqRel))
+    }
+
+    /// For the owner, a thread that has announced that it parks: sleeps until it is told, or given
+    /// the baton.
+    pub(crate) fn park(&self) {
+        let Owner::Thread(thread) = &self.owner else { unreachable!("a task does not park") };
+        while Doing::of(self.word.load(Ordering::Acquire)) == Doing::Parked {
+            thread.sleep();
+        }
+    }
+
+    /// For the owner, a future: whom to wake. Before [`Mailbox::begin_wait`].
+    pub(crate) fn set_waker(&self, waker: &Waker) {
+        if let Owner::Task(place) = &self.owner {
+            *lock(place) = Some(waker.clone());
+        }
+    }
+
+    /// Makes an owner that is parked the leader, and wakes it. False where it is not parked.
+    pub(crate) fn give_baton(&self) -> bool {
+        let mut word = self.word.load(Ordering::Acquire);
+        while Doing::of(word) == Doing::Parked {
+            let baton = word & !DOING_MASK | Doing::Baton as u64;
+            match self.word.compare_exchange(word, baton, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {
+                    if let Some(wake) = self.wake() {
+                        wake.fire();
+                    }
+                    return true;
+                }
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+}
+
+/// What wakes an owner. It outlives the mailbox.
+enum Wake {
+    Thread(Sleeper),
+    Task(Waker),
+}
+
+impl Wake {
+    fn fire(self) {
+        match self {
+            Wake::Thread(thread) => thread.wake(),
+            Wake::Task(waker) => waker.wake(),
+        }
     }
 }

@@ -1,10 +1,13 @@
-//! What drives the core for real threads: the clock, the thread's plug, and the state of a disk.
-//!
-//! A disk belongs to the thread that opened it for now; this is the seam where many threads come
-//! in.
+//! How bios of many threads get through the core: tokens, mailboxes, waits, plugs, and the clock.
 
 pub(crate) mod abort;
 pub(crate) mod clock;
+pub(crate) mod ctx;
+pub(crate) mod hctx;
 pub(crate) mod mailbox;
 pub(crate) mod plug;
+pub(crate) mod primitive;
 pub(crate) mod shared;
+pub(crate) mod stack;
+pub(crate) mod thread;
+pub(crate) mod wait;

@@ -1,305 +1,228 @@
-//! The state of an open disk, and the ways into it: submit, unplug, reap, wait.
+//! The state of an open disk: what all its handles and threads share.
 // It passes on what its callers vouch for.
 #![allow(unsafe_code)]
 
-use crate::buf::Buf;
+use crate::driver::{self, Device, Mode, Waiter};
+use crate::error::OpenError;
 use crate::info::{DiskInfo, DiskStats};
 use crate::runtime::abort::AbortOnUnwind;
-use crate::runtime::mailbox::{Completion, Mailboxes};
-use crate::runtime::{clock, plug};
+use crate::runtime::ctx::Ctx;
+use crate::runtime::hctx::{Hctx, Inner, now_ns};
+use crate::runtime::mailbox::Mailbox;
+use crate::runtime::primitive::{AtomicBool, Mutex, Ordering, lock};
+use crate::runtime::{thread, wait};
 use forebay_core::{
-    Bio, Commit, Driver, Ended, PlugPolicy, Refusal, RequestQueue, Turned, UnplugCause,
+    Bio, BlockStatus, Commit, DeviceState, HardwareContext, PlugCounters, QueueStats, Refusal,
+    TagSet, UnplugCause,
 };
-use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::Arc;
 
-/// How long to leave a driver alone that is busy with nothing in flight; as in Linux
-/// (`BLK_MQ_RESOURCE_DELAY`).
-const RESOURCE_DELAY: Duration = Duration::from_millis(3);
+/// The hardware context that threads share; the others are owned.
+pub(crate) const SHARED: usize = 0;
 
-/// An open disk: what all its handles, queues and plugs share.
+/// An open disk.
 pub(crate) struct Shared {
     info: DiskInfo,
-    /// The mailbox of blocking calls.
-    blocking: u32,
-    core: RefCell<Core>,
+    device: Arc<dyn Device>,
+    state: Arc<DeviceState>,
+    hctxs: Box<[Hctx]>,
+    /// Which of the contexts have an owner.
+    is_owned: Box<[AtomicBool]>,
+    /// Waits in the driver of the shared context.
+    waiter: Arc<dyn Waiter>,
+    plugs: Mutex<Plugs>,
 }
 
-struct Core {
-    queue: RequestQueue,
-    driver: Box<dyn Driver>,
-    /// What the last turn ended; empty between turns.
-    ended: Vec<Ended>,
-    /// The buffers of bios in the layer, by bio.
-    bufs: Vec<Option<Buf>>,
-    mailboxes: Mailboxes,
-    /// The completion of a blocking call; kept for its memory.
-    done: Vec<Completion>,
-    /// Whether the thread's plug knows of this disk.
-    in_plug: bool,
+/// The counters of the threads' software queues.
+#[derive(Default)]
+struct Plugs {
+    live: Vec<Arc<PlugCounters>>,
+    /// Of threads that have ended.
+    retired: PlugCounters,
 }
-
-/// A bio that was refused: why, and what was given.
-pub(crate) type Refused = (Refusal, Bio, Option<Buf>);
 
 impl Shared {
-    pub(crate) fn new(info: DiskInfo, driver: Box<dyn Driver>) -> Rc<Shared> {
-        let nr_bios = info.policy.nr_bios as usize;
-        let mut bufs = Vec::new();
-        bufs.resize_with(nr_bios, || None);
-        let mut mailboxes = Mailboxes::new(nr_bios);
-        let blocking = mailboxes.open();
-        let core = Core {
-            queue: RequestQueue::new(info.limits, info.policy),
-            driver,
-            ended: Vec::with_capacity(nr_bios),
-            bufs,
-            mailboxes,
-            done: Vec::with_capacity(1),
-            in_plug: false,
+    pub(crate) fn new(info: DiskInfo, device: Arc<dyn Device>) -> Result<Arc<Shared>, OpenError> {
+        let nr_hctxs = info.policy.nr_hw_queues;
+        let state = Arc::new(DeviceState::new(nr_hctxs));
+        let depth = info.policy.queue_depth;
+        let queue = device.open_queue(depth, Mode::Shared).map_err(driver::no_uring)?;
+        let waiter = Arc::clone(&queue.waiter);
+        let shared = Shared {
+            device,
+            hctxs: (0..nr_hctxs as usize).map(|at| Hctx::new(at == SHARED)).collect(),
+            is_owned: (0..nr_hctxs as usize).map(|at| AtomicBool::new(at == SHARED)).collect(),
+            waiter,
+            plugs: Mutex::default(),
+            state,
+            info,
         };
-        Rc::new(Shared { info, blocking, core: RefCell::new(core) })
+        let core = shared.new_core(SHARED);
+        shared.hctxs[SHARED].set_inner(Some(Inner::new(core, queue)));
+        Ok(Arc::new(shared))
+    }
+
+    fn new_core(&self, at: usize) -> HardwareContext {
+        HardwareContext::new(
+            self.info.limits,
+            self.info.policy,
+            at as u32,
+            Arc::clone(&self.state),
+            Arc::new(TagSet::new(self.info.policy.queue_depth)),
+            Arc::clone(&self.hctxs[at].counters),
+        )
     }
 
     pub(crate) fn info(&self) -> &DiskInfo {
         &self.info
     }
 
-    pub(crate) fn stats(&self) -> DiskStats {
-        let core = self.core.borrow();
-        DiskStats { queue: core.queue.stats().clone(), nr_syscalls: core.driver.nr_syscalls() }
+    pub(crate) fn device_state(&self) -> &DeviceState {
+        &self.state
     }
 
-    pub(crate) fn open_mailbox(&self) -> u32 {
-        self.core.borrow_mut().mailboxes.open()
-    }
-
-    /// Waits for a mailbox's bios in flight, and closes it.
-    pub(crate) fn close_mailbox(&self, number: u32) {
-        // The caller's memory may be freed once this returns, so it must not unwind before.
-        AbortOnUnwind::guard(|| {
-            let mut done = Vec::new();
-            while self.core.borrow_mut().mailboxes.of(number).nr_in_layer() > 0 {
-                self.reap(number, 1, usize::MAX, &mut done);
-                done.clear();
-            }
-            self.core.borrow_mut().mailboxes.close(number);
-        });
-    }
-
-    /// How many bios of a mailbox were not reaped yet.
-    pub(crate) fn nr_unreaped(&self, number: u32) -> usize {
-        self.core.borrow_mut().mailboxes.of(number).len()
-    }
-
-    /// Takes a bio in, with the buffer that its memory is in, if that is ours to keep. `commit` is
-    /// [`Commit::AtWait`] where the caller reaps next.
-    ///
-    /// # Safety
-    /// The memory of `bio` is valid for the operation, and nobody else uses it as the operation
-    /// excludes, until the bio's completion was taken from the mailbox, or the mailbox was closed,
-    /// or this disk's state was dropped. A buffer given along is held for as long.
     #[inline]
-    pub(crate) unsafe fn submit(
-        self: &Rc<Shared>,
-        bio: Bio,
-        buf: Option<Buf>,
-        mailbox: u32,
-        commit: Commit,
-    ) -> Result<(), Refused> {
-        let level = plug::level();
-        let mut core = self.core.borrow_mut();
-        let core = &mut *core;
-        if core.mailboxes.of(mailbox).is_full() {
-            return Err((Refusal::WouldBlock, bio, buf));
-        }
-        let mut now = core.now();
-        let queued = match core.queue.queue_bio(bio, mailbox, level, now) {
-            Err((Refusal::WouldBlock, bio)) => {
-                // The plug may hold the slots itself; and what has completed frees some.
-                core.queue.unplug(UnplugCause::Limit, 1, now);
-                core.turn(Commit::Now);
-                now = core.now();
-                core.queue.queue_bio(bio, mailbox, level, now)
-            }
-            queued => queued,
-        };
-        let queued = match queued {
-            Ok(queued) => queued,
-            Err((refusal, bio)) => return Err((refusal, bio, buf)),
-        };
-        if buf.is_some() {
-            core.bufs[queued.id.index()] = buf;
-        }
-        core.mailboxes.of(mailbox).expect();
-        if queued.plugged && !core.in_plug {
-            core.in_plug = true;
-            plug::join(self);
-        }
-        if queued.turn_due {
-            core.turn_at(now, commit);
-        }
-        Ok(())
+    pub(crate) fn hctx(&self, at: usize) -> &Hctx {
+        &self.hctxs[at]
     }
 
-    /// Takes a bio in, and waits for its end.
+    pub(crate) fn hctxs(&self) -> &[Hctx] {
+        &self.hctxs
+    }
+
+    pub(crate) fn waiter(&self) -> &dyn Waiter {
+        &*self.waiter
+    }
+
+    pub(crate) fn stats(&self) -> DiskStats {
+        let mut queue = QueueStats::default();
+        let plugs = lock(&self.plugs);
+        plugs.live.iter().for_each(|counters| queue.add_plugs(counters));
+        queue.add_plugs(&plugs.retired);
+        drop(plugs);
+        let mut nr_syscalls = self.waiter.nr_syscalls();
+        let mut skipped_runs = 0;
+        for hctx in &self.hctxs {
+            queue.add_runs(&hctx.counters);
+            nr_syscalls += hctx.nr_syscalls();
+            skipped_runs += hctx.nr_skipped();
+        }
+        DiskStats { queue, nr_syscalls, skipped_runs }
+    }
+
+    pub(crate) fn new_plug_counters(&self) -> Arc<PlugCounters> {
+        let counters = Arc::default();
+        lock(&self.plugs).live.push(Arc::clone(&counters));
+        counters
+    }
+
+    /// The hardware context for a thread that uses the disk for the first time: one of its own, if
+    /// one is left.
+    pub(crate) fn assign(&self) -> usize {
+        // Acquire, with the release in `retire`: what the last owner has left is seen.
+        let claim = |owned: &AtomicBool| {
+            let swap = (Ordering::Acquire, Ordering::Relaxed);
+            owned.compare_exchange(false, true, swap.0, swap.1).is_ok()
+        };
+        let Some(at) = self.is_owned.iter().position(claim) else {
+            return SHARED;
+        };
+        match self.device.open_queue(self.info.policy.queue_depth, Mode::Owned) {
+            Ok(queue) => {
+                let inner = Inner::new(self.new_core(at), queue);
+                self.hctxs[at].set_inner(Some(inner));
+                at
+            }
+            // Short of memory or descriptors: the shared one does as well.
+            Err(_) => {
+                self.is_owned[at].store(false, Ordering::Release);
+                SHARED
+            }
+        }
+    }
+
+    /// A thread ends: its counters are kept, and what it owned is free for another, drained.
+    pub(crate) fn retire(&self, at: usize, counters: &Arc<PlugCounters>) {
+        {
+            let mut plugs = lock(&self.plugs);
+            plugs.live.retain(|live| !Arc::ptr_eq(live, counters));
+            plugs.retired.take_over(counters);
+        }
+        if at == SHARED {
+            return;
+        }
+        AbortOnUnwind::guard(|| self.drain_owned(at));
+        drop(self.hctxs[at].set_inner(None));
+        self.is_owned[at].store(false, Ordering::Release);
+    }
+
+    /// Runs an owned context, by its owner, until nothing is in it. (Bios of a queue that was
+    /// forgotten, for instance.)
+    fn drain_owned(&self, at: usize) {
+        let iostats = self.info.policy.iostats;
+        loop {
+            let Some(mut token) = self.hctxs[at].run() else { continue };
+            let turned = token.turn(now_ns(iostats), Commit::Now, None, None);
+            token.finish(iostats);
+            if turned.is_drained && !turned.work_left {
+                return;
+            }
+            wait::wait_as_owner(self, at, turned, 1);
+        }
+    }
+
+    /// Takes a bio in, and waits for its end. Says what became of it.
     ///
     /// # Safety
     /// The memory of `bio` is valid for the operation, and nobody else uses it as the operation
     /// excludes, until this returns.
-    pub(crate) unsafe fn run(self: &Rc<Shared>, bio: Bio) -> Result<Completion, Refusal> {
+    pub(crate) unsafe fn run(
+        self: &Arc<Shared>,
+        bio: Bio,
+    ) -> Result<Result<u64, BlockStatus>, Refusal> {
+        let ctx = thread::ctx_of(self);
         // Unwinding would give the memory back while a device may still use it.
         AbortOnUnwind::guard(|| {
-            let mut bio = bio;
-            loop {
-                // SAFETY: passed on; this returns only when the bio has ended or was refused.
-                match unsafe { self.submit(bio, None, self.blocking, Commit::AtWait) } {
-                    Ok(()) => break,
-                    Err((Refusal::WouldBlock, refused, _)) => {
-                        self.wait_for_room();
-                        bio = refused;
-                    }
-                    Err((refusal, _, _)) => return Err(refusal),
-                }
+            let mut blocking = thread::take_blocking();
+            let boxed = blocking.boxed(bio);
+            let taken = ctx.queue_bio(boxed, now_ns(self.info.policy.iostats));
+            if let Err((refusal, boxed)) = taken {
+                blocking.put_box(boxed);
+                thread::put_blocking(blocking);
+                return Err(refusal);
             }
-            let mut done = std::mem::take(&mut self.core.borrow_mut().done);
-            self.reap(self.blocking, 1, 1, &mut done);
-            let completion = done.pop().expect("a bio that was taken in ends");
-            self.core.borrow_mut().done = done;
-            Ok(completion)
+            blocking.nr_queued += 1;
+            thread::unplug_all(UnplugCause::Wait, Some(&ctx));
+            self.wait(&ctx, &blocking.mailbox, blocking.nr_queued);
+            let mut ended = blocking.mailbox.take().into_iter().flatten();
+            let boxed = ended.next().expect("what was delivered is there");
+            let result = boxed.result();
+            blocking.put_box(boxed);
+            thread::put_blocking(blocking);
+            Ok(result)
         })
     }
 
-    /// Unplugs the requests of `level` and above and issues them. Says whether others
-    /// stay in the plug.
-    pub(crate) fn unplug(&self, cause: UnplugCause, level: u32) -> bool {
-        let mut core = self.core.borrow_mut();
-        let now = core.now();
-        if core.queue.unplug(cause, level, now) {
-            core.turn_at(now, Commit::Now);
+    /// Waits until `goal` bios were delivered to `mailbox`, ever. What `ctx` has detached goes
+    /// first.
+    pub(crate) fn wait(&self, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>, goal: u64) {
+        if self.hctx(ctx.hctx()).is_shared {
+            return wait::wait_shared(self, ctx, mailbox, goal);
         }
-        core.in_plug = core.queue.is_plugged();
-        core.in_plug
-    }
-
-    /// Unplugs the requests, for a turn that follows.
-    pub(crate) fn detach(&self, cause: UnplugCause) {
-        let mut core = self.core.borrow_mut();
-        let now = core.now();
-        core.in_plug = false;
-        core.queue.unplug(cause, 1, now);
-    }
-
-    pub(crate) fn plug_policy(&self) -> PlugPolicy {
-        self.info.policy.plug
-    }
-
-    /// Moves at most `max` completions of a mailbox to `out`, waiting until there are `min` or the
-    /// mailbox has no bio left. Says how many.
-    #[inline]
-    pub(crate) fn reap(
-        &self,
-        number: u32,
-        min: usize,
-        max: usize,
-        out: &mut Vec<Completion>,
-    ) -> usize {
-        assert!(min <= max);
-        let mut core = self.core.borrow_mut();
-        let mut nr = core.mailboxes.of(number).take(max, out);
-        if nr == max || nr >= min && min > 0 {
-            // A submission may have left its commit to the wait that does not come now.
-            core.commit();
-            return nr;
-        }
-        drop(core);
-        plug::unplug_all(UnplugCause::Wait, Some(self));
-        let mut core = self.core.borrow_mut();
+        let iostats = self.info.policy.iostats;
         loop {
-            let commit = if min > nr { Commit::AtWait } else { Commit::Now };
-            let turned = core.turn(commit);
-            let mailbox = core.mailboxes.of(number);
-            nr += mailbox.take(max - nr, out);
-            let nr_in_layer = mailbox.nr_in_layer();
-            if nr >= min || nr_in_layer == 0 {
-                core.commit();
-                return nr;
+            let turned = ctx.turn(self, now_ns(iostats), Commit::Later, None);
+            let nr_delivered = mailbox.nr_delivered();
+            if nr_delivered >= goal {
+                return ctx.commit(self);
             }
-            // Completions of others do not count; with others about, each one may be.
-            let all_ours = nr_in_layer == core.queue.nr_bios() as usize;
-            core.wait(turned, if all_ours { min - nr } else { 1 });
-        }
-    }
-
-    /// Unplugs everything and waits until a bio may have ended, whosever it is.
-    fn wait_for_room(&self) {
-        plug::unplug_all(UnplugCause::Wait, Some(self));
-        let mut core = self.core.borrow_mut();
-        let turned = core.turn(Commit::AtWait);
-        if core.queue.nr_bios() == core.queue.policy().nr_bios {
-            core.wait(turned, 1);
-        }
-        core.turn(Commit::Now);
-    }
-}
-
-impl Core {
-    /// The time for stamps; none is needed where no latency is recorded.
-    #[inline]
-    fn now(&self) -> u64 {
-        if self.queue.policy().iostats { clock::now_ns() } else { 0 }
-    }
-
-    /// One turn, and the ends it brought to their mailboxes.
-    #[inline]
-    fn turn(&mut self, commit: Commit) -> Turned {
-        self.turn_at(self.now(), commit)
-    }
-
-    /// A turn at a time that was read a moment ago.
-    #[inline]
-    fn turn_at(&mut self, now: u64, commit: Commit) -> Turned {
-        let turned = self.queue.turn(&mut *self.driver, now, commit, &mut self.ended);
-        for Ended { id, owner, user_data, result } in self.ended.drain(..) {
-            let buf = self.bufs[id.index()].take();
-            self.mailboxes.of(owner).deliver(Completion { user_data, result, buf });
-        }
-        turned
-    }
-
-    fn commit(&mut self) {
-        self.queue.commit(&mut *self.driver);
-    }
-
-    fn wait(&mut self, turned: Turned, nr_bios: usize) {
-        if turned.nr_in_flight > 0 {
-            let nr_bios = nr_bios.min(u32::MAX as usize) as u32;
-            self.driver.wait(self.queue.prepare_wait(nr_bios));
-        } else if turned.work_left {
-            std::thread::sleep(RESOURCE_DELAY);
-        }
-    }
-
-    /// Runs the disk until nothing of it is in the layer.
-    fn drain(&mut self) {
-        let now = self.now();
-        self.queue.unplug(UnplugCause::Wait, 1, now);
-        loop {
-            let turned = self.turn(Commit::AtWait);
-            if self.queue.nr_bios() == 0 {
-                return;
+            if let Some(turned) = turned {
+                let nr = u32::try_from(goal - nr_delivered).unwrap_or(u32::MAX);
+                wait::wait_as_owner(self, ctx.hctx(), turned, nr);
             }
-            self.wait(turned, 1);
         }
-    }
-}
-
-impl Drop for Core {
-    /// Waits for what is in flight: its memory must not be freed under the device.
-    fn drop(&mut self) {
-        AbortOnUnwind::guard(|| self.drain());
     }
 }
 

@@ -5,3 +5,4 @@ mod data;
 mod overlap;
 mod plug;
 mod refusals;
+mod threads;

@@ -1,0 +1,304 @@
+//! A hardware context at run time: the token, the inbox, and what only the token's holder touches.
+// The token gives access to a cell.
+#![allow(unsafe_code)]
+
+use crate::driver::{DriverQueue, Waiter};
+use crate::runtime::clock;
+use crate::runtime::mailbox::{Delivered, Mailbox};
+use crate::runtime::primitive::{AtomicU64, Mutex, Ordering, UnsafeCell, lock};
+use crate::runtime::stack::BioStack;
+use forebay_core::{
+    Commit, Driver, Gates, HardwareContext, QueuedBio, RunCounters, RunState, SoftwareQueue, Turned,
+};
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+/// One of a disk's hardware contexts.
+///
+/// The first of a disk is *shared*: any thread may hold its token, and one more may wait in the
+/// driver meanwhile. The others are *owned*: by one thread at a time from its first use of the disk
+/// to its end, which alone takes their token, pushes into their inbox, and waits in their driver.
+pub(crate) struct Hctx {
+    pub(crate) run: RunState,
+    pub(crate) is_shared: bool,
+    inbox: BioStack,
+    pub(crate) counters: Arc<RunCounters>,
+    /// Runs that found the token taken, and left them to its holder.
+    nr_skipped: AtomicU64,
+    /// System calls of its drivers until the last turn: of those that are gone, and of all.
+    nr_old_syscalls: AtomicU64,
+    nr_syscalls: AtomicU64,
+    /// Those that wait for bios of this context, and would lead.
+    followers: Mutex<Vec<Arc<Mailbox>>>,
+    inner: UnsafeCell<Option<Inner>>,
+}
+
+// SAFETY: `inner` is reached through the token alone, which one thread holds at a time and hands
+// over with the ordering of the run word; and through `&mut`. All of it is `Send`. The rest is
+// `Sync` by itself.
+unsafe impl Sync for Hctx {}
+
+/// What the holder of the token has.
+pub(crate) struct Inner {
+    pub(crate) core: HardwareContext,
+    pub(crate) driver: Box<dyn Driver>,
+    pub(crate) waiter: Arc<dyn Waiter>,
+    /// What the last turn ended; empty between turns.
+    ended: Vec<Box<QueuedBio>>,
+    /// A waiting thread was kicked, and is not back yet.
+    is_kicked: bool,
+}
+
+impl Inner {
+    pub(crate) fn new(core: HardwareContext, queue: DriverQueue) -> Inner {
+        let DriverQueue { driver, waiter } = queue;
+        Inner { core, driver, waiter, ended: Vec::new(), is_kicked: false }
+    }
+}
+
+/// Where a thread wants its own ends, without the way through its mailbox.
+pub(crate) struct Own<'a> {
+    pub(crate) owner: u64,
+    pub(crate) ended: &'a mut VecDeque<Box<QueuedBio>>,
+}
+
+impl Hctx {
+    pub(crate) fn new(is_shared: bool) -> Hctx {
+        Hctx {
+            run: RunState::new(),
+            is_shared,
+            inbox: BioStack::new(),
+            counters: Arc::default(),
+            nr_skipped: AtomicU64::new(0),
+            nr_old_syscalls: AtomicU64::new(0),
+            nr_syscalls: AtomicU64::new(0),
+            followers: Mutex::new(Vec::new()),
+            inner: UnsafeCell::new(None),
+        }
+    }
+
+    /// Puts the inner part in place, or takes it away. The caller owns the context, or is the only
+    /// one that knows of it.
+    pub(crate) fn set_inner(&self, inner: Option<Inner>) -> Option<Inner> {
+        let token = self.try_take().expect("nobody else is at a context without an inner part");
+        // Relaxed, here and where it is read: a count.
+        self.nr_old_syscalls.store(self.nr_syscalls(), Ordering::Relaxed);
+        // SAFETY: we hold the token.
+        let before = self.inner.with_mut(|place| unsafe { std::mem::replace(&mut *place, inner) });
+        assert!(token.release().is_none(), "nobody else is at a context without an inner part");
+        before
+    }
+
+    /// Asks for a turn after something was published; see [`RunState::run`].
+    #[inline]
+    pub(crate) fn run(&self) -> Option<Token<'_>> {
+        if self.run.run() {
+            return Some(Token { hctx: self });
+        }
+        // Relaxed: a count.
+        self.nr_skipped.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+
+    /// Takes the token if it is free; see [`RunState::try_take`].
+    #[inline]
+    pub(crate) fn try_take(&self) -> Option<Token<'_>> {
+        self.run.try_take().then_some(Token { hctx: self })
+    }
+
+    /// Publishes requests for whoever holds the token. [`Hctx::run`] is due.
+    pub(crate) fn push_outgoing(&self, ctx: &mut SoftwareQueue) {
+        self.inbox.push_all(ctx.outgoing().map(forebay_core::Request::into_bios));
+    }
+
+    /// How many system calls its drivers have made, until the last turn.
+    pub(crate) fn nr_syscalls(&self) -> u64 {
+        self.nr_syscalls.load(Ordering::Relaxed)
+    }
+
+    /// How many runs were left to a holder of the token.
+    pub(crate) fn nr_skipped(&self) -> u64 {
+        self.nr_skipped.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the owner of a mailbox is about to park, and would lead if asked. It looks for a
+    /// leader after this (W2).
+    pub(crate) fn list_follower(&self, mailbox: &Arc<Mailbox>) {
+        // AcqRel: if it is on the list, or was until a moment ago, who takes it off does so in a
+        // later change of this flag, and sees that its owner is parked.
+        if !mailbox.is_listed.swap(true, Ordering::AcqRel) {
+            lock(&self.followers).push(Arc::clone(mailbox));
+        }
+    }
+
+    /// Makes a follower the leader in place of the caller; without one, there is no leader then.
+    pub(crate) fn hand_off(&self) {
+        loop {
+            let next = lock(&self.followers).pop();
+            if let Some(follower) = next {
+                follower.is_listed.swap(false, Ordering::AcqRel);
+                if follower.give_baton() {
+                    return;
+                }
+                continue;
+            }
+            self.run.resign();
+            // Who announced itself before that did not see us gone: look once more (W2).
+            if lock(&self.followers).is_empty() || !self.run.try_lead() {
+                return;
+            }
+        }
+    }
+}
+
+/// The right to touch the inner part of a hardware context.
+pub(crate) struct Token<'a> {
+    hctx: &'a Hctx,
+}
+
+impl Deref for Token<'_> {
+    type Target = Inner;
+
+    #[inline]
+    fn deref(&self) -> &Inner {
+        // SAFETY: there is one token at a time.
+        let inner = self.hctx.inner.with(|place| unsafe { (*place).as_ref() });
+        inner.expect("a context in use has an inner part")
+    }
+}
+
+impl DerefMut for Token<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Inner {
+        // SAFETY: there is one token at a time.
+        let inner = self.hctx.inner.with_mut(|place| unsafe { (*place).as_mut() });
+        inner.expect("a context in use has an inner part")
+    }
+}
+
+impl<'a> Token<'a> {
+    /// Gives the token back; or keeps it, where something was published meanwhile: a turn is due.
+    #[inline]
+    #[must_use]
+    pub(crate) fn release(self) -> Option<Token<'a>> {
+        let released = self.hctx.run.release();
+        (!released).then_some(self)
+    }
+
+    /// Turns, and gives the token back, until nothing was published meanwhile.
+    pub(crate) fn finish(mut self, iostats: bool) {
+        while let Some(token) = self.release() {
+            self = token;
+            self.turn(now_ns(iostats), Commit::Now, None, None);
+        }
+    }
+
+    /// Commits what a turn has issued and not committed.
+    pub(crate) fn commit(&mut self) {
+        let inner = &mut **self;
+        inner.core.commit(&mut *inner.driver);
+    }
+
+    /// Gives the token back and says that its holder, the leader, is going to wait beside the
+    /// driver; or keeps it, where something was published meanwhile.
+    #[must_use]
+    pub(crate) fn release_to_wait(self) -> Option<Token<'a>> {
+        let released = self.hctx.run.release_to_wait();
+        (!released).then_some(self)
+    }
+
+    /// Gives the token back and waits in the driver, for `nr` completions; or keeps it, where
+    /// something was published meanwhile. Only the owner of an owned context may call this.
+    pub(crate) fn wait_as_owner(self, nr: u32) -> Option<Token<'a>> {
+        assert!(!self.hctx.is_shared);
+        if !self.hctx.run.release_to_wait() {
+            return Some(self);
+        }
+        // SAFETY: nobody but the owner, who is here, ever takes an owned context's token. That it
+        // is given back is for those who only look whether it is held.
+        let inner = self.hctx.inner.with_mut(|place| unsafe { (*place).as_mut() });
+        inner.expect("a context in use has an inner part").driver.wait(nr);
+        self.hctx.run.unblock();
+        None
+    }
+
+    /// One turn: takes in what others have published and what `ctx` sends, does all that can be
+    /// done, and delivers the ends: those of `own` to it, all others to their mailboxes.
+    #[inline]
+    pub(crate) fn turn(
+        &mut self,
+        now: u64,
+        commit: Commit,
+        ctx: Option<&mut SoftwareQueue>,
+        own: Option<Own<'_>>,
+    ) -> Turned {
+        let hctx = self.hctx;
+        let run = &hctx.run;
+        let gates =
+            Gates { enter: run.may_enter(), dispatch: run.may_dispatch(), reap: !run.is_kicked() };
+        let inner = &mut **self;
+        if !hctx.inbox.is_empty() {
+            for first in hctx.inbox.take_all() {
+                inner.core.accept_bios(first, gates.enter);
+            }
+        }
+        if let Some(ctx) = ctx {
+            for rq in ctx.outgoing() {
+                inner.core.accept(rq, gates.enter);
+            }
+        }
+        if inner.is_kicked && gates.reap {
+            // The one that was kicked is back: the driver may forget the kick.
+            inner.is_kicked = false;
+            inner.core.reap_kick();
+        }
+        let mut turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);
+        if hctx.is_shared {
+            // No wait beside the driver would tell of these.
+            while gates.reap && inner.driver.has_ready() {
+                turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);
+            }
+        }
+        hctx.nr_syscalls.store(
+            hctx.nr_old_syscalls.load(Ordering::Relaxed) + inner.driver.nr_syscalls(),
+            Ordering::Relaxed,
+        );
+        let mut kick = turned.work_left && turned.nr_in_flight == 0;
+        kick |= deliver(&mut inner.ended, own);
+        // A leader that waits in the driver is told of its own end (W4), and of what no completion
+        // will move on.
+        if kick && hctx.is_shared && run.kick() {
+            inner.is_kicked = true;
+            inner.driver.kick();
+        }
+        turned
+    }
+}
+
+/// Delivers what has ended. Says whether a leader must be told.
+#[inline]
+fn deliver(ended: &mut Vec<Box<QueuedBio>>, mut own: Option<Own<'_>>) -> bool {
+    let mut to_leader = false;
+    let mut bios = ended.drain(..).peekable();
+    while let Some(bio) = bios.next() {
+        let owner = bio.owner();
+        match &mut own {
+            Some(own) if own.owner == owner => own.ended.push_back(bio),
+            _ => {
+                // SAFETY: a mailbox outlives the deliveries of its bios, this one included.
+                let mailbox = unsafe { Mailbox::of(owner) };
+                let same = std::iter::from_fn(|| bios.next_if(|bio| bio.owner() == owner));
+                let told = mailbox.deliver(std::iter::once(bio).chain(same));
+                to_leader |= told == Delivered::ToLeader;
+            }
+        }
+    }
+    to_leader
+}
+
+/// The time for stamps; none is needed where no latency is recorded.
+#[inline]
+pub(crate) fn now_ns(iostats: bool) -> u64 {
+    if iostats { clock::now_ns() } else { 0 }
+}

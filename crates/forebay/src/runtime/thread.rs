@@ -1,0 +1,159 @@
+//! What a thread keeps: its plug, its part of each disk, and its mailbox for blocking calls.
+//!
+//! The plug is one, whatever the nesting, over all disks:
+//!
+//! - I1 a thread has at most one active plug; the end of an inner guard unplugs nothing (but under
+//!   `plug=per-level`).
+//! - I4 whoever is about to wait calls [`unplug_all`] first.
+//! - A guard that is forgotten leaves the level too high. Then the bios go when the thread next
+//!   waits, and at the latest when it ends.
+
+use crate::runtime::ctx::Ctx;
+use crate::runtime::mailbox::Mailbox;
+use crate::runtime::shared::Shared;
+use forebay_core::{Bio, PlugPolicy, QueuedBio, UnplugCause};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// The state of a thread.
+struct ThreadState {
+    /// How many plugs are open.
+    level: Cell<u32>,
+    /// The disks with bios in the plug.
+    plugged: RefCell<Vec<Rc<Ctx>>>,
+    /// The disks that the thread has used.
+    ctxs: RefCell<Vec<Rc<Ctx>>>,
+    /// What the thread's blocking calls use, one at a time.
+    blocking: RefCell<Option<Blocking>>,
+}
+
+/// A box for a bio, and the mailbox that it comes back to.
+#[derive(Debug)]
+pub(crate) struct Blocking {
+    pub(crate) mailbox: Arc<Mailbox>,
+    /// None while a bio is in the layer.
+    bio: Option<Box<QueuedBio>>,
+    /// How many bios were taken in, ever.
+    pub(crate) nr_queued: u64,
+}
+
+impl Blocking {
+    fn new() -> Blocking {
+        let mailbox = Arc::new(Mailbox::of_thread());
+        let bio = Some(QueuedBio::new(mailbox.owner(), 0));
+        Blocking { mailbox, bio, nr_queued: 0 }
+    }
+
+    /// The box, with a bio in it.
+    pub(crate) fn boxed(&mut self, bio: Bio) -> Box<QueuedBio> {
+        let mut boxed = self.bio.take().expect("one bio at a time");
+        boxed.fill(bio);
+        boxed
+    }
+
+    /// The box is back.
+    pub(crate) fn put_box(&mut self, boxed: Box<QueuedBio>) {
+        self.bio = Some(boxed);
+    }
+}
+
+impl Drop for ThreadState {
+    fn drop(&mut self) {
+        self.plugged.take();
+        for ctx in self.ctxs.take() {
+            ctx.retire();
+        }
+    }
+}
+
+thread_local! {
+    static THREAD: ThreadState = const {
+        ThreadState {
+            level: Cell::new(0),
+            plugged: RefCell::new(Vec::new()),
+            ctxs: RefCell::new(Vec::new()),
+            blocking: RefCell::new(None),
+        }
+    };
+}
+
+/// How many plugs are open on this thread.
+#[inline]
+pub(crate) fn level() -> u32 {
+    THREAD.try_with(|thread| thread.level.get()).unwrap_or(0)
+}
+
+/// Opens a plug.
+pub(crate) fn begin_plug() {
+    let _ = THREAD.try_with(|thread| thread.level.set(thread.level.get() + 1));
+}
+
+/// Ends the innermost plug.
+pub(crate) fn end_plug() {
+    let ended = THREAD.try_with(|thread| thread.level.replace(thread.level.get() - 1));
+    match ended {
+        Ok(1) => unplug_all(UnplugCause::Outermost, None),
+        Ok(level) => unplug_level(level),
+        Err(_) => {}
+    }
+}
+
+/// Notes that a disk has bios in this thread's plug.
+pub(crate) fn join_plug(ctx: &Rc<Ctx>) {
+    // The level was above 0 a moment ago, so the thread's state is there.
+    THREAD.with(|thread| thread.plugged.borrow_mut().push(Rc::clone(ctx)));
+}
+
+/// Unplugs everything. `waiter`, which waits for its own bios next, is left to make its own turn.
+pub(crate) fn unplug_all(cause: UnplugCause, waiter: Option<&Ctx>) {
+    while let Ok(Some(ctx)) = THREAD.try_with(|thread| thread.plugged.borrow_mut().pop()) {
+        match waiter {
+            Some(waiter) if std::ptr::eq(waiter, &*ctx) => ctx.detach(cause),
+            _ => drop(ctx.unplug(cause, 1)),
+        }
+    }
+}
+
+/// The end of an inner plug: under `per-level` it unplugs what was queued on its level.
+fn unplug_level(level: u32) {
+    let _ = THREAD.try_with(|thread| {
+        thread.plugged.borrow_mut().retain(|ctx| {
+            ctx.plug_policy() != PlugPolicy::PerLevel || ctx.unplug(UnplugCause::Level, level)
+        });
+    });
+}
+
+/// This thread's part of a disk; made at its first use.
+pub(crate) fn ctx_of(shared: &Arc<Shared>) -> Rc<Ctx> {
+    let known = THREAD.try_with(|thread| {
+        thread.ctxs.borrow().iter().find(|ctx| ctx.is_of(shared)).map(Rc::clone)
+    });
+    match known {
+        Ok(Some(ctx)) => ctx,
+        Ok(None) => {
+            let ctx = Ctx::new(shared, shared.assign());
+            THREAD.with(|thread| {
+                let mut ctxs = thread.ctxs.borrow_mut();
+                // Disks that were closed meanwhile are forgotten here.
+                ctxs.retain(|ctx| ctx.is_live());
+                ctxs.push(Rc::clone(&ctx));
+            });
+            ctx
+        }
+        // The thread is ending, and has given up what it owned.
+        Err(_) => Ctx::new(shared, 0),
+    }
+}
+
+/// What this thread's blocking calls use. It is given back by [`put_blocking`].
+pub(crate) fn take_blocking() -> Blocking {
+    let kept = THREAD.try_with(|thread| thread.blocking.borrow_mut().take());
+    kept.ok().flatten().unwrap_or_else(Blocking::new)
+}
+
+/// Keeps it for the next call.
+pub(crate) fn put_blocking(blocking: Blocking) {
+    // Where the thread is ending, it is dropped: all its bios have ended.
+    let _ = THREAD.try_with(|thread| *thread.blocking.borrow_mut() = Some(blocking));
+}

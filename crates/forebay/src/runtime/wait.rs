@@ -1,0 +1,109 @@
+//! Waiting for the ends of one's own bios.
+//!
+//! In an owned context the owner waits in the driver. In a shared one, one of those who wait is the
+//! leader, and waits in the driver for all; the others, its followers, are parked, and told when
+//! their own bios have ended. Whoever stops leading passes the baton to a follower.
+//!
+//! - W1 nobody parks on a context with work unless it has a leader; who would becomes it.
+//! - W2 a sleeper announces itself, then looks again (at its own bios; at whether there is a leader);
+//!   its partner publishes, then looks for sleepers. Both do so by changes of one word, of the
+//!   mailbox or of the run state, so that one of them comes second and sees the other.
+//! - W3 a baton that was received is used, or passed on.
+//! - W4 who ends the leader's own bio while it is blocked kicks it, once.
+//! - W5 a thread holds no token while it waits, and what it has put off is done before.
+
+use crate::runtime::ctx::Ctx;
+use crate::runtime::hctx::{Hctx, Token, now_ns};
+use crate::runtime::mailbox::{Doing, Mailbox};
+use crate::runtime::shared::Shared;
+use forebay_core::{Commit, Turned};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long to leave a driver alone that is busy with nothing in flight; as in Linux
+/// (`BLK_MQ_RESOURCE_DELAY`).
+const RESOURCE_DELAY: Duration = Duration::from_millis(3);
+
+/// Waits in an owned context until `nr` more of its bios may have ended, or for a while. The
+/// owner turns it afterwards.
+pub(crate) fn wait_as_owner(shared: &Shared, at: usize, turned: Turned, nr: u32) {
+    if turned.nr_in_flight == 0 {
+        if turned.work_left {
+            std::thread::sleep(RESOURCE_DELAY);
+        }
+        return;
+    }
+    if let Some(mut token) = shared.hctx(at).try_take() {
+        let nr = token.core.prepare_wait(nr);
+        if let Some(token) = token.wait_as_owner(nr) {
+            token.finish(shared.info().policy.iostats);
+        }
+    }
+}
+
+/// Waits in a shared context until `goal` bios were delivered to `mailbox`, ever.
+pub(crate) fn wait_shared(shared: &Shared, ctx: &Ctx, mailbox: &Arc<Mailbox>, goal: u64) {
+    let hctx = shared.hctx(ctx.hctx());
+    assert!(hctx.is_shared);
+    loop {
+        // What the thread has detached goes with it.
+        ctx.turn(shared, now_ns(shared.info().policy.iostats), Commit::Now, None);
+        if mailbox.nr_delivered() >= goal {
+            return;
+        }
+        if hctx.run.try_lead() || follow(hctx, mailbox, goal) {
+            return lead(shared, hctx, mailbox, goal);
+        }
+    }
+}
+
+/// Parks until the goal is reached, or there is nobody who leads. True: we lead.
+fn follow(hctx: &Hctx, mailbox: &Arc<Mailbox>, goal: u64) -> bool {
+    mailbox.begin_wait(goal, Doing::Parked);
+    hctx.list_follower(mailbox);
+    // W2.
+    if mailbox.nr_delivered() < goal && hctx.run.has_leader() {
+        mailbox.park();
+    }
+    mailbox.end_wait() == Doing::Baton
+}
+
+/// Waits in the driver, for all, until the goal is reached; then passes the baton (W3).
+fn lead(shared: &Shared, hctx: &Hctx, mailbox: &Mailbox, goal: u64) {
+    let iostats = shared.info().policy.iostats;
+    let mut kept = None;
+    while mailbox.nr_delivered() < goal {
+        let mut timeout = None;
+        let mut token = kept.take().or_else(|| hctx.run());
+        if let Some(token) = &mut token {
+            let turned = token.turn(now_ns(iostats), Commit::Now, None, None);
+            timeout = (turned.nr_in_flight == 0).then_some(RESOURCE_DELAY);
+        }
+        mailbox.begin_wait(goal, Doing::Leading);
+        kept = block(hctx, token);
+        if kept.is_none() {
+            // W2; a delivery that comes later kicks (W4).
+            if mailbox.nr_delivered() < goal {
+                shared.waiter().wait(timeout);
+            }
+            hctx.run.unblock();
+        }
+        mailbox.end_wait();
+    }
+    if let Some(token) = kept {
+        token.finish(iostats);
+    }
+    hctx.hand_off();
+}
+
+/// Gives up the token, if we have it, and says that we are going to wait in the driver; or keeps
+/// it, where something was published meanwhile: a turn is due.
+fn block<'a>(hctx: &'a Hctx, token: Option<Token<'a>>) -> Option<Token<'a>> {
+    match token {
+        None => {
+            hctx.run.block();
+            None
+        }
+        Some(token) => token.release_to_wait(),
+    }
+}
