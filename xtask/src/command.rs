@@ -14,12 +14,19 @@ pub(crate) fn root() -> PathBuf {
     package.and_then(|dir| dir.parent().map(PathBuf::from)).unwrap_or_else(|| PathBuf::from("."))
 }
 
+/// A directory of this name for what a command builds or installs, under cargo's own.
+pub(crate) fn target(name: &str) -> String {
+    let base =
+        env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    root().join(base).join(name).display().to_string()
+}
+
 /// One program with its arguments; what is displayed can be pasted into a shell.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     program: &'static str,
     arguments: Vec<String>,
-    variables: Vec<(&'static str, &'static str)>,
+    variables: Vec<(&'static str, String)>,
 }
 
 impl Line {
@@ -33,8 +40,8 @@ impl Line {
         Line::new("cargo", arguments)
     }
 
-    pub(crate) fn variable(mut self, name: &'static str, value: &'static str) -> Self {
-        self.variables.push((name, value));
+    pub(crate) fn variable(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.variables.push((name, value.into()));
         self
     }
 
@@ -75,7 +82,9 @@ impl Line {
             ("cargo", Some(cargo)) => Command::new(cargo),
             (program, _) => Command::new(program),
         };
-        command.args(&self.arguments).envs(self.variables.iter().copied());
+        command
+            .args(&self.arguments)
+            .envs(self.variables.iter().map(|(name, value)| (name, value)));
         command.current_dir(root()).stdin(Stdio::null());
         command
     }

@@ -16,7 +16,13 @@ mod ci;
 mod command;
 mod deny;
 mod examples;
+mod loom;
+mod miri;
+mod nightly;
+mod shuttle;
+mod suite;
 mod tidy;
+mod tsan;
 
 use std::process::ExitCode;
 
@@ -32,6 +38,11 @@ cargo xtask <command>
   tidy                 rules on the text of the tree that no compiler checks
   examples             runs every example of the forebay crate
   deny                 licences, bans and sources of the dependencies (cargo-deny)
+  loom                 models of concurrent code in every interleaving
+  shuttle [SEED]       models of concurrent code in random schedules
+  miri                 tests under Miri, which finds undefined behaviour
+  tsan                 tests under ThreadSanitizer
+  nightly              installs the toolchain of miri and tsan, beside the user's own
   help                 this text
 
 Steps of ci, in order: ";
@@ -56,6 +67,15 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["tidy"] => tidy::run(),
         ["examples"] => examples::run(),
         ["deny"] => deny::run(),
+        ["loom"] => loom::run(),
+        ["shuttle"] => shuttle::run(None),
+        ["shuttle", seed] => {
+            let seed = seed.parse().map_err(|_| format!("shuttle: `{seed}` is no seed"))?;
+            shuttle::run(Some(seed))
+        }
+        ["miri"] => miri::run(),
+        ["tsan"] => tsan::run(),
+        ["nightly"] => nightly::install(),
         [] | ["help" | "--help" | "-h"] => {
             println!("{HELP}{}", ci::step_names().join(", "));
             Ok(())
@@ -80,5 +100,6 @@ mod tests {
     #[test]
     fn an_argument_that_a_command_does_not_take_is_refused() {
         assert!(dispatch(&["tidy", "--fast"]).is_err());
+        assert!(dispatch(&["shuttle", "seed"]).unwrap_err().contains("`seed` is no seed"));
     }
 }

@@ -1,0 +1,17 @@
+//! `cargo xtask loom`: small models of concurrent code, in every interleaving.
+
+use crate::Outcome;
+use crate::command::{Line, target};
+use crate::suite::{self, Suite};
+
+const SUITES: &[Suite] =
+    &[Suite { target: "--package forebay --lib", names: &["loom", "models"], skips: &[] }];
+
+pub(crate) fn run() -> Outcome {
+    // A directory of its own, since other flags would build everything anew each time. Optimized:
+    // a model runs thousands of times.
+    let line = Line::cargo("test --release --target-dir")
+        .argument(target("loom"))
+        .variable("RUSTFLAGS", "--cfg blk_loom");
+    suite::run("loom", SUITES, &line)
+}

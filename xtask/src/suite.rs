@@ -1,0 +1,75 @@
+//! Tests that run under a tool: which ones, and that there are any.
+
+use std::collections::BTreeSet;
+
+use crate::Outcome;
+use crate::command::Line;
+
+/// Some tests of one package.
+pub(crate) struct Suite {
+    /// As cargo takes it: the package and its targets.
+    pub(crate) target: &'static str,
+    /// What their names contain, one of these; with none, all of the target's tests are meant.
+    pub(crate) names: &'static [&'static str],
+    /// Tests that the tool cannot run, by part of their names.
+    pub(crate) skips: &'static [&'static str],
+}
+
+impl Suite {
+    /// The end of the line that runs it.
+    fn arguments(&self) -> Vec<String> {
+        let target = self.target.split_whitespace();
+        let skips = self.skips.iter().flat_map(|name| ["--skip", name]);
+        let words = target.chain(["--"]).chain(self.names.iter().copied()).chain(skips);
+        words.map(String::from).collect()
+    }
+}
+
+/// Runs each suite by a line that ends with `test`. One that holds no test is an error: it would
+/// pass for ever, and show nothing.
+pub(crate) fn run(tool: &str, suites: &[Suite], test: &Line) -> Outcome {
+    for suite in suites {
+        let line = suite.arguments().into_iter().fold(test.clone(), Line::argument);
+        let listed = line.clone().argument("--list".to_string()).output()?;
+        let nr = nr_tests(&listed);
+        if nr == 0 {
+            return Err(format!("{tool}: `{line}` names no test; its table is in xtask/src"));
+        }
+        println!("{tool}: {nr} tests: {line}");
+        line.run()?;
+    }
+    Ok(())
+}
+
+/// Counts names, since Miri lists them once for each seed.
+fn nr_tests(listed: &str) -> usize {
+    listed.lines().filter(|line| line.ends_with(": test")).collect::<BTreeSet<_>>().len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Suite, nr_tests, run};
+    use crate::command::Line;
+
+    const SUITE: Suite =
+        Suite { target: "--package a --lib", names: &["one", "two"], skips: &["three"] };
+
+    #[test]
+    fn names_and_skips_come_after_the_dashes() {
+        let expected = "--package a --lib -- one two --skip three";
+        assert_eq!(SUITE.arguments().join(" "), expected);
+    }
+
+    #[test]
+    fn a_suite_without_a_test_is_an_error() {
+        let message = run("tool", &[SUITE], &Line::new("echo", "running")).unwrap_err();
+        assert!(message.contains("`echo running --package a --lib"), "{message}");
+        assert!(message.contains("names no test"), "{message}");
+    }
+
+    #[test]
+    fn each_test_counts_once() {
+        let listed = "a::b: test\na::c: test\na::d: benchmark\n\n2 tests, 1 benchmark\n";
+        assert_eq!(nr_tests(&listed.repeat(8)), 2);
+    }
+}
