@@ -4,8 +4,10 @@ use crate::Outcome;
 use crate::command::{Line, target};
 use crate::suite::{self, Suite};
 
-const SUITES: &[Suite] =
-    &[Suite { target: "--package forebay --lib", names: &["loom", "models"], skips: &[] }];
+const SUITES: &[Suite] = &[
+    Suite { target: "--package forebay-core --test loom", names: &[], skips: &[] },
+    Suite { target: "--package forebay --lib", names: &["loom", "models"], skips: &[] },
+];
 
 pub(crate) fn run() -> Outcome {
     // A directory of its own, since other flags would build everything anew each time. Optimized:

@@ -13,7 +13,6 @@
 //!   lowest byte that was not moved, whatever the order in which its parts came back.
 
 use crate::bio::Op;
-use crate::chain::Bios;
 use crate::driver::{Completed, Completions, Driver, Look};
 use crate::flush::Steps;
 use crate::hctx::{SlotState, Turn};
@@ -27,7 +26,7 @@ use alloc::boxed::Box;
 enum After {
     /// It has more to do: another step, the rest of a short count, or a retry.
     Again(Request),
-    /// All is done: only its last bio has to end.
+    /// All is done: only its bios have to end.
     Done(Request),
 }
 
@@ -45,9 +44,7 @@ impl Turn<'_> {
         for Completed { tag, result } in completions.drain() {
             self.complete(tag, result);
         }
-        let hctx = &mut *self.hctx;
-        hctx.completions = completions;
-        hctx.tags.put_many(hctx.freed.drain(..));
+        self.hctx.completions = completions;
     }
 
     /// What waits in the backlog, with a tag to be had, is issued in this turn, and its commit
@@ -85,8 +82,6 @@ impl Turn<'_> {
         let rq = slot.rq.take().expect("a tag on its way to the driver has a request");
         let after = self.fail(tag, rq, status);
         self.settle(tag, after);
-        let hctx = &mut *self.hctx;
-        hctx.tags.put_many(hctx.freed.drain(..));
     }
 
     #[inline]
@@ -115,14 +110,14 @@ impl Turn<'_> {
             }
             After::Done(mut rq) => {
                 slot.state = SlotState::Idle;
-                hctx.freed.push(tag);
+                hctx.tags.put(tag);
                 if let Some(slot) = rq.retry.take() {
                     hctx.device.retries.leave(slot);
                 }
                 let counters = hctx.counters.of(rq.op);
                 counters.requests.add(1);
                 counters.ticks_ns.add(self.now.saturating_sub(rq.tagged_ns));
-                self.end_last(rq);
+                self.end_all(rq);
             }
         }
     }
@@ -136,6 +131,10 @@ impl Turn<'_> {
             return self.stuck(rq);
         }
         self.hctx.counters.of(rq.op).bytes.add(n);
+        if n == rq.len {
+            rq.len = 0;
+            return step_done(rq, Steps::DATA);
+        }
         let mut left = n;
         while left > 0 {
             let head_len = rq.head_len(&self.hctx.splits);
@@ -148,7 +147,7 @@ impl Turn<'_> {
                 self.end_head(&mut rq);
             }
         }
-        if rq.len > 0 { After::Again(rq) } else { step_done(rq, Steps::DATA) }
+        After::Again(rq)
     }
 
     /// A count of 0: the end of the file for a read, a failure for everything else.
@@ -228,26 +227,27 @@ impl Turn<'_> {
     /// Ends the first bio of several, and goes on with the next.
     #[inline]
     pub(crate) fn end_head(&mut self, rq: &mut Request) {
-        let Bios::Chain(chain) = &mut rq.bios else { unreachable!("a part is of one bio") };
         assert!(rq.nr_bios > 1);
-        let head = chain.pop_front();
-        rq.nr_bios -= 1;
-        rq.skip = 0;
+        let head = rq.pop_front();
         self.end(head, rq.unplugged_ns);
     }
 
-    /// Ends the last bio of a request; if that is a part of one, only with the last part.
+    /// Ends all bios of a request that is done; if that is a part of one, only with the last part.
     #[inline]
-    pub(crate) fn end_last(&mut self, rq: Request) {
-        assert!(rq.nr_bios == 1);
-        match rq.bios {
-            Bios::Chain(chain) => self.end(chain.into_first(), rq.unplugged_ns),
-            Bios::Part(at) => {
-                if let Some(bio) = self.hctx.splits.end_part(at) {
-                    self.end(bio, rq.unplugged_ns);
-                }
+    pub(crate) fn end_all(&mut self, rq: Request) {
+        let (part_of, unplugged_ns) = (rq.part_of, rq.unplugged_ns);
+        let mut bio = rq.into_box();
+        if let Some(at) = part_of {
+            if let Some(whole) = self.hctx.splits.end_part(at, bio) {
+                self.end(whole, unplugged_ns);
             }
+            return;
         }
+        while let Some(next) = bio.next.take() {
+            self.end(bio, unplugged_ns);
+            bio = next;
+        }
+        self.end(bio, unplugged_ns);
     }
 
     #[inline]

@@ -5,12 +5,12 @@
 //! waits for one.
 
 use crate::bio::{BioFlags, Op};
-use crate::chain::{Bios, Splits};
 use crate::driver::{Driver, Issue, IssuedRequest};
 use crate::flush::Steps;
 use crate::hctx::{SlotState, Turn};
 use crate::limits::QueueLimits;
 use crate::request::{Request, nr_parts};
+use crate::splits::Splits;
 use crate::status::BlockStatus;
 use crate::tag::Tag;
 
@@ -107,10 +107,10 @@ impl Turn<'_> {
             if waiting.steps.is_empty() {
                 // Nothing to do at the device: no data, and nothing that could be lost.
                 let rq = hctx.backlog.pop_front()?;
-                self.end_last(rq);
+                self.end_all(rq);
                 continue;
             }
-            let tag = hctx.tags.try_get(&mut hctx.tag_hint)?;
+            let tag = hctx.tags.get()?;
             match self.take_front() {
                 Some(rq) => {
                     self.put_in_table(tag, rq);
@@ -139,7 +139,7 @@ impl Turn<'_> {
         if part.is_none() {
             let skip = rest.skip;
             rest.head_mut(&mut hctx.splits).mark(skip, Some(BlockStatus::Invalid));
-            self.end_last(rest);
+            self.end_all(rest);
         }
         part
     }
@@ -211,8 +211,7 @@ impl Turn<'_> {
         let hctx = &mut *self.hctx;
         let Some(&tag) = hctx.dispatch.front() else { return };
         let slot = &mut hctx.table[tag.index()];
-        let refused =
-            |rq: &Request| rq.is_nowait() && !rq.was_issued && matches!(rq.bios, Bios::Chain(_));
+        let refused = |rq: &Request| rq.is_nowait() && !rq.was_issued && rq.part_of.is_none();
         if let Some(rq) = slot.rq.take_if(|rq| refused(rq)) {
             slot.state = SlotState::Idle;
             hctx.dispatch.pop_front();
@@ -226,7 +225,7 @@ impl Turn<'_> {
         loop {
             rq.head_mut(&mut self.hctx.splits).mark(0, Some(status));
             if rq.nr_bios == 1 {
-                return self.end_last(rq);
+                return self.end_all(rq);
             }
             self.end_head(&mut rq);
         }

@@ -17,6 +17,7 @@ use crate::limits::QueueLimits;
 pub(crate) struct Steps(u8);
 
 impl Steps {
+    pub(crate) const NONE: Steps = Steps(0);
     pub(crate) const PRE: Steps = Steps(1);
     pub(crate) const DATA: Steps = Steps(2);
     pub(crate) const POST: Steps = Steps(4);

@@ -2,7 +2,6 @@
 //!
 //! Counterpart in Linux: `struct blk_mq_hw_ctx` (`block/blk-mq.c`).
 
-use crate::chain::Splits;
 use crate::device::DeviceState;
 use crate::driver::{Completions, Driver};
 use crate::limits::QueueLimits;
@@ -10,8 +9,9 @@ use crate::policy::Policy;
 use crate::queued::QueuedBio;
 use crate::request::Request;
 use crate::retry::WriteLog;
+use crate::splits::Splits;
 use crate::stats::RunCounters;
-use crate::tag::{Tag, TagSet};
+use crate::tag::{Tag, TagCache, TagSet};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -45,8 +45,7 @@ pub struct HardwareContext {
     pub(crate) nowait: Vec<Request>,
     /// Not let in: the disk is frozen.
     pub(crate) outside: VecDeque<Request>,
-    pub(crate) tags: Arc<TagSet>,
-    pub(crate) tag_hint: u32,
+    pub(crate) tags: TagCache,
     pub(crate) table: Box<[Slot]>,
     pub(crate) splits: Splits,
     /// Tagged, and to be issued (again) before anything of the backlog.
@@ -54,8 +53,6 @@ pub struct HardwareContext {
     /// Tagged, and held back by a retry (A1).
     pub(crate) held: Vec<Tag>,
     pub(crate) completions: Completions,
-    /// Tags that completions have freed, given back at once.
-    pub(crate) freed: Vec<Tag>,
     pub(crate) writes: WriteLog,
     pub(crate) nr_turns: u32,
     pub(crate) nr_in_flight: u32,
@@ -150,14 +147,12 @@ impl HardwareContext {
             backlog: VecDeque::with_capacity(depth as usize),
             nowait: Vec::new(),
             outside: VecDeque::new(),
-            tags,
-            tag_hint: 0,
+            tags: TagCache::new(tags),
             table: (0..depth).map(|_| idle()).collect(),
             splits: Splits::new(depth),
             dispatch: VecDeque::with_capacity(depth as usize),
             held: Vec::with_capacity(depth as usize),
             completions: Completions::new(depth),
-            freed: Vec::with_capacity(depth as usize),
             writes: WriteLog::new(),
             nr_turns: 0,
             nr_in_flight: 0,
@@ -190,8 +185,7 @@ impl HardwareContext {
 
     /// Takes in a list of bios that came from another thread.
     pub fn accept_bios(&mut self, first: Box<QueuedBio>, enter: bool) {
-        let rq = Request::of_bios(first, &self.limits);
-        self.accept(rq, enter);
+        self.accept(Request::of_bios(first), enter);
     }
 
     /// Does everything that can be done now, in one fixed order: takes the driver's completions and
@@ -277,7 +271,7 @@ impl HardwareContext {
     pub fn check_invariants(&self) -> usize {
         let tagged = self.table.iter().filter(|slot| slot.state != SlotState::Idle);
         let nr_tagged = tagged.clone().count() as u32;
-        assert!(nr_tagged + self.tags.nr_free() <= self.tags.depth());
+        assert_eq!(nr_tagged + self.tags.nr_free(), self.tags.depth());
         let issued = tagged.clone().filter(|slot| slot.state == SlotState::Issued).count();
         assert_eq!(issued as u32, self.nr_in_flight);
         assert_eq!((self.dispatch.len() + self.held.len()) as u32 + self.nr_in_flight, nr_tagged);
@@ -285,12 +279,11 @@ impl HardwareContext {
         let requests = tagged.filter_map(|slot| slot.rq.as_ref()).chain(waiting);
         let (mut nr_whole, mut nr_parts) = (0, 0);
         for rq in requests {
-            match &rq.bios {
-                crate::chain::Bios::Chain(chain) => {
-                    assert_eq!(chain.iter().count(), rq.nr_bios as usize, "the chain is whole");
-                    nr_whole += rq.nr_bios;
-                }
-                crate::chain::Bios::Part(_) => nr_parts += 1,
+            if rq.part_of.is_some() {
+                nr_parts += 1;
+            } else {
+                assert_eq!(rq.bios().count(), rq.nr_bios as usize, "the list is whole");
+                nr_whole += rq.nr_bios;
             }
         }
         let (nr_split, parts) = self.splits.count();

@@ -20,7 +20,6 @@ extern crate alloc;
 extern crate std;
 
 mod bio;
-mod chain;
 mod complete;
 mod counter;
 mod ctx;
@@ -41,6 +40,7 @@ mod request;
 mod retry;
 mod run_state;
 mod split;
+mod splits;
 mod stats;
 mod status;
 mod tag;

@@ -13,7 +13,6 @@
 //! A request that is full is marked no-merge, so that nobody asks it again.
 
 use crate::bio::{Op, Segment};
-use crate::chain::Bios;
 use crate::limits::QueueLimits;
 use crate::request::Request;
 use crate::split::has_gap;
@@ -76,7 +75,10 @@ pub(crate) fn try_merge(
     rq.len += new.len;
     rq.nr_segments += new.nr_segments;
     rq.start = start;
-    join(rq, new, kind);
+    match kind {
+        MergeKind::Front => rq.push_front(new),
+        MergeKind::Back | MergeKind::Discard => rq.push_back(new),
+    }
     Ok(kind)
 }
 
@@ -94,21 +96,8 @@ fn merge_discard(
     }
     rq.len += new.len;
     rq.nr_segments += 1;
-    join(rq, new, MergeKind::Discard);
+    rq.push_back(new);
     Ok(MergeKind::Discard)
-}
-
-/// Moves the bio of `new` into `rq`.
-#[inline]
-fn join(rq: &mut Request, new: Request, kind: MergeKind) {
-    let (Bios::Chain(chain), Bios::Chain(new)) = (&mut rq.bios, new.bios) else {
-        unreachable!("what merges was not cut")
-    };
-    rq.nr_bios += 1;
-    match kind {
-        MergeKind::Front => chain.push_front(new.into_first()),
-        MergeKind::Back | MergeKind::Discard => chain.push_back(new.into_first()),
-    }
 }
 
 /// Whether the memory of both joins without a gap (L4 of `split`).
@@ -117,16 +106,13 @@ fn gapless(limits: &QueueLimits, rq: &Request, new: &Request, kind: MergeKind) -
     if limits.virt_boundary_mask == 0 || !rq.op.moves_data() {
         return true;
     }
-    let (Bios::Chain(chain), Bios::Chain(new)) = (&rq.bios, &new.bios) else {
-        unreachable!("what merges was not cut")
-    };
     let (first, second) = match kind {
-        MergeKind::Front => (new.last(), chain.first()),
-        MergeKind::Back | MergeKind::Discard => (chain.last(), new.first()),
+        MergeKind::Front => (new, rq),
+        MergeKind::Back | MergeKind::Discard => (rq, new),
     };
     let is_memory = |segment: &&Segment| segment.len > 0;
-    let last = first.bio.segments.as_slice().iter().rfind(is_memory);
-    let next = second.bio.segments.as_slice().iter().find(is_memory);
+    let last = first.last().bio.segments.as_slice().iter().rfind(is_memory);
+    let next = second.first().bio.segments.as_slice().iter().find(is_memory);
     match (last, next) {
         (Some(last), Some(next)) => !has_gap(limits, last.addr + last.len as usize, next.addr),
         _ => true,

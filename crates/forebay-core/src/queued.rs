@@ -5,6 +5,7 @@
 //! the compiler's notice. Its owner makes the box once and uses it again, so that no I/O allocates.
 
 use crate::bio::{Bio, Segment};
+use crate::request::Header;
 use crate::status::BlockStatus;
 use alloc::boxed::Box;
 use core::sync::atomic::AtomicPtr;
@@ -17,10 +18,8 @@ pub struct QueuedBio {
     pub(crate) bio: Bio,
     /// The next bio of the same request.
     pub(crate) next: Option<Box<QueuedBio>>,
-    /// How many segments it counts as.
-    pub(crate) nr_segments: u32,
-    /// It is larger than one request may be.
-    pub(crate) oversized: bool,
+    /// Of the first bio of a request: the request.
+    pub(crate) rq: Header,
     /// It was not issued in the turn that took it in: for want of a tag, in the usual case.
     pub(crate) has_waited: bool,
     /// Why the bytes after `good_len` are not good; `None` there means end of file.
@@ -28,7 +27,6 @@ pub struct QueuedBio {
     /// The bytes from the start that are known good; `bio.len` until something fell short.
     pub(crate) good_len: u64,
     pub(crate) queued_ns: u64,
-    pub(crate) unplugged_ns: u64,
     pub(crate) waited_ns: u64,
     owner: u64,
     number: u32,
@@ -42,13 +40,11 @@ impl QueuedBio {
         Box::new(QueuedBio {
             bio: Bio::flush(),
             next: None,
-            nr_segments: 0,
-            oversized: false,
+            rq: Header::new(),
             has_waited: false,
             status: None,
             good_len: 0,
             queued_ns: 0,
-            unplugged_ns: 0,
             waited_ns: 0,
             owner,
             number,

@@ -1,21 +1,29 @@
 //! The request: what the driver is given, made of one bio, a part of one, or several neighbours.
 
 use crate::bio::{BioFlags, Op};
-use crate::chain::{Bios, Chain, Splits};
 use crate::driver::Ranges;
 use crate::flush::Steps;
 use crate::limits::QueueLimits;
 use crate::queued::{ChainSegments, QueuedBio};
 use crate::retry::{Moment, RetrySlot};
 use crate::split::{self, Front};
+use crate::splits::Splits;
 use alloc::boxed::Box;
+use core::ops::{Deref, DerefMut};
 
 /// One request. Before it has a tag it waits in a plug or in the backlog of its hardware context;
 /// then it lives in the tag's slot of the request table.
 ///
+/// It is the box of its first bio, which the others follow, in the order of the device's bytes; or,
+/// of a bio that was cut, a box of its own. So it moves from list to list as one pointer.
+///
 /// Counterpart in Linux: `struct request`.
 #[derive(Debug)]
-pub struct Request {
+pub struct Request(Box<QueuedBio>);
+
+/// What the layer notes of a request: in the box of its first bio.
+#[derive(Debug)]
+pub struct Header {
     pub(crate) op: Op,
     pub(crate) flags: BioFlags,
     pub(crate) steps: Steps,
@@ -27,17 +35,19 @@ pub struct Request {
     pub(crate) bio_by_bio: bool,
     /// The driver has taken it at least once.
     pub(crate) was_issued: bool,
+    /// Its place among the retries that are under way.
+    pub(crate) retry: Option<RetrySlot>,
+    /// Of a bio that was cut: where that is kept.
+    pub(crate) part_of: Option<u32>,
     /// The plug level on which it was queued.
     pub(crate) level: u32,
     /// The turn of its hardware context that may be the first to issue it.
     pub(crate) first_turn: u32,
+    pub(crate) nr_bios: u32,
+    pub(crate) nr_segments: u32,
     /// What is left to do: first byte on the device, and length.
     pub(crate) start: u64,
     pub(crate) len: u64,
-    /// The bios that cover it.
-    pub(crate) bios: Bios,
-    pub(crate) nr_bios: u32,
-    pub(crate) nr_segments: u32,
     /// The bytes of the first bio that lie before `start`.
     pub(crate) skip: u64,
     /// When it left the plug, took its tag, and was issued last.
@@ -46,8 +56,53 @@ pub struct Request {
     pub(crate) issued_ns: u64,
     /// The writes that had been issued when it was: the first time, if it joins several bios.
     pub(crate) issued_after: Moment,
-    /// Its place among the retries that are under way.
-    pub(crate) retry: Option<RetrySlot>,
+    /// Bios that have joined at the end, newest first, until the request is sealed.
+    joined_back: Option<Box<QueuedBio>>,
+}
+
+impl Header {
+    /// Of nothing.
+    pub(crate) const fn new() -> Header {
+        Header {
+            op: Op::Flush,
+            flags: BioFlags::NONE,
+            steps: Steps::NONE,
+            nomerge: true,
+            oversized: false,
+            bio_by_bio: false,
+            was_issued: false,
+            retry: None,
+            part_of: None,
+            level: 1,
+            first_turn: 0,
+            nr_bios: 1,
+            nr_segments: 0,
+            start: 0,
+            len: 0,
+            skip: 0,
+            unplugged_ns: 0,
+            tagged_ns: 0,
+            issued_ns: 0,
+            issued_after: Moment::NONE,
+            joined_back: None,
+        }
+    }
+}
+
+impl Deref for Request {
+    type Target = Header;
+
+    #[inline]
+    fn deref(&self) -> &Header {
+        &self.0.rq
+    }
+}
+
+impl DerefMut for Request {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Header {
+        &mut self.0.rq
+    }
 }
 
 impl Request {
@@ -60,85 +115,122 @@ impl Request {
         level: u32,
         now: u64,
     ) -> Request {
-        queued.nr_segments = front.nr_segments;
-        queued.oversized = front.len < queued.bio.len;
-        Request { level, ..Request::of_first(queued, limits, now) }
-    }
-
-    /// A request again, of the bios that [`Request::into_bios`] gave.
-    pub fn of_bios(first: Box<QueuedBio>, limits: &QueueLimits) -> Request {
-        let unplugged_ns = first.unplugged_ns;
-        let mut rest = first.next.as_deref();
-        let (mut len, mut nr_bios, mut nr_segments) = (first.bio.len, 1, first.nr_segments);
-        while let Some(bio) = rest {
-            len += bio.bio.len;
-            nr_bios += 1;
-            nr_segments += bio.nr_segments;
-            rest = bio.next.as_deref();
-        }
-        Request { len, nr_bios, nr_segments, ..Request::of_first(first, limits, unplugged_ns) }
-    }
-
-    #[inline]
-    fn of_first(first: Box<QueuedBio>, limits: &QueueLimits, now: u64) -> Request {
-        let bio = &first.bio;
-        let (op, flags, start, len) = (bio.op, bio.flags, bio.start, bio.len);
-        let steps = Steps::of(op, flags, len, limits);
+        let QueuedBio { bio, rq, .. } = &mut *queued;
+        let steps = Steps::of(bio.op, bio.flags, bio.len, limits);
+        let oversized = front.len < bio.len;
         let special = BioFlags::FUA.union(BioFlags::PREFLUSH).union(BioFlags::NOMERGE);
-        let nomerge = first.oversized
+        let nomerge = oversized
             || steps != Steps::DATA
-            || flags.intersects(special)
-            || matches!(op, Op::WriteZeroes | Op::Flush);
-        Request {
-            op,
-            flags,
+            || bio.flags.intersects(special)
+            || matches!(bio.op, Op::WriteZeroes | Op::Flush);
+        *rq = Header {
+            op: bio.op,
+            flags: bio.flags,
             steps,
             nomerge,
-            oversized: first.oversized,
-            bio_by_bio: false,
-            was_issued: false,
-            level: 1,
-            first_turn: 0,
-            start,
-            len,
-            nr_bios: 1,
-            nr_segments: first.nr_segments,
-            skip: 0,
+            oversized,
+            level,
+            nr_segments: front.nr_segments,
+            start: bio.start,
+            len: bio.len,
             unplugged_ns: now,
             tagged_ns: now,
             issued_ns: now,
-            issued_after: Moment::default(),
-            retry: None,
-            bios: Bios::Chain(Chain::of(first)),
-        }
+            ..Header::new()
+        };
+        Request(queued)
+    }
+
+    /// A request again, of the bios that [`Request::into_bios`] gave.
+    #[inline]
+    pub fn of_bios(first: Box<QueuedBio>) -> Request {
+        Request(first)
     }
 
     /// Its bios, as a list that can go to another thread: the first, and each has the next.
-    ///
-    /// # Panics
-    /// If it has been issued.
+    #[inline]
     pub fn into_bios(mut self) -> Box<QueuedBio> {
         self.seal();
-        match self.bios {
-            Bios::Chain(chain) => {
-                let mut first = chain.into_first();
-                first.unplugged_ns = self.unplugged_ns;
-                first
-            }
-            Bios::Part(_) => unreachable!("only an issued request is a part of a bio"),
-        }
+        self.0
     }
 
-    /// Nothing merges with it any more.
+    /// All bios as one list, in order. Nothing merges with it any more.
     #[inline]
     pub(crate) fn seal(&mut self) {
-        if let Bios::Chain(chain) = &mut self.bios
-            && self.nr_bios > 1
-        {
-            chain.seal();
+        let mut newest = self.joined_back.take();
+        let mut tail = None;
+        while let Some(mut bio) = newest {
+            newest = bio.next.take();
+            bio.next = tail;
+            tail = Some(bio);
+        }
+        if tail.is_some() {
+            let mut last = &mut *self.0;
+            while let Some(ref mut next) = last.next {
+                last = next;
+            }
+            last.next = tail;
         }
     }
 
+    /// Joins a request of one bio at its end.
+    #[inline]
+    pub(crate) fn push_back(&mut self, new: Request) {
+        let mut bio = new.0;
+        assert!(bio.next.is_none() && bio.rq.nr_bios == 1);
+        bio.next = self.joined_back.take();
+        self.joined_back = Some(bio);
+        self.nr_bios += 1;
+    }
+
+    /// Joins a request of one bio at its front.
+    #[inline]
+    pub(crate) fn push_front(&mut self, new: Request) {
+        assert!(new.0.next.is_none() && new.nr_bios == 1);
+        let mut second = core::mem::replace(&mut self.0, new.0);
+        core::mem::swap(&mut self.0.rq, &mut second.rq);
+        self.0.next = Some(second);
+        self.nr_bios += 1;
+    }
+
+    /// Takes the first of several bios off a sealed request.
+    #[inline]
+    pub(crate) fn pop_front(&mut self) -> Box<QueuedBio> {
+        assert!(self.joined_back.is_none(), "a request is sealed first");
+        let second = self.0.next.take().expect("a request of several bios is a list of them");
+        let mut first = core::mem::replace(&mut self.0, second);
+        core::mem::swap(&mut self.0.rq, &mut first.rq);
+        self.nr_bios -= 1;
+        self.skip = 0;
+        first
+    }
+
+    /// The box of the last bio, or of a part.
+    #[inline]
+    pub(crate) fn into_box(self) -> Box<QueuedBio> {
+        self.0
+    }
+
+    /// Its bios, in order, if it was sealed and is no part.
+    pub(crate) fn bios(&self) -> impl Iterator<Item = &QueuedBio> {
+        core::iter::successors(Some(&*self.0), |bio| bio.next.as_deref())
+    }
+
+    /// The first bio, of one that was not cut.
+    #[inline]
+    pub(crate) fn first(&self) -> &QueuedBio {
+        &self.0
+    }
+
+    /// The last bio, of one that was not cut.
+    pub(crate) fn last(&self) -> &QueuedBio {
+        match &self.joined_back {
+            Some(newest) => newest,
+            None => self.bios().last().unwrap_or(&self.0),
+        }
+    }
+
+    #[inline]
     pub(crate) fn is_nowait(&self) -> bool {
         self.flags.contains(BioFlags::NOWAIT)
     }
@@ -152,17 +244,17 @@ impl Request {
     /// The first bio.
     #[inline]
     pub(crate) fn head<'a>(&'a self, splits: &'a Splits) -> &'a QueuedBio {
-        match &self.bios {
-            Bios::Chain(chain) => chain.first(),
-            Bios::Part(at) => splits.bio(*at),
+        match self.part_of {
+            None => &self.0,
+            Some(at) => splits.bio(at),
         }
     }
 
     #[inline]
     pub(crate) fn head_mut<'a>(&'a mut self, splits: &'a mut Splits) -> &'a mut QueuedBio {
-        match &mut self.bios {
-            Bios::Chain(chain) => chain.first_mut(),
-            Bios::Part(at) => splits.bio_mut(*at),
+        match self.part_of {
+            None => &mut self.0,
+            Some(at) => splits.bio_mut(at),
         }
     }
 
@@ -200,17 +292,20 @@ impl Request {
         limits: &QueueLimits,
     ) -> Option<Request> {
         assert!(self.oversized && self.nr_bios == 1 && self.len > 0);
-        let front = self.next_front(splits, limits);
+        let segments = ChainSegments::new(self.head(splits), self.skip, self.len);
+        let front = split::front(limits, self.op, self.start, self.len, segments);
+        assert!(front.len <= self.len);
         if front.len == 0 {
             return None;
         }
-        let at = self.cut(splits);
-        let part = Request {
+        let at = self.part_of.unwrap_or_else(|| self.cut(splits));
+        let mut part = splits.new_part();
+        part.rq = Header {
             len: front.len,
             nr_segments: front.nr_segments,
             oversized: false,
-            bios: Bios::Part(at),
-            ..*self
+            joined_back: None,
+            ..self.0.rq
         };
         self.start += front.len;
         self.skip += front.len;
@@ -218,27 +313,16 @@ impl Request {
         if self.len > 0 {
             splits.add_part(at);
         }
-        Some(part)
+        Some(Request(part))
     }
 
-    /// The front that fits the limits.
-    fn next_front(&self, splits: &Splits, limits: &QueueLimits) -> Front {
-        let segments = ChainSegments::new(self.head(splits), self.skip, self.len);
-        let front = split::front(limits, self.op, self.start, self.len, segments);
-        assert!(front.len <= self.len);
-        front
-    }
-
-    /// Where its bio is kept while it is cut.
+    /// Puts its bio where it is kept while it is cut.
     fn cut(&mut self, splits: &mut Splits) -> u32 {
-        if let Bios::Part(at) = self.bios {
-            return at;
-        }
-        // Every cut has a part in the table, or this one does next: there is room.
-        let bios = core::mem::replace(&mut self.bios, Bios::Part(u32::MAX));
-        let Bios::Chain(chain) = bios else { unreachable!("it was no part") };
-        let at = splits.insert(chain.into_first());
-        self.bios = Bios::Part(at);
+        let mut rest = splits.new_part();
+        core::mem::swap(&mut rest.rq, &mut self.0.rq);
+        let bio = core::mem::replace(&mut self.0, rest);
+        let at = splits.insert(bio);
+        self.part_of = Some(at);
         at
     }
 }
@@ -255,4 +339,29 @@ pub(crate) fn nr_parts(bio: &QueuedBio, limits: &QueueLimits, max: u32) -> u32 {
         nr += 1;
     }
     nr.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sealed_request_is_in_order_whichever_way_it_grew() {
+        let bio = |number| Request(QueuedBio::new(0, number));
+        let mut rq = bio(3);
+        rq.start = 77;
+        rq.push_back(bio(4));
+        rq.push_front(bio(2));
+        rq.push_back(bio(5));
+        rq.push_front(bio(1));
+        assert_eq!((rq.nr_bios, rq.start, rq.last().number()), (5, 77, 5));
+        rq.seal();
+        assert!(rq.bios().map(QueuedBio::number).eq(1..=5));
+        assert_eq!(rq.last().number(), 5);
+        for number in 1..5 {
+            assert_eq!(rq.pop_front().number(), number);
+            assert_eq!((rq.nr_bios, rq.start), (5 - number, 77));
+        }
+        assert_eq!(rq.into_box().number(), 5);
+    }
 }

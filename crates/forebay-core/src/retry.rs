@@ -29,12 +29,17 @@ const LOG_LEN: usize = 256;
 const RETRIES_MAX: usize = 16;
 
 /// The writes that had been issued at some time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moment {
     /// By this context.
     own: u64,
     /// By all others.
     others: u64,
+}
+
+impl Moment {
+    /// Before all writes.
+    pub(crate) const NONE: Moment = Moment { own: 0, others: 0 };
 }
 
 /// The last writes of a hardware context.
@@ -86,7 +91,7 @@ pub(crate) struct Retries {
 
 /// A place in the list of retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RetrySlot(usize);
+pub(crate) struct RetrySlot(u8);
 
 impl Retries {
     pub(crate) fn new(nr_hctxs: u32) -> Retries {
@@ -132,14 +137,14 @@ impl Retries {
         };
         // Until this, the range reads as one from 0 on, which holds back more than it must.
         self.ranges[at].0.store(start, Ordering::SeqCst);
-        Some(RetrySlot(at))
+        Some(RetrySlot(at as u8))
     }
 
     /// The retries of a range have ended.
     // Release: who sees that it is gone sees what the retries did to the device as done.
     pub(crate) fn leave(&self, slot: RetrySlot) {
-        self.ranges[slot.0].0.store(0, Ordering::Release);
-        self.ranges[slot.0].1.store(0, Ordering::Release);
+        self.ranges[usize::from(slot.0)].0.store(0, Ordering::Release);
+        self.ranges[usize::from(slot.0)].1.store(0, Ordering::Release);
         self.nr.fetch_sub(1, Ordering::Release);
     }
 
@@ -170,7 +175,7 @@ impl Retries {
         own: Option<RetrySlot>,
         mut ranges: impl Iterator<Item = (u64, u64)>,
     ) -> bool {
-        let others = |at: usize| own != Some(RetrySlot(at));
+        let others = |at: usize| own != Some(RetrySlot(at as u8));
         ranges.any(|(start, len)| {
             self.ranges.iter().enumerate().any(|(at, (from, to))| {
                 let (to, from) = (to.load(Ordering::Acquire), from.load(Ordering::Acquire));

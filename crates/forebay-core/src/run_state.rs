@@ -130,7 +130,7 @@ impl RunState {
             0 => word & !RUNNING,
             _ => word & !QUEUED,
         });
-        assert!(before & RUNNING != 0, "the token was released by nobody's holder");
+        assert!(before & RUNNING != 0, "released without the token");
         before & QUEUED == 0
     }
 
@@ -295,3 +295,6 @@ impl RunState {
         }
     }
 }
+
+#[cfg(all(test, not(blk_loom)))]
+mod tests;

@@ -4,9 +4,11 @@
 //! once, so a request costs no allocation.
 
 mod bitmap;
+mod cache;
 mod wait;
 
 pub use bitmap::TagSet;
+pub(crate) use cache::TagCache;
 pub use wait::{TagWaits, Wait, WaitId, WaiterCount};
 
 /// A slot of the request table, and the name of a request between layer and driver.

@@ -11,9 +11,10 @@
 //! |---|---|
 //! | 1. `tags.put` | 1. lock; `waits.push`; `count.announce`; unlock |
 //! | 2. `count.anybody_waits`: if not, done | 2. try to get once more |
-//! | 3. lock; `waits.wake`, and `count.leave` for each; unlock | 3. got: lock; `waits.remove`, and |
-//! | 4. wake those | `count.leave` if it was there, else `waits.donate`; unlock |
-//! | | 4. not got: sleep until woken, then try again, `waits.requeue` if in vain |
+//! | 3. lock; `waits.wake`; unlock | 3. got: lock; `waits.remove`, else `waits.donate`; unlock |
+//! | 4. wake those | 4. not got: sleep; woken, try; in vain: 1., with `waits.requeue` |
+//!
+//! `count.leave` goes with every wait that comes out of the line, by `wake` or `remove`.
 
 use alloc::collections::VecDeque;
 
@@ -38,8 +39,8 @@ pub struct Wait {
 /// Why nobody sleeps while its tags are free and none will be put (T1): say that a waiter needs n
 /// of a depth d. When it tried in vain, fewer than n were free, so more than d - n were in use, and
 /// d - n is at least n - 1 (T10). When those have been put, all after the announcement, the credit
-/// has grown by n or more; and those ahead in the line have taken no credit away for good: what they
-/// used up came back when they put the tags that they got, or donated what they did not use (T5).
+/// has grown by n or more. Those ahead in the line have taken none of it away for good: what they
+/// used up came back when they put the tags that they got, or donated the wake (T5).
 #[derive(Debug)]
 pub struct TagWaits {
     line: VecDeque<Wait>,
@@ -72,8 +73,8 @@ impl TagWaits {
         self.line.push_front(wait);
     }
 
-    /// Leaves the line. False: it is not there any more, so it has been woken, and must use the
-    /// tags or [`donate`](TagWaits::donate). Hands those to `out` whom the head of the line held up.
+    /// Leaves the line. False: it is not there any more, so it has been woken, and must
+    /// [`donate`](TagWaits::donate) the wake. Hands those to `out` whom a larger need held up.
     pub fn remove(&mut self, id: WaitId, out: &mut impl FnMut(WaitId)) -> bool {
         let Some(place) = self.line.iter().position(|wait| wait.id == id) else {
             return false;
@@ -98,10 +99,11 @@ impl TagWaits {
         }
     }
 
-    /// Passes a wake-up on: for one that was woken, or was no longer there to remove, and left
-    /// `nr_unused` of the tags of its need in the set (T5).
-    pub fn donate(&mut self, nr_unused: u32, out: &mut impl FnMut(WaitId)) {
-        self.wake(nr_unused, out);
+    /// Passes a wake-up on (T5): for one that was woken for `need` tags and does not use the wake,
+    /// because it gives up, or because it got tags before it was woken. It cannot know whether the
+    /// tags it got are those it was woken for; if they were, this wakes somebody in vain, no more.
+    pub fn donate(&mut self, need: u32, out: &mut impl FnMut(WaitId)) {
+        self.wake(need, out);
     }
 
     /// How many wait.
@@ -120,11 +122,11 @@ impl TagWaits {
 /// T2: the waiter writes the count, passes a full barrier, and reads the tags; who frees writes the
 /// tags, passes a full barrier, and reads the count. Of two full barriers (`fence(SeqCst)`) one is
 /// first: if the waiter's, then the count is seen and the lock taken; if the freer's, then the tag
-/// is seen. Both may see the other; neither can miss it. Acquire and release would not do: each side
-/// reads a word that it has not written, and would be allowed to read it too early.
+/// is seen. Both may see the other; neither can miss it. Acquire and release would not do: each
+/// side reads a word that it has not written, and would be allowed to read it too early.
 ///
-/// The count is written under the lock, by whoever changes the line, so that one who has seen it and
-/// taken the lock finds the waiter there, or woken.
+/// The count is written under the lock, by whoever changes the line: so one who has seen it, and
+/// taken the lock, finds the waiter there, or woken.
 #[derive(Debug)]
 pub struct WaiterCount {
     count: AtomicU32,

@@ -290,12 +290,17 @@ impl Bench {
         self.turn();
     }
 
-    /// Completes everything in full, oldest first, until nothing is left.
-    pub(crate) fn finish(&mut self) {
+    /// Completes everything at the driver in full, oldest first, until nothing is there.
+    pub(crate) fn finish_running(&mut self) {
         while !self.toy.running.is_empty() {
             self.toy.complete_oldest();
             self.turn();
         }
+    }
+
+    /// Completes everything in full, oldest first, until nothing is left.
+    pub(crate) fn finish(&mut self) {
+        self.finish_running();
         assert_eq!(self.queue.nr_bios(), usize::from(self.queue.is_plugged()));
     }
 

@@ -60,11 +60,10 @@ fn a_read_with_one_bad_sector_fails_only_its_bio() {
 }
 
 #[test]
-fn other_failures_and_writes_are_not_tried_again() {
+fn failures_that_are_of_no_single_bio_are_not_tried_again() {
     for (op, status) in [
         (Op::Read, BlockStatus::Timeout),
         (Op::Read, BlockStatus::Offline),
-        (Op::Write, BlockStatus::Medium),
         (Op::Write, BlockStatus::NoSpace),
     ] {
         let mut bench = merged(op);

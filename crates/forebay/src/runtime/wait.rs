@@ -15,6 +15,7 @@
 use crate::runtime::ctx::Ctx;
 use crate::runtime::hctx::{Hctx, Token, now_ns};
 use crate::runtime::mailbox::{Doing, Mailbox};
+use crate::runtime::primitive::thread;
 use crate::runtime::shared::Shared;
 use forebay_core::{Commit, Turned};
 use std::sync::Arc;
@@ -78,6 +79,9 @@ fn lead(shared: &Shared, hctx: &Hctx, mailbox: &Mailbox, goal: u64) {
         if let Some(token) = &mut token {
             let turned = token.turn(now_ns(iostats), Commit::Now, None, None);
             timeout = (turned.nr_in_flight == 0).then_some(RESOURCE_DELAY);
+        } else {
+            // Until its holder has reaped, the driver says that there is something to reap.
+            thread::yield_now();
         }
         mailbox.begin_wait(goal, Doing::Leading);
         kept = block(hctx, token);

@@ -1,0 +1,110 @@
+//! One thread at a time; tests/loom.rs has several.
+
+use super::*;
+
+fn running() -> RunState {
+    let state = RunState::new();
+    assert!(state.run());
+    state
+}
+
+fn leading() -> RunState {
+    let state = RunState::new();
+    assert!(state.try_lead());
+    state
+}
+
+#[test]
+fn the_token_is_held_once_and_a_mark_costs_one_more_turn() {
+    let state = running();
+    assert!(!state.try_take(), "leaves no mark");
+    assert!(state.release());
+    assert!(!state.is_running() && state.try_take() && !state.run() && !state.run());
+    assert!(!state.release(), "marked, once or twice");
+    assert!(state.is_running() && state.release() && !state.is_running());
+    assert!(state.run(), "no mark is left over");
+}
+
+#[test]
+fn one_leads_until_it_resigns() {
+    let state = leading();
+    assert!(state.has_leader() && !state.try_lead() && !state.is_running());
+    state.resign();
+    assert!(!state.has_leader() && state.try_lead());
+}
+
+#[test]
+fn a_wait_is_announced_with_the_release_unless_there_is_a_mark() {
+    let state = leading();
+    assert!(state.run() && !state.run());
+    assert!(!state.release_to_wait() && state.is_running());
+    assert!(state.release_to_wait() && !state.is_running());
+    assert!(state.run() && state.kick(), "the token is free while the leader waits");
+    assert!(state.release() && state.is_kicked() && state.unblock() && !state.is_kicked());
+}
+
+#[test]
+fn a_blocked_leader_is_kicked_once() {
+    let state = leading();
+    assert!(state.run() && !state.kick() && !state.is_kicked(), "nobody is blocked");
+    state.block();
+    assert!(state.kick() && !state.kick() && state.unblock());
+    state.block();
+    assert!(!state.unblock(), "a kick is for one wait");
+    state.resign();
+    assert!(state.release());
+}
+
+#[test]
+fn each_gate_is_closed_and_opened_alone() {
+    let state = running();
+    for (gate, dispatch, enter) in
+        [(Gate::Quiesced, false, true), (Gate::Stopped, false, true), (Gate::Frozen, true, false)]
+    {
+        state.close(gate);
+        assert!(state.is_closed(gate));
+        assert_eq!((state.may_dispatch(), state.may_enter()), (dispatch, enter), "{gate:?}");
+        state.open(gate);
+        assert!(!state.is_closed(gate) && state.may_dispatch() && state.may_enter());
+    }
+    state.close(Gate::Stopped);
+    state.close(Gate::Quiesced);
+    state.open(Gate::Stopped);
+    assert!(!state.may_dispatch() && state.is_closed(Gate::Quiesced));
+    assert!(!state.run() && !state.release(), "marks pass a closed gate (R4)");
+}
+
+#[test]
+#[should_panic(expected = "released without the token")]
+fn an_idle_token_cannot_be_released() {
+    RunState::default().release();
+}
+
+#[test]
+#[should_panic(expected = "does not hold the token")]
+fn a_kick_needs_the_token() {
+    RunState::new().kick();
+}
+
+#[test]
+#[should_panic(expected = "while blocked")]
+fn a_blocked_leader_cannot_resign() {
+    let state = leading();
+    state.block();
+    state.resign();
+}
+
+#[test]
+#[should_panic(expected = "without leading")]
+fn only_a_leader_blocks_without_the_token() {
+    RunState::new().block();
+}
+
+#[test]
+#[should_panic(expected = "unblocked twice")]
+fn a_wait_ends_once() {
+    let state = leading();
+    state.block();
+    state.unblock();
+    state.unblock();
+}

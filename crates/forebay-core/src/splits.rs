@@ -1,0 +1,98 @@
+//! The bios that were cut into several requests.
+
+use crate::queued::QueuedBio;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// Bios that were cut, until the last of their requests is done. Each has a part in the request
+/// table or is being cut, so there are at most as many as tags, and one.
+#[derive(Debug)]
+pub(crate) struct Splits {
+    slots: Vec<Option<Split>>,
+    free: Vec<u32>,
+    /// Boxes for parts.
+    spare: Vec<Box<QueuedBio>>,
+}
+
+#[derive(Debug)]
+struct Split {
+    bio: Box<QueuedBio>,
+    /// How many requests still cover a part of it.
+    nr_parts: u32,
+}
+
+impl Splits {
+    pub(crate) fn new(depth: u32) -> Splits {
+        Splits {
+            slots: (0..=depth).map(|_| None).collect(),
+            free: (0..=depth).rev().collect(),
+            spare: Vec::new(),
+        }
+    }
+
+    /// A box for a part.
+    pub(crate) fn new_part(&mut self) -> Box<QueuedBio> {
+        self.spare.pop().unwrap_or_else(|| QueuedBio::new(0, 0))
+    }
+
+    /// Keeps a bio that is being cut, as one part so far.
+    pub(crate) fn insert(&mut self, bio: Box<QueuedBio>) -> u32 {
+        let at = self.free.pop().expect("no more bios are cut than there are tags, and one");
+        self.slots[at as usize] = Some(Split { bio, nr_parts: 1 });
+        at
+    }
+
+    fn of(&mut self, at: u32) -> &mut Split {
+        self.slots[at as usize].as_mut().expect("a bio that was cut stays until its last part")
+    }
+
+    #[inline]
+    pub(crate) fn bio(&self, at: u32) -> &QueuedBio {
+        let split = self.slots[at as usize].as_ref();
+        &split.expect("a bio that was cut stays until its last part").bio
+    }
+
+    pub(crate) fn bio_mut(&mut self, at: u32) -> &mut QueuedBio {
+        &mut self.of(at).bio
+    }
+
+    /// One more request covers a part of it.
+    pub(crate) fn add_part(&mut self, at: u32) {
+        self.of(at).nr_parts += 1;
+    }
+
+    /// The part in this box is done. Gives the bio back with the last of them.
+    pub(crate) fn end_part(&mut self, at: u32, part: Box<QueuedBio>) -> Option<Box<QueuedBio>> {
+        self.spare.push(part);
+        let split = self.of(at);
+        split.nr_parts -= 1;
+        if split.nr_parts > 0 {
+            return None;
+        }
+        self.free.push(at);
+        self.slots[at as usize].take().map(|split| split.bio)
+    }
+
+    /// How many bios are kept, and how many parts they have.
+    pub(crate) fn count(&self) -> (u32, u32) {
+        let parts = self.slots.iter().flatten().map(|split| split.nr_parts);
+        (self.slots.iter().flatten().count() as u32, parts.sum())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_bio_comes_back_with_its_last_part() {
+        let mut splits = Splits::new(1);
+        let at = splits.insert(QueuedBio::new(0, 7));
+        splits.add_part(at);
+        assert_eq!(splits.count(), (1, 2));
+        let parts = [splits.new_part(), splits.new_part()];
+        let ends = parts.map(|part| splits.end_part(at, part).map(|bio| bio.number()));
+        assert_eq!(ends, [None, Some(7)]);
+        assert_eq!(splits.count(), (0, 0));
+    }
+}

@@ -1,0 +1,82 @@
+//! One thread at a time; tests/loom.rs has several.
+
+use alloc::vec::Vec;
+
+use super::*;
+
+fn numbers(get: impl FnOnce(&mut dyn FnMut(Tag))) -> Vec<usize> {
+    let mut numbers = Vec::new();
+    get(&mut |tag| numbers.push(tag.index()));
+    numbers
+}
+
+#[test]
+fn every_depth_gives_each_of_its_tags_once() {
+    for depth in [1, 2, 63, 64, 65, 128, 1000, QUEUE_DEPTH_MAX] {
+        let tags = TagSet::new(depth);
+        let mut hint = 0;
+        let got: Vec<Tag> = core::iter::from_fn(|| tags.try_get(&mut hint)).collect();
+        assert!(got.iter().map(|tag| tag.index()).eq(0..depth as usize), "{depth}");
+        assert_eq!((tags.nr_free(), tags.try_get(&mut hint)), (0, None));
+        tags.put_many(got.into_iter().rev());
+        assert_eq!(tags.nr_free(), tags.depth());
+    }
+}
+
+#[test]
+fn the_lowest_free_tag_of_the_word_of_the_hint_comes_first() {
+    let tags = TagSet::new(130);
+    let mut hint = 1;
+    assert_eq!(tags.try_get(&mut hint).map(Tag::index), Some(64));
+    assert_eq!(tags.try_get(&mut hint).map(Tag::index), Some(65));
+    tags.put(Tag::from_index(64));
+    assert_eq!(tags.try_get(&mut hint).map(Tag::index), Some(64));
+    let got = numbers(|out| assert_eq!(tags.try_get_many(63, &mut hint, &mut |t| out(t)), 63));
+    assert!(got.into_iter().eq(66..129));
+    assert_eq!(hint, 2, "the last word that gave one");
+    assert_eq!(tags.try_get(&mut 5).map(Tag::index), Some(129), "any number is a hint");
+    assert_eq!(tags.try_get(&mut hint).map(Tag::index), Some(0));
+}
+
+#[test]
+fn many_are_as_many_as_there_are() {
+    let tags = TagSet::new(70);
+    let mut hint = 0;
+    assert_eq!(tags.try_get_many(0, &mut hint, &mut |_| panic!("none was asked for")), 0);
+    let got = numbers(|out| assert_eq!(tags.try_get_many(66, &mut hint, &mut |t| out(t)), 66));
+    assert!(got.into_iter().eq(0..66));
+    let got = numbers(|out| assert_eq!(tags.try_get_many(66, &mut hint, &mut |t| out(t)), 4));
+    assert_eq!(got, [66, 67, 68, 69]);
+}
+
+#[test]
+fn all_or_nothing() {
+    let tags = TagSet::new(70);
+    let mut hint = 1;
+    let got = numbers(|out| assert!(tags.try_get_all(10, &mut hint, &mut |t| out(t))));
+    assert!(got.into_iter().eq((0..4).chain(64..70)), "6 of word 1, then 4 of word 0");
+    assert!(!tags.try_get_all(61, &mut hint, &mut |_| panic!("there are 60")));
+    assert_eq!(tags.nr_free(), 60);
+    assert!(tags.try_get_all(60, &mut hint, &mut |_| ()));
+    assert!(!tags.try_get_all(1, &mut hint, &mut |_| panic!("there is none")));
+}
+
+#[test]
+#[should_panic(expected = "put twice")]
+fn a_free_tag_cannot_be_put() {
+    TagSet::new(3).put(Tag::from_index(2));
+}
+
+#[test]
+#[should_panic(expected = "put twice")]
+fn a_tag_is_put_once_in_a_batch() {
+    let tags = TagSet::new(3);
+    let tag = tags.try_get(&mut 0);
+    tags.put_many(tag.into_iter().chain(tag));
+}
+
+#[test]
+#[should_panic(expected = "none of this set")]
+fn a_tag_beyond_the_depth_cannot_be_put() {
+    TagSet::new(3).put(Tag::from_index(3));
+}

@@ -1,0 +1,99 @@
+//! What may not wait, and what waits behind a gate.
+
+use crate::common::{Bench, limits};
+use forebay_core::{BioFlags, BlockStatus, Gates, Issue, Op, Policy, QueueLimits};
+
+const K4: u64 = 4096;
+const AGAIN: Result<u64, BlockStatus> = Err(BlockStatus::Again);
+
+fn bench(depth: u32) -> Bench {
+    let limits = QueueLimits { max_sectors: 8, ..limits() };
+    Bench::new(limits, Policy { queue_depth: depth, ..Policy::default() })
+}
+
+#[test]
+fn what_does_not_want_to_wait_goes_at_once_or_is_answered() {
+    let mut bench = bench(2);
+    bench.issue(Op::Read, BioFlags::NOWAIT, 0, 2 * K4, 1);
+    assert_eq!(bench.toy.running.len(), 2, "there are tags for both parts");
+    bench.issue(Op::Read, BioFlags::NOWAIT, 0, K4, 2);
+    assert_eq!(bench.ends(), [(2, AGAIN)]);
+    bench.complete(0, Ok(K4));
+    bench.issue(Op::Read, BioFlags::NOWAIT, 0, 2 * K4, 3);
+    assert_eq!(bench.ends(), [(3, AGAIN)], "one tag is too few");
+    assert_eq!(bench.toy.running.len(), 1, "nothing of it was issued");
+    bench.issue(Op::Read, BioFlags::NOWAIT, 0, K4, 4);
+    bench.finish();
+    assert_eq!(bench.ends(), [(1, Ok(2 * K4)), (4, Ok(K4))]);
+}
+
+#[test]
+fn what_never_fits_the_tags_is_not_supported() {
+    let mut bench = bench(2);
+    bench.issue(Op::Write, BioFlags::NOWAIT, 0, 3 * K4, 1);
+    assert_eq!(bench.ends(), [(1, Err(BlockStatus::NotSupported))]);
+}
+
+#[test]
+fn it_does_not_overtake_those_that_wait_or_wait_for_a_busy_driver() {
+    let mut bench = bench(8);
+    bench.toy.answers.push_back(Issue::Busy);
+    bench.issue(Op::Read, BioFlags::NOWAIT, 0, K4, 1);
+    assert_eq!(bench.ends(), [(1, AGAIN)]);
+    bench.toy.answers.push_back(Issue::Busy);
+    bench.issue(Op::Read, BioFlags::NONE, 0, K4, 2);
+    bench.toy.answers.push_back(Issue::Busy);
+    bench.issue(Op::Read, BioFlags::NOWAIT, 0, K4, 3);
+    assert_eq!(bench.ends(), [(3, AGAIN)]);
+    bench.turn();
+    bench.finish();
+    assert_eq!(bench.ends(), [(2, Ok(K4))]);
+}
+
+#[test]
+fn it_merges_with_its_like_alone_and_all_are_answered() {
+    let mut bench = bench(1);
+    bench.issue(Op::Read, BioFlags::NONE, 1 << 20, K4, 0);
+    for (n, flags) in [BioFlags::NOWAIT, BioFlags::NOWAIT, BioFlags::NONE].into_iter().enumerate() {
+        let bio = bench.bio(Op::Read, n as u64 * 512, 512, n as u64 + 1);
+        bench.queue_bio(forebay_core::Bio { flags, ..bio }, 1);
+    }
+    bench.unplug();
+    assert_eq!(bench.ends(), [(1, AGAIN), (2, AGAIN)]);
+    bench.finish();
+    assert_eq!(bench.ends(), [(0, Ok(K4)), (3, Ok(512))]);
+}
+
+#[test]
+fn behind_closed_gates_nothing_is_issued_and_what_is_in_flight_ends() {
+    let mut bench = bench(4);
+    bench.issue(Op::Read, BioFlags::NONE, 0, K4, 1);
+    bench.queue.gates = Gates { dispatch: false, ..Gates::OPEN };
+    bench.issue(Op::Read, BioFlags::NONE, 0, K4, 2);
+    bench.issue(Op::Read, BioFlags::NOWAIT, 0, K4, 3);
+    bench.finish_running();
+    assert_eq!(bench.ends(), [(3, AGAIN), (1, Ok(K4))]);
+    bench.queue.gates = Gates { enter: false, ..Gates::OPEN };
+    bench.issue(Op::Read, BioFlags::NONE, 0, K4, 4);
+    bench.issue(Op::Read, BioFlags::NOWAIT, 0, K4, 5);
+    // What was in goes on; then nothing that was let in is left.
+    bench.finish_running();
+    assert_eq!(bench.ends(), [(5, AGAIN), (2, Ok(K4))]);
+    assert!(bench.turn().is_drained);
+    bench.queue.gates = Gates::OPEN;
+    bench.turn();
+    bench.finish();
+    assert_eq!(bench.ends(), [(4, Ok(K4))]);
+}
+
+#[test]
+fn a_bio_that_had_to_wait_for_a_tag_knows() {
+    let mut bench = bench(1);
+    bench.issue(Op::Read, BioFlags::NONE, 0, K4, 1);
+    bench.issue(Op::Read, BioFlags::NONE, 0, K4, 2);
+    bench.finish();
+    let waited: Vec<_> = bench.ended.iter().map(|ended| ended.has_waited).collect();
+    assert_eq!(waited, [false, true]);
+    assert_eq!(bench.queue.stats().tag_waits, 1);
+    assert!(bench.queue.stats().tag_wait_ns > 0);
+}

@@ -1,0 +1,152 @@
+//! Merged writes that fail are tried again bio by bio, unless a write has overtaken them.
+
+use crate::common::{Bench, Ended, TestQueue, Toy, limits};
+use forebay_core::{Bio, BlockStatus, DeviceState, Op, Policy, Segment, UnplugCause};
+use std::sync::Arc;
+
+const K4: u64 = 4096;
+const MEDIUM: Result<u64, BlockStatus> = Err(BlockStatus::Medium);
+
+/// Four neighbours, as one request at the driver.
+fn merged(op: Op) -> Bench {
+    let mut bench = Bench::new(limits(), Policy::default());
+    bench.plug_each(op, 0..4);
+    bench.unplug();
+    assert_eq!(bench.toy.issued(), [(op, 0, 4 * K4)]);
+    bench
+}
+
+#[test]
+fn a_write_with_one_bad_sector_fails_only_its_bio() {
+    let mut bench = merged(Op::Write);
+    bench.complete(0, MEDIUM);
+    for result in [Ok(K4), MEDIUM, Ok(K4), Ok(K4)] {
+        bench.complete(0, result);
+    }
+    assert_eq!(bench.ends(), [(0, Ok(K4)), (1, MEDIUM), (2, Ok(K4)), (3, Ok(K4))]);
+    assert_eq!(bench.queue.stats().retries, 1);
+}
+
+#[test]
+fn a_write_that_a_later_one_overlaps_is_not_tried_again() {
+    let mut bench = merged(Op::Write);
+    bench.issue(Op::Write, Default::default(), 2 * K4, K4, 9);
+    bench.complete(1, Ok(K4));
+    bench.complete(0, MEDIUM);
+    let failed = [0, 1, 2, 3].map(|n| (n, MEDIUM));
+    assert_eq!(bench.ends(), [(9, Ok(K4)), failed[0], failed[1], failed[2], failed[3]]);
+    assert_eq!((bench.queue.stats().retries, bench.queue.stats().overtaken), (0, 1));
+}
+
+#[test]
+fn a_read_is_tried_again_whatever_was_written_since() {
+    let mut bench = merged(Op::Read);
+    bench.issue(Op::Write, Default::default(), 2 * K4, K4, 9);
+    bench.complete(1, Ok(K4));
+    bench.complete(0, MEDIUM);
+    (0..4).for_each(|_| bench.complete(0, Ok(K4)));
+    assert_eq!(bench.ends().len(), 5);
+    assert_eq!(bench.queue.stats().retries, 1);
+}
+
+#[test]
+fn nothing_that_overlaps_is_issued_until_the_retries_end() {
+    let mut bench = merged(Op::Write);
+    bench.complete(0, MEDIUM);
+    // The first of the four is being tried again.
+    bench.issue(Op::Read, Default::default(), 3 * K4, 2 * K4, 8);
+    bench.issue(Op::Write, Default::default(), 4 * K4, K4, 9);
+    assert_eq!(bench.toy.issued()[1..], [(Op::Write, 0, K4), (Op::Write, 4 * K4, K4)]);
+    bench.complete(1, Ok(K4));
+    for _ in 0..4 {
+        assert_eq!(bench.toy.running.len(), 1);
+        bench.complete(0, Ok(K4));
+    }
+    assert_eq!(bench.toy.issued().last(), Some(&(Op::Read, 3 * K4, 2 * K4)));
+    bench.finish();
+    assert_eq!(bench.ends().len(), 6);
+}
+
+/// A hardware context of a device with two, and its driver.
+struct Context {
+    queue: TestQueue,
+    toy: Toy,
+    ended: Vec<Ended>,
+}
+
+impl Context {
+    fn new(index: u32, device: &Arc<DeviceState>) -> Context {
+        let queue = TestQueue::with_device(limits(), Policy::default(), index, device);
+        Context { queue, toy: Toy::default(), ended: Vec::new() }
+    }
+
+    fn write(&mut self, start: u64, level: u32) {
+        let bio = Bio::data(Op::Write, start, Segment { addr: 1 << 20, len: K4 as u32 });
+        self.queue.queue_bio(bio, level, 0).expect("a good bio");
+    }
+
+    fn turn(&mut self) {
+        self.queue.turn(&mut self.toy, 0, &mut self.ended);
+    }
+
+    /// Two neighbours, as one request at the driver.
+    fn write_merged(&mut self) {
+        self.write(0, 1);
+        self.write(K4, 1);
+        self.queue.unplug(UnplugCause::Outermost, 1, 0);
+        self.turn();
+    }
+}
+
+#[test]
+fn any_write_of_another_context_counts_and_is_held_back_meanwhile() {
+    let device = Arc::new(DeviceState::new(2));
+    let (mut one, mut other) = (Context::new(0, &device), Context::new(1, &device));
+    one.write_merged();
+    one.toy.complete(0, MEDIUM);
+    one.turn();
+    assert_eq!(one.queue.stats().retries, 1, "nobody has written since");
+    other.write(K4, 0);
+    other.turn();
+    assert!(other.toy.seen.is_empty(), "what overlaps is held back");
+    one.toy.complete_oldest();
+    one.turn();
+    one.toy.complete_oldest();
+    one.turn();
+    assert_eq!(one.ended.len(), 2);
+    other.turn();
+    assert_eq!(other.toy.seen.len(), 1);
+    // Now the other writes while a merged write is under way.
+    one.write_merged();
+    other.write(1 << 20, 0);
+    other.turn();
+    one.toy.complete(0, MEDIUM);
+    one.turn();
+    assert_eq!(one.queue.stats().overtaken, 1);
+    assert!(one.ended[2..].iter().all(|ended| ended.result == MEDIUM));
+}
+
+#[test]
+fn a_device_that_is_gone_stays_gone_until_told_otherwise() {
+    let mut bench = Bench::new(limits(), Policy { queue_depth: 4, ..Policy::default() });
+    for n in 0..1000 {
+        let bio = bench.bio(Op::Read, n * 2 * K4, K4, n);
+        bench.queue_bio(bio, 0);
+    }
+    bench.turn();
+    bench.complete(0, Err(BlockStatus::Offline));
+    assert!(bench.queue.device.is_failed());
+    // What is at the driver ends by it; everything else at once.
+    assert_eq!((bench.ended.len(), bench.toy.seen.len()), (997, 4));
+    bench.finish();
+    let mut ends = bench.ends();
+    ends.sort_by_key(|end| end.0);
+    assert!(ends.iter().map(|end| end.0).eq(0..1000));
+    assert_eq!(ends.iter().filter(|end| end.1 == Err(BlockStatus::Offline)).count(), 997);
+    bench.issue(Op::Read, Default::default(), 0, K4, 1);
+    assert_eq!(bench.ends(), [(1, Err(BlockStatus::Offline))]);
+    bench.queue.device.revive();
+    bench.issue(Op::Read, Default::default(), 0, K4, 2);
+    bench.finish();
+    assert_eq!(bench.ends(), [(2, Ok(K4))]);
+}

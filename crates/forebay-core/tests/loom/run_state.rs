@@ -1,0 +1,220 @@
+//! The token, its mark, and its gates: R1, R2, R4, R5.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32 as Ghost;
+
+use forebay_core::{Gate, RunState};
+use loom::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use loom::thread;
+
+use crate::common::explore;
+
+/// A context whose inbox has a place for each producer's one item.
+struct Hctx {
+    state: RunState,
+    inbox: Vec<AtomicU32>,
+    /// How many threads think that they hold the token.
+    holders: Ghost,
+    /// How often each item was dispatched.
+    dispatched: Vec<Ghost>,
+    /// Whether a closer relies on nothing being dispatched.
+    silent: Ghost,
+}
+
+impl Hctx {
+    fn new(nr_items: usize) -> Arc<Hctx> {
+        Arc::new(Hctx {
+            state: RunState::new(),
+            inbox: (0..nr_items).map(|_| AtomicU32::new(0)).collect(),
+            holders: Ghost::new(0),
+            dispatched: (0..nr_items).map(|_| Ghost::new(0)).collect(),
+            silent: Ghost::new(0),
+        })
+    }
+
+    fn produce(&self, item: usize) {
+        self.inbox[item].store(1, Relaxed);
+        self.run();
+    }
+
+    fn run(&self) {
+        if self.state.run() {
+            self.turn_until(|| self.state.release());
+        }
+    }
+
+    fn turn_until(&self, release: impl Fn() -> bool) {
+        loop {
+            assert_eq!(self.holders.fetch_add(1, Relaxed), 0, "two hold the token");
+            (0..self.inbox.len()).for_each(|item| self.dispatch(item));
+            self.holders.fetch_sub(1, Relaxed);
+            if release() {
+                break;
+            }
+        }
+    }
+
+    /// A stale load of the place, by a holder that has not acquired what the last one did, would
+    /// dispatch an item twice.
+    fn dispatch(&self, item: usize) {
+        if self.state.may_dispatch() && self.inbox[item].load(Relaxed) == 1 {
+            assert_eq!(self.silent.load(Relaxed), 0, "dispatched behind a closed gate");
+            self.inbox[item].store(0, Relaxed);
+            assert_eq!(self.dispatched[item].fetch_add(1, Relaxed), 0, "dispatched twice");
+        }
+    }
+
+    fn close_then_open(&self, gate: Gate) {
+        self.state.close(gate);
+        while self.state.is_running() {
+            thread::yield_now();
+        }
+        self.silent.store(1, Relaxed);
+        for (place, nr) in self.inbox.iter().zip(&self.dispatched) {
+            let is_done = nr.load(Relaxed) == 1;
+            assert!(!is_done || place.load(Relaxed) == 0, "the last holder's work is not seen");
+        }
+        // A moment that loom may give to others.
+        thread::yield_now();
+        self.silent.store(0, Relaxed);
+        self.state.open(gate);
+        self.run();
+    }
+
+    fn check_all_done(&self) {
+        assert!(!self.state.is_running());
+        assert!(self.dispatched.iter().all(|nr| nr.load(Relaxed) == 1), "an item was lost");
+    }
+}
+
+/// Runs the first step on this thread and the others on their own; in the end all is dispatched.
+fn check(nr_items: usize, bound: Option<usize>, steps: &'static [fn(&Hctx)]) {
+    explore(bound, move || {
+        let hctx = Hctx::new(nr_items);
+        let spawn = |step: &'static fn(&Hctx)| {
+            let hctx = hctx.clone();
+            thread::spawn(move || step(&hctx))
+        };
+        let others: Vec<_> = steps[1..].iter().map(spawn).collect();
+        steps[0](&hctx);
+        others.into_iter().for_each(|thread| thread.join().unwrap());
+        hctx.check_all_done();
+    });
+}
+
+/// R1, R2: what two producers publish is dispatched, once, by one holder at a time; and when all
+/// are gone, nothing is left with nobody running.
+#[test]
+fn two_producers_lose_nothing() {
+    check(2, None, &[|hctx| hctx.produce(0), |hctx| hctx.produce(1)]);
+}
+
+/// The same of three: a mark that is found set (the third's) counts as well. Bound 4: 15 s; 5 takes
+/// over a minute.
+#[test]
+fn three_producers_lose_nothing() {
+    check(3, Some(4), &[|hctx| hctx.produce(0), |hctx| hctx.produce(1), |hctx| hctx.produce(2)]);
+}
+
+/// A poller that only tries to take the token never makes a producer's item be lost. Bound 4: 15 s.
+#[test]
+fn a_poller_takes_nothing_away() {
+    let poll: fn(&Hctx) = |hctx| {
+        if hctx.state.try_take() {
+            hctx.turn_until(|| hctx.state.release());
+        }
+    };
+    let steps = Box::leak(Box::new([poll, |hctx| hctx.produce(0), |hctx| hctx.produce(1)]));
+    check(2, Some(4), steps);
+}
+
+/// R1, planted: the holder reads the inbox and clears the mark *afterwards*. The mark of a producer
+/// that came in between is lost, and its item with it.
+#[test]
+#[should_panic(expected = "an item was lost")]
+fn planted_the_mark_is_cleared_after_the_inbox_was_read() {
+    const RUNNING: u32 = 1;
+    const QUEUED: u32 = 2;
+    fn produce(word: &AtomicU32, hctx: &Hctx, item: usize) {
+        hctx.inbox[item].store(1, Relaxed);
+        if word.fetch_or(RUNNING | QUEUED, loom::sync::atomic::Ordering::AcqRel) & RUNNING == 0 {
+            hctx.turn_until(|| {
+                word.fetch_and(!QUEUED, loom::sync::atomic::Ordering::AcqRel);
+                word.fetch_and(!RUNNING, loom::sync::atomic::Ordering::AcqRel);
+                true
+            });
+        }
+    }
+    explore(None, || {
+        let shared = Arc::new((AtomicU32::new(0), Hctx::new(2)));
+        let other = shared.clone();
+        let thread = thread::spawn(move || produce(&other.0, &other.1, 1));
+        produce(&shared.0, &shared.1, 0);
+        thread.join().unwrap();
+        shared.1.check_all_done();
+    });
+}
+
+/// R2, planted: a producer that finds the token taken looks at the mark with a load, and writes it
+/// only if it is clear. The holder may have cleared it by then, and have read the inbox.
+#[test]
+#[should_panic(expected = "an item was lost")]
+fn planted_a_mark_that_looks_set_is_not_written() {
+    const RUNNING: u32 = 1;
+    const QUEUED: u32 = 2;
+    use loom::sync::atomic::Ordering::{AcqRel, Acquire};
+    fn produce(word: &AtomicU32, hctx: &Hctx, item: usize) {
+        hctx.inbox[item].store(1, Relaxed);
+        if word.load(Acquire) == RUNNING | QUEUED {
+            return;
+        }
+        let mark = |now| Some(if now & RUNNING == 0 { RUNNING } else { RUNNING | QUEUED });
+        if word.fetch_update(AcqRel, Relaxed, mark).unwrap() & RUNNING == 0 {
+            let leave = |now| Some(if now & QUEUED == 0 { 0 } else { RUNNING });
+            let release = || word.fetch_update(AcqRel, Relaxed, leave).unwrap() & QUEUED == 0;
+            hctx.turn_until(release);
+        }
+    }
+    explore(None, || {
+        let shared = Arc::new((AtomicU32::new(0), Hctx::new(3)));
+        let spawn = |item| {
+            let shared = shared.clone();
+            thread::spawn(move || produce(&shared.0, &shared.1, item))
+        };
+        let others = [spawn(1), spawn(2)];
+        produce(&shared.0, &shared.1, 0);
+        others.into_iter().for_each(|thread| thread.join().unwrap());
+        shared.1.check_all_done();
+    });
+}
+
+/// R4, R5: after `close(Quiesced)` and one look that finds nobody running, nothing is dispatched
+/// until `open`; after `open` and `run` everything is.
+#[test]
+fn quiesce_against_run() {
+    check(1, None, &[|hctx| hctx.close_then_open(Gate::Quiesced), |hctx| hctx.produce(0)]);
+}
+
+/// The same with two producers. Bound 3: 5 s.
+#[test]
+fn quiesce_against_two_runs() {
+    let close: fn(&Hctx) = |hctx| hctx.close_then_open(Gate::Quiesced);
+    let steps = Box::leak(Box::new([close, |hctx| hctx.produce(0), |hctx| hctx.produce(1)]));
+    check(2, Some(3), steps);
+}
+
+/// R4: the holder stops the context itself, as for a driver that is full, in the middle of a turn,
+/// opens it and runs it later. Nothing is left behind. Bound 3: 16 s.
+#[test]
+fn stop_against_run() {
+    let stop: fn(&Hctx) = |hctx| {
+        if hctx.state.run() {
+            hctx.state.close(Gate::Stopped);
+            hctx.turn_until(|| hctx.state.release());
+        }
+        hctx.state.open(Gate::Stopped);
+        hctx.run();
+    };
+    let steps = Box::leak(Box::new([stop, |hctx| hctx.produce(0), |hctx| hctx.produce(1)]));
+    check(2, Some(3), steps);
+}
