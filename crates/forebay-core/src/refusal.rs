@@ -54,6 +54,8 @@ pub enum Refusal {
     },
     /// As many bios are in the layer as it takes at once.
     WouldBlock,
+    /// The disk was opened before this process was forked off.
+    Forked,
 }
 
 impl fmt::Display for Refusal {
@@ -88,6 +90,9 @@ impl fmt::Display for Refusal {
             ),
             Refusal::WouldBlock => f.write_str(
                 "as many bios are in the layer as it takes at once; reap some, then try again",
+            ),
+            Refusal::Forked => f.write_str(
+                "the disk was opened by the parent of this process; open it again after the fork",
             ),
         }
     }

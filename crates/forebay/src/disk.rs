@@ -7,10 +7,11 @@ use crate::error::{IoError, OpenError};
 use crate::info::{DiskInfo, DiskStats};
 use crate::keys::Keys;
 use crate::queue::{BioQueue, segments_of};
+use crate::runtime::gates::Hold;
 use crate::runtime::shared::Shared;
 use crate::settings::Settings;
 use crate::spec::Spec;
-use forebay_core::{Bio, Op, QueueLimits};
+use forebay_core::{Bio, Gate, Op, QueueLimits};
 use std::sync::Arc;
 
 /// An open disk. Handles are cheap to clone and name the same disk.
@@ -133,6 +134,48 @@ impl Disk {
     /// Why it was refused, or why it failed.
     pub fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), IoError> {
         self.run_without_memory(Bio::range(Op::WriteZeroes, offset, len))
+    }
+
+    /// Freezes the disk: nothing new is let in, and this waits until all that was let in has ended;
+    /// also what other threads have in flight, who must reap it if they own a hardware context.
+    /// Meanwhile blocking calls wait, submitted I/O is kept, and I/O that does not want to wait ends
+    /// with [`BlockStatus::Again`](crate::BlockStatus::Again).
+    ///
+    /// Counterpart in Linux: `blk_mq_freeze_queue`.
+    pub fn freeze(&self) -> Hold {
+        let hold = Hold::new(&self.shared, Gate::Frozen);
+        hold.await_drained();
+        hold
+    }
+
+    /// Quiesces the disk: once this returns, no request is handed to the driver. What is in flight
+    /// there ends as usual.
+    ///
+    /// Counterpart in Linux: `blk_mq_quiesce_queue`.
+    pub fn quiesce(&self) -> Hold {
+        let hold = Hold::new(&self.shared, Gate::Quiesced);
+        hold.await_turns();
+        hold
+    }
+
+    /// Stops the disk: as [`Disk::quiesce`], without waiting for requests that are being handed over
+    /// at the moment.
+    ///
+    /// Counterpart in Linux: `blk_mq_stop_hw_queues`.
+    pub fn stop(&self) -> Hold {
+        Hold::new(&self.shared, Gate::Stopped)
+    }
+
+    /// Whether the device is gone: some I/O ended with
+    /// [`BlockStatus::Offline`](crate::BlockStatus::Offline). Everything that is not at the driver ends
+    /// so until [`Disk::revive`] is called.
+    pub fn is_failed(&self) -> bool {
+        self.shared.device_state().is_failed()
+    }
+
+    /// Says that a device that was gone is back.
+    pub fn revive(&self) {
+        self.shared.device_state().revive();
     }
 
     fn run_without_memory(&self, bio: Bio) -> Result<(), IoError> {

@@ -53,6 +53,7 @@ pub use forebay_core::{
 };
 pub use info::{DiskInfo, DiskStats, Feature, FeatureState};
 pub use queue::{BioQueue, Completion, Io};
+pub use runtime::gates::Hold;
 pub use runtime::plug::{PlugGuard, plug};
 pub use spec::Spec;
 

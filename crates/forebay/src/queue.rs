@@ -9,7 +9,7 @@ use crate::runtime::ctx::Ctx;
 use crate::runtime::hctx::{Own, now_ns};
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::shared::Shared;
-use crate::runtime::{thread, wait};
+use crate::runtime::{fork, thread, wait};
 use forebay_core::{
     Bio, BioFlags, BlockStatus, Commit, Op, QueuedBio, Refusal, Segment, Segments, Turned,
     UnplugCause,
@@ -206,6 +206,9 @@ impl BioQueue {
         bio: Bio,
         buf: Option<Buf>,
     ) -> Result<(), (Refusal, Bio, Option<Buf>)> {
+        if fork::is_child() {
+            return Err((Refusal::Forked, bio, buf));
+        }
         let Some(mut boxed) = self.free.pop().or_else(|| self.new_box()) else {
             return Err((Refusal::WouldBlock, bio, buf));
         };
@@ -245,6 +248,8 @@ impl BioQueue {
     /// A turn of the hardware context, whose ends come straight to `ready`.
     #[inline]
     fn turn(&mut self, now: u64, commit: Commit) -> Option<Turned> {
+        // What ended before comes before.
+        self.take_mail();
         let before = self.ready.len();
         let own = Own { owner: self.mailbox.owner(), ended: &mut self.ready };
         let turned = self.ctx.turn(&self.shared, now, commit, Some(own));
@@ -268,6 +273,8 @@ impl BioQueue {
     /// are `min`, or nothing of this queue is left in the layer. Everything that this thread has
     /// plugged is unplugged first, unless enough has completed already.
     ///
+    /// In a child of a fork it gives only what had been delivered before.
+    ///
     /// # Panics
     /// If `min` is over `max`.
     #[inline]
@@ -275,7 +282,7 @@ impl BioQueue {
         assert!(min <= max);
         self.take_mail();
         let nr_ready = self.ready.len();
-        if nr_ready < max && (nr_ready < min || min == 0) {
+        if nr_ready < max && (nr_ready < min || min == 0) && !fork::is_child() {
             thread::unplug_all(UnplugCause::Wait, Some(&self.ctx));
             self.wait(min);
         }
@@ -340,7 +347,10 @@ impl Drop for BioQueue {
         // The caller's memory may be freed once this returns, so it must not unwind before.
         AbortOnUnwind::guard(|| {
             self.take_mail();
-            if self.nr_in_layer > 0 {
+            if fork::is_child() {
+                // What is in flight is the parent's: its memory is left alone.
+                std::mem::forget(std::mem::take(&mut self.bufs));
+            } else if self.nr_in_layer > 0 {
                 thread::unplug_all(UnplugCause::Wait, Some(&self.ctx));
                 self.wait(self.len());
             }

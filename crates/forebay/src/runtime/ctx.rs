@@ -1,5 +1,6 @@
 //! A thread's part of a disk: its software queue, and the hardware context that it leads to.
 
+use crate::runtime::fork;
 use crate::runtime::hctx::{Own, now_ns};
 use crate::runtime::shared::Shared;
 use crate::runtime::thread;
@@ -83,6 +84,9 @@ impl Ctx {
         commit: Commit,
         own: Option<Own<'_>>,
     ) -> Option<Turned> {
+        if fork::is_child() {
+            return None;
+        }
         let hctx = shared.hctx(self.hctx());
         let mut queue = self.queue.borrow_mut();
         // What was published before is taken in first; so nothing of this thread is overtaken.
@@ -118,9 +122,11 @@ impl Ctx {
             queue.has_outgoing()
         };
         if is_due {
-            // What is in the plug belongs to somebody who holds the disk.
-            let shared = self.shared.upgrade().expect("the disk of a plugged bio is open");
-            self.turn(&shared, now, Commit::Now, None);
+            match self.shared.upgrade() {
+                Some(shared) => drop(self.turn(&shared, now, Commit::Now, None)),
+                // Bios of futures that were dropped, as the disk was: they are forgotten.
+                None => self.queue.borrow_mut().outgoing().for_each(drop),
+            }
         }
         self.in_plug.get()
     }
@@ -137,6 +143,9 @@ impl Ctx {
 
     /// The thread ends: what it has plugged goes, and its hardware context is given up.
     pub(crate) fn retire(&self) {
+        if fork::is_child() {
+            return;
+        }
         self.unplug(UnplugCause::Wait, 1);
         if let Some(shared) = self.shared.upgrade() {
             shared.retire(self.hctx.replace(0), &self.counters);

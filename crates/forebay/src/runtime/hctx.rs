@@ -5,7 +5,7 @@
 use crate::driver::{DriverQueue, Waiter};
 use crate::runtime::clock;
 use crate::runtime::mailbox::{Delivered, Mailbox};
-use crate::runtime::primitive::{AtomicU64, Mutex, Ordering, UnsafeCell, lock};
+use crate::runtime::primitive::{AtomicBool, AtomicU64, Mutex, Ordering, UnsafeCell, lock};
 use crate::runtime::stack::BioStack;
 use forebay_core::{
     Commit, Driver, Gates, HardwareContext, QueuedBio, RunCounters, RunState, SoftwareQueue, Turned,
@@ -26,6 +26,8 @@ pub(crate) struct Hctx {
     pub(crate) counters: Arc<RunCounters>,
     /// Runs that found the token taken, and left them to its holder.
     nr_skipped: AtomicU64,
+    /// Whether the last turn left nothing in it that was let in.
+    is_drained: AtomicBool,
     /// System calls of its drivers until the last turn: of those that are gone, and of all.
     nr_old_syscalls: AtomicU64,
     nr_syscalls: AtomicU64,
@@ -71,6 +73,7 @@ impl Hctx {
             inbox: BioStack::new(),
             counters: Arc::default(),
             nr_skipped: AtomicU64::new(0),
+            is_drained: AtomicBool::new(true),
             nr_old_syscalls: AtomicU64::new(0),
             nr_syscalls: AtomicU64::new(0),
             followers: Mutex::new(Vec::new()),
@@ -110,6 +113,12 @@ impl Hctx {
     /// Publishes requests for whoever holds the token. [`Hctx::run`] is due.
     pub(crate) fn push_outgoing(&self, ctx: &mut SoftwareQueue) {
         self.inbox.push_all(ctx.outgoing().map(forebay_core::Request::into_bios));
+    }
+
+    /// Whether the last turn left nothing in it that was let in. Asked when no turn is under way:
+    /// that was found by a load that acquires what the turn did.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.is_drained.load(Ordering::Relaxed)
     }
 
     /// How many system calls its drivers have made, until the last turn.
@@ -264,6 +273,7 @@ impl<'a> Token<'a> {
             hctx.nr_old_syscalls.load(Ordering::Relaxed) + inner.driver.nr_syscalls(),
             Ordering::Relaxed,
         );
+        hctx.is_drained.store(turned.is_drained, Ordering::Relaxed);
         let mut kick = turned.work_left && turned.nr_in_flight == 0;
         kick |= deliver(&mut inner.ended, own);
         // A leader that waits in the driver is told of its own end (W4), and of what no completion

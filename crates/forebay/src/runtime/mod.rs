@@ -3,6 +3,8 @@
 pub(crate) mod abort;
 pub(crate) mod clock;
 pub(crate) mod ctx;
+pub(crate) mod fork;
+pub(crate) mod gates;
 pub(crate) mod hctx;
 pub(crate) mod mailbox;
 pub(crate) mod plug;

@@ -10,7 +10,7 @@ use crate::runtime::ctx::Ctx;
 use crate::runtime::hctx::{Hctx, Inner, now_ns};
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{AtomicBool, Mutex, Ordering, lock};
-use crate::runtime::{thread, wait};
+use crate::runtime::{fork, thread, wait};
 use forebay_core::{
     Bio, BlockStatus, Commit, DeviceState, HardwareContext, PlugCounters, QueueStats, Refusal,
     TagSet, UnplugCause,
@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     /// Waits in the driver of the shared context.
     waiter: Arc<dyn Waiter>,
     plugs: Mutex<Plugs>,
+    /// How many holds there are on each gate.
+    pub(crate) holds: Mutex<[u32; 3]>,
 }
 
 /// The counters of the threads' software queues.
@@ -45,6 +47,7 @@ struct Plugs {
 
 impl Shared {
     pub(crate) fn new(info: DiskInfo, device: Arc<dyn Device>) -> Result<Arc<Shared>, OpenError> {
+        fork::begin();
         let nr_hctxs = info.policy.nr_hw_queues;
         let state = Arc::new(DeviceState::new(nr_hctxs));
         let depth = info.policy.queue_depth;
@@ -56,6 +59,7 @@ impl Shared {
             is_owned: (0..nr_hctxs as usize).map(|at| AtomicBool::new(at == SHARED)).collect(),
             waiter,
             plugs: Mutex::default(),
+            holds: Mutex::default(),
             state,
             info,
         };
@@ -182,6 +186,9 @@ impl Shared {
         self: &Arc<Shared>,
         bio: Bio,
     ) -> Result<Result<u64, BlockStatus>, Refusal> {
+        if fork::is_child() {
+            return Err(Refusal::Forked);
+        }
         let ctx = thread::ctx_of(self);
         // Unwinding would give the memory back while a device may still use it.
         AbortOnUnwind::guard(|| {
@@ -223,6 +230,30 @@ impl Shared {
                 wait::wait_as_owner(self, ctx.hctx(), turned, nr);
             }
         }
+    }
+}
+
+impl Drop for Shared {
+    /// Waits for what is in flight: of futures that were dropped. (Whoever else has bios in flight
+    /// has a handle, too.)
+    fn drop(&mut self) {
+        if fork::is_child() {
+            // Rings and requests are the parent's.
+            let hctxs = std::mem::take(&mut self.hctxs);
+            return std::mem::forget(hctxs);
+        }
+        let iostats = self.info.policy.iostats;
+        AbortOnUnwind::guard(|| {
+            while let Some(mut token) = self.hctxs[SHARED].try_take() {
+                let turned = token.turn(now_ns(iostats), Commit::Now, None, None);
+                token.finish(iostats);
+                if turned.is_drained && !turned.work_left {
+                    return;
+                }
+                let timeout = (turned.nr_in_flight == 0).then_some(wait::RESOURCE_DELAY);
+                self.waiter.wait(timeout);
+            }
+        });
     }
 }
 

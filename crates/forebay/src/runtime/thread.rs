@@ -146,6 +146,14 @@ pub(crate) fn ctx_of(shared: &Arc<Shared>) -> Rc<Ctx> {
     }
 }
 
+/// Whether this thread owns a context of a disk.
+pub(crate) fn owns(shared: &Arc<Shared>, at: usize) -> bool {
+    let owns = |thread: &ThreadState| {
+        thread.ctxs.borrow().iter().any(|ctx| ctx.is_of(shared) && ctx.hctx() == at)
+    };
+    THREAD.try_with(owns).unwrap_or(false)
+}
+
 /// What this thread's blocking calls use. It is given back by [`put_blocking`].
 pub(crate) fn take_blocking() -> Blocking {
     let kept = THREAD.try_with(|thread| thread.blocking.borrow_mut().take());

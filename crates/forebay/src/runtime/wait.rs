@@ -23,7 +23,7 @@ use std::time::Duration;
 
 /// How long to leave a driver alone that is busy with nothing in flight; as in Linux
 /// (`BLK_MQ_RESOURCE_DELAY`).
-const RESOURCE_DELAY: Duration = Duration::from_millis(3);
+pub(crate) const RESOURCE_DELAY: Duration = Duration::from_millis(3);
 
 /// Waits in an owned context until `nr` more of its bios may have ended, or for a while. The
 /// owner turns it afterwards.

@@ -2,6 +2,7 @@
 
 mod common;
 mod data;
+mod holds;
 mod overlap;
 mod plug;
 mod refusals;

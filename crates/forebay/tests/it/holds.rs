@@ -1,0 +1,192 @@
+//! Freeze, quiesce, stop; a device that fails; a fork.
+
+use crate::common::{Scratch, open, submit};
+use forebay::{BlockStatus, Buf, Disk, Io, IoError, Op, Refusal};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How many requests a disk has handed to its driver.
+fn nr_issued(disk: &Disk) -> u64 {
+    disk.stats().queue.issued
+}
+
+#[test]
+fn a_quiesced_disk_hands_nothing_over_until_let_go() {
+    for hold in [Disk::quiesce, Disk::stop] {
+        let disk = open("ram:1M");
+        let mut queue = disk.queue();
+        let held = (hold(&disk), hold(&disk));
+        submit(&mut queue, Io::write(Buf::new(4096), 0));
+        submit(&mut queue, Io::read(Buf::new(4096), 0).nowait().user_data(1));
+        let mut done = Vec::new();
+        queue.reap(1, 8, &mut done);
+        assert_eq!((done[0].user_data, done[0].result), (1, Err(BlockStatus::Again)));
+        drop(held.0);
+        queue.reap(0, 8, &mut done);
+        assert_eq!(nr_issued(&disk), 0, "the other hold is still there");
+        drop(held.1);
+        queue.reap(1, 8, &mut done);
+        assert_eq!((done[1].user_data, done[1].result), (0, Ok(4096)));
+    }
+}
+
+#[test]
+fn blocking_calls_go_on_when_a_hold_is_let_go() {
+    for spec in ["ram:1M?nr_hw_queues=1", "ram:1M?nr_hw_queues=3"] {
+        let disk = open(spec);
+        for hold in [Disk::quiesce, Disk::stop, Disk::freeze] {
+            let held = hold(&disk);
+            let nr_done = AtomicU64::new(0);
+            std::thread::scope(|scope| {
+                for n in 0..4 {
+                    let (disk, nr_done) = (&disk, &nr_done);
+                    scope.spawn(move || {
+                        disk.write_at(&[1; 512], n * 512).expect("a write");
+                        nr_done.fetch_add(1, Ordering::Relaxed);
+                    });
+                }
+                std::thread::sleep(Duration::from_millis(20));
+                assert_eq!(nr_done.load(Ordering::Relaxed), 0);
+                drop(held);
+            });
+            assert_eq!(nr_done.into_inner(), 4);
+        }
+    }
+}
+
+#[test]
+fn a_freeze_waits_for_what_is_in_and_lets_nothing_else_in() {
+    let scratch = Scratch::new(1 << 20);
+    for keys in ["direct=on&nr_hw_queues=1&queue_depth=4", "direct=on&nr_hw_queues=2"] {
+        let disk = open(&scratch.spec(keys));
+        let mut queue = disk.queue();
+        for n in 0..32 {
+            submit(&mut queue, Io::write(Buf::new(4096), n * 4096));
+        }
+        let frozen = disk.freeze();
+        let issued = nr_issued(&disk);
+        assert_eq!(issued, 32, "what was in has gone, and ended");
+        submit(&mut queue, Io::write(Buf::new(4096), 0));
+        submit(&mut queue, Io::write(Buf::new(4096), 0).nowait());
+        let mut done = Vec::new();
+        queue.reap(33, 99, &mut done);
+        assert_eq!(done.len(), 33);
+        assert_eq!(done[32].result, Err(BlockStatus::Again));
+        assert_eq!(nr_issued(&disk), issued);
+        drop(frozen);
+        queue.reap(1, 9, &mut done);
+        assert_eq!(nr_issued(&disk), 33);
+    }
+}
+
+#[test]
+fn freezes_under_load_lose_nothing() {
+    let disk = open("ram:1M?queue_depth=8");
+    let stop = AtomicBool::new(false);
+    let nr_submitted = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (disk, stop, nr_submitted) = (&disk, &stop, &nr_submitted);
+            scope.spawn(move || {
+                let mut buf = [0; 512];
+                let mut queue = disk.queue();
+                let mut done = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    disk.read_at(&mut buf, thread * 512).expect("a read");
+                    for n in 0..8 {
+                        submit(&mut queue, Io::read(Buf::new(512), n * 512));
+                    }
+                    queue.reap(8, 8, &mut done);
+                    done.clear();
+                    nr_submitted.fetch_add(9, Ordering::Relaxed);
+                }
+            });
+        }
+        for round in 0..60 {
+            let hold = match round % 3 {
+                0 => disk.freeze(),
+                1 => disk.quiesce(),
+                _ => disk.stop(),
+            };
+            if round % 3 < 2 {
+                let issued = nr_issued(&disk);
+                std::thread::sleep(Duration::from_micros(300));
+                assert_eq!(nr_issued(&disk), issued, "round {round}");
+            }
+            drop(hold);
+            std::thread::yield_now();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(disk.stats().queue.op(Op::Read).bios, nr_submitted.into_inner());
+}
+
+#[test]
+fn a_device_that_goes_away_ends_each_of_a_thousand_bios_once() {
+    let disk = open("fault:ram:8M?rule=any:offline:after=100&queue_depth=64&nr_hw_queues=3");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let disk = &disk;
+            scope.spawn(move || {
+                let mut queue = disk.queue();
+                for n in 0..1000 {
+                    submit(&mut queue, Io::read(Buf::new(4096), n * 8192).user_data(n));
+                }
+                let mut done = Vec::new();
+                assert_eq!(queue.reap(1000, 1000, &mut done), 1000);
+                let mut seen: Vec<_> = done.iter().map(|done| done.user_data).collect();
+                seen.sort_unstable();
+                assert!(seen.into_iter().eq(0..1000));
+                let known = |result| matches!(result, Ok(4096) | Err(BlockStatus::Offline));
+                assert!(done.iter().all(|done| known(done.result)));
+            });
+        }
+    });
+    assert!(disk.is_failed());
+    let refused = disk.read_at(&mut [0; 512], 0);
+    assert!(matches!(refused, Err(IoError::Ended(BlockStatus::Offline))), "{refused:?}");
+    assert!(nr_issued(&disk) < 400, "nothing is handed to a device that is gone");
+}
+
+#[test]
+fn a_child_of_a_fork_is_refused_and_the_parent_goes_on() {
+    let scratch = Scratch::new(1 << 20);
+    for spec in [scratch.spec("nr_hw_queues=2"), scratch.spec("nr_hw_queues=1"), "ram:1M".into()] {
+        let disk = open(&spec);
+        let mut queue = disk.queue();
+        submit(&mut queue, Io::write(Buf::from(&[7; 4096][..]), 0));
+        let ok = in_child(|| {
+            let io = disk.read_at(&mut [0; 4096], 0);
+            let submitted = queue.submit(Io::read(Buf::new(4096), 0));
+            let refused = submitted.is_err_and(|error| error.refusal == Refusal::Forked);
+            let fresh = Disk::open("ram:1M").is_ok();
+            refused && fresh && matches!(io, Err(IoError::Refused(Refusal::Forked)))
+        });
+        assert!(ok, "{spec}");
+        let mut done = Vec::new();
+        assert_eq!(queue.reap(1, 1, &mut done), 1);
+        let mut buf = Buf::new(4096);
+        disk.read_at(&mut buf, 0).expect("a read");
+        assert!(*buf == [7; 4096]);
+    }
+}
+
+/// Runs a test in a forked child, and says what it returned.
+#[expect(unsafe_code, reason = "a fork is a system call")]
+fn in_child(test: impl FnOnce() -> bool) -> bool {
+    // SAFETY: the child does what a program may do after a fork with other threads about: it
+    // takes no lock of theirs but the allocator's, which libc hands over whole.
+    match unsafe { libc::fork() } {
+        0 => {
+            let ok = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test)).unwrap_or(false);
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(i32::from(!ok)) }
+        }
+        child => {
+            let mut status = 0;
+            // SAFETY: waits for our own child.
+            let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
+            waited == child && status == 0
+        }
+    }
+}
