@@ -9,6 +9,7 @@ use crate::driver::{Driver, Issue, IssuedRequest};
 use crate::flush::Steps;
 use crate::hctx::{SlotState, Turn};
 use crate::limits::QueueLimits;
+use crate::policy::KickPolicy;
 use crate::request::{Request, nr_parts};
 use crate::splits::Splits;
 use crate::status::BlockStatus;
@@ -81,6 +82,9 @@ impl Turn<'_> {
                 }
                 rq.was_issued = true;
                 self.count_issue(tag);
+                if self.hctx.policy.kick == KickPolicy::PerRequest {
+                    self.hctx.commit(driver);
+                }
                 false
             }
             Issue::Busy => {

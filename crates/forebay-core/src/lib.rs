@@ -23,6 +23,7 @@ mod bio;
 mod complete;
 mod counter;
 mod ctx;
+mod defer;
 mod device;
 mod dispatch;
 mod driver;
@@ -47,6 +48,7 @@ mod tag;
 
 pub use bio::{Bio, BioFlags, Op, Segment, Segments};
 pub use ctx::SoftwareQueue;
+pub use defer::Defer;
 pub use device::DeviceState;
 pub use driver::{
     Completed, Completions, Driver, Issue, IssuedRequest, Look, Ranges, RequestSegments,
@@ -56,7 +58,7 @@ pub use histogram::Histogram;
 pub use limits::{LimitsError, QueueLimits, SECTOR_SHIFT};
 pub use merge::MergeKind;
 pub use plug::{PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, UnplugCause};
-pub use policy::{MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX};
+pub use policy::{KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX};
 pub use queued::QueuedBio;
 pub use refusal::Refusal;
 pub use request::Request;

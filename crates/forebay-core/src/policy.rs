@@ -18,6 +18,25 @@ pub enum PlugPolicy {
     None,
 }
 
+/// When the driver is told to begin what it was handed: its kick, one system call or doorbell.
+///
+/// Source: "block: add blk_io_plug_call() API", qemu-devel, 2023.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum KickPolicy {
+    /// At the end of the thread's outermost section: a deferred call ([`Defer`](crate::Defer)), once
+    /// for each hardware context. A plug is a section.
+    #[default]
+    Deferred,
+    /// The state *before*: the section is the device's, a counter behind a lock that all its
+    /// threads take at the beginning, for each request, and at the end. Kept so that the two can be
+    /// compared.
+    PerDevice,
+    /// After each request: the lower end of that comparison.
+    PerRequest,
+    /// When the thread next reaps: at the end of an event loop's iteration, as QEMU 10.2 does.
+    LoopEnd,
+}
+
 /// Which merges are tried. Counterpart in Linux: `/sys/block/X/queue/nomerges`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum MergePolicy {
@@ -37,6 +56,8 @@ pub struct Policy {
     pub plug: PlugPolicy,
     /// Which merges are tried.
     pub nomerges: MergePolicy,
+    /// When the driver is kicked.
+    pub kick: KickPolicy,
     /// How many requests a hardware context may have at the driver at once: 1 to
     /// [`QUEUE_DEPTH_MAX`].
     pub queue_depth: u32,
@@ -55,6 +76,7 @@ impl Default for Policy {
         Policy {
             plug: PlugPolicy::default(),
             nomerges: MergePolicy::default(),
+            kick: KickPolicy::default(),
             queue_depth: 256,
             nr_bios: 4096,
             nr_hw_queues: 1,
@@ -74,6 +96,22 @@ impl PlugPolicy {
             PlugPolicy::Outermost => "outermost",
             PlugPolicy::PerLevel => "per-level",
             PlugPolicy::None => "none",
+        }
+    }
+}
+
+impl KickPolicy {
+    /// Every policy.
+    pub const ALL: [KickPolicy; 4] =
+        [KickPolicy::Deferred, KickPolicy::PerDevice, KickPolicy::PerRequest, KickPolicy::LoopEnd];
+
+    /// The name used in specs and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            KickPolicy::Deferred => "deferred",
+            KickPolicy::PerDevice => "per-device",
+            KickPolicy::PerRequest => "per-request",
+            KickPolicy::LoopEnd => "loop-end",
         }
     }
 }

@@ -47,14 +47,14 @@ pub use buf::{BUF_ALIGN, Buf};
 pub use disk::Disk;
 pub use error::{IoError, OpenError, SpecError, SubmitError};
 pub use forebay_core::{
-    Bio, BioFlags, BlockStatus, Histogram, LimitsError, MergeKind, MergePolicy, Op, OpStats,
-    PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Refusal, Segment, Segments,
-    StageStats, UnplugCause,
+    Bio, BioFlags, BlockStatus, Histogram, KickPolicy, LimitsError, MergeKind, MergePolicy, Op,
+    OpStats, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Refusal, Segment,
+    Segments, StageStats, UnplugCause,
 };
 pub use info::{DiskInfo, DiskStats, Feature, FeatureState};
 pub use queue::{BioQueue, Completion, Io};
 pub use runtime::gates::Hold;
-pub use runtime::plug::{PlugGuard, plug};
+pub use runtime::plug::{DeferGuard, PlugGuard, defer, plug};
 pub use spec::Spec;
 
 /// The README's example is one of the tests.

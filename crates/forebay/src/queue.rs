@@ -222,7 +222,7 @@ impl BioQueue {
                 }
                 self.nr_in_layer += 1;
                 if turn_due {
-                    self.turn(now, Commit::Now);
+                    self.turn(now, None);
                 }
                 Ok(())
             }
@@ -247,7 +247,7 @@ impl BioQueue {
 
     /// A turn of the hardware context, whose ends come straight to `ready`.
     #[inline]
-    fn turn(&mut self, now: u64, commit: Commit) -> Option<Turned> {
+    fn turn(&mut self, now: u64, commit: Option<Commit>) -> Option<Turned> {
         // What ended before comes before.
         self.take_mail();
         let before = self.ready.len();
@@ -309,7 +309,7 @@ impl BioQueue {
             let is_shared = self.shared.hctx(self.ctx.hctx()).is_shared;
             let later = self.ready.len() < min && !is_shared;
             let commit = if later { Commit::Later } else { Commit::Now };
-            let turned = self.turn(now_ns(iostats), commit);
+            let turned = self.turn(now_ns(iostats), Some(commit));
             self.take_mail();
             if self.ready.len() >= min || self.nr_in_layer == 0 {
                 if later {

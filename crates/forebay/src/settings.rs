@@ -3,7 +3,7 @@
 use crate::error::SpecError;
 use crate::info::Feature;
 use crate::keys::Keys;
-use forebay_core::{MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits};
+use forebay_core::{KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits};
 
 /// What every disk can be told, whatever its driver.
 #[derive(Debug)]
@@ -25,11 +25,15 @@ impl Settings {
         let nomerges = keys.take("nomerges", "0, 1 or 2", |value| {
             MergePolicy::ALL.into_iter().find(|policy| policy.number().to_string() == value)
         })?;
+        let kick = keys.take("kick", "deferred, per-device, per-request or loop-end", |value| {
+            KickPolicy::ALL.into_iter().find(|kick| kick.name() == value)
+        })?;
         let depth_max = u64::from(QUEUE_DEPTH_MAX);
         let depth = keys.take_number("queue_depth", "a number of 1 to 10240", 1..=depth_max)?;
         let nr_bios = keys.take_number("nr_bios", "a number of 1 to 1048576", 1..=1 << 20)?;
         policy.plug = plug.unwrap_or(policy.plug);
         policy.nomerges = nomerges.unwrap_or(policy.nomerges);
+        policy.kick = kick.unwrap_or(policy.kick);
         policy.queue_depth = depth.map_or(policy.queue_depth, |depth| depth as u32);
         policy.nr_bios = nr_bios.map_or(policy.nr_bios, |nr_bios| nr_bios as u32);
         policy.iostats = keys.take_switch("iostats")?.unwrap_or(policy.iostats);

@@ -1,11 +1,12 @@
 //! A thread's part of a disk: its software queue, and the hardware context that it leads to.
 
 use crate::runtime::fork;
-use crate::runtime::hctx::{Own, now_ns};
+use crate::runtime::hctx::{Own, Token, now_ns};
 use crate::runtime::shared::Shared;
 use crate::runtime::thread;
 use forebay_core::{
-    Commit, PlugCounters, PlugPolicy, QueuedBio, Refusal, SoftwareQueue, Turned, UnplugCause,
+    Commit, KickPolicy, PlugCounters, PlugPolicy, QueuedBio, Refusal, SoftwareQueue, Turned,
+    UnplugCause,
 };
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -22,6 +23,11 @@ pub(crate) struct Ctx {
     queue: RefCell<SoftwareQueue>,
     counters: Arc<PlugCounters>,
     plug_policy: PlugPolicy,
+    kick: KickPolicy,
+    /// Whether a commit was put off.
+    is_deferred: Cell<bool>,
+    /// Whether the device counts a section of this thread (`kick=per-device`).
+    in_device_section: Cell<bool>,
     iostats: bool,
     /// Whether the thread's plug knows of this disk.
     in_plug: Cell<bool>,
@@ -38,6 +44,9 @@ impl Ctx {
             queue: RefCell::new(queue),
             counters,
             plug_policy: info.policy.plug,
+            kick: info.policy.kick,
+            is_deferred: Cell::new(false),
+            in_device_section: Cell::new(false),
             iostats: info.policy.iostats,
             in_plug: Cell::new(false),
         })
@@ -74,14 +83,14 @@ impl Ctx {
         Ok(queue.has_outgoing())
     }
 
-    /// One turn, or several, of the hardware context, with what is outgoing; the last of them
-    /// says what is left. None where another thread holds the token, and turns in our place.
+    /// One turn, or several, of the hardware context, with what is outgoing; the first says what
+    /// is left. What is issued is committed when `commit` says, or by the disk's policy. None where another thread holds the token, and turns in our place.
     #[inline]
     pub(crate) fn turn(
-        &self,
+        self: &Rc<Ctx>,
         shared: &Shared,
         now: u64,
-        commit: Commit,
+        commit: Option<Commit>,
         own: Option<Own<'_>>,
     ) -> Option<Turned> {
         if fork::is_child() {
@@ -97,9 +106,64 @@ impl Ctx {
                 (hctx.run()?, None)
             }
         };
+        let by_policy = commit.is_none();
+        let commit = commit.unwrap_or_else(|| self.when_to_commit(shared));
         let turned = token.turn(now, commit, ctx, own);
+        if by_policy && commit == Commit::Later && token.core.is_uncommitted() {
+            self.put_off(&mut token);
+        }
         token.finish(self.iostats);
         Some(turned)
+    }
+
+    /// Whether a commit that could be made now is, by the disk's policy.
+    #[inline]
+    fn when_to_commit(&self, shared: &Shared) -> Commit {
+        let later = match self.kick {
+            KickPolicy::Deferred => thread::is_in_section(),
+            KickPolicy::PerDevice => {
+                let is_in_section = thread::is_in_section();
+                if is_in_section {
+                    shared.note_section(!self.in_device_section.replace(true));
+                }
+                is_in_section
+            }
+            KickPolicy::PerRequest => false,
+            KickPolicy::LoopEnd => true,
+        };
+        if later { Commit::Later } else { Commit::Now }
+    }
+
+    /// Puts the commit off. (D6: there are at most as many requests in it as tags.)
+    fn put_off(self: &Rc<Ctx>, token: &mut Token<'_>) {
+        if self.is_deferred.get() {
+            return;
+        }
+        match thread::defer_commit(self) {
+            true => self.is_deferred.set(true),
+            false => token.commit(),
+        }
+    }
+
+    /// Whether commits are put off beyond the end of a section.
+    pub(crate) fn commits_at_wait(&self) -> bool {
+        self.kick == KickPolicy::LoopEnd
+    }
+
+    /// Makes a commit that was put off; or not, where the caller does so next.
+    pub(crate) fn commit_deferred(&self, is_next: bool) {
+        self.is_deferred.set(false);
+        if self.in_device_section.replace(false)
+            && let Some(shared) = self.shared.upgrade()
+        {
+            shared.end_section();
+        }
+        // The disk may be closed (D7).
+        if let Some(shared) = self.shared.upgrade()
+            && !is_next
+        {
+            self.commit(&shared);
+        }
     }
 
     /// Commits what a turn with [`Commit::Later`] has issued.
@@ -113,7 +177,7 @@ impl Ctx {
 
     /// Unplugs the requests of `level` and above and sends them. Says whether others stay in the
     /// plug.
-    pub(crate) fn unplug(&self, cause: UnplugCause, level: u32) -> bool {
+    pub(crate) fn unplug(self: &Rc<Ctx>, cause: UnplugCause, level: u32) -> bool {
         let now = now_ns(self.iostats);
         let is_due = {
             let mut queue = self.queue.borrow_mut();
@@ -123,7 +187,7 @@ impl Ctx {
         };
         if is_due {
             match self.shared.upgrade() {
-                Some(shared) => drop(self.turn(&shared, now, Commit::Now, None)),
+                Some(shared) => drop(self.turn(&shared, now, None, None)),
                 // Bios of futures that were dropped, as the disk was: they are forgotten.
                 None => self.queue.borrow_mut().outgoing().for_each(drop),
             }
@@ -142,7 +206,7 @@ impl Ctx {
     }
 
     /// The thread ends: what it has plugged goes, and its hardware context is given up.
-    pub(crate) fn retire(&self) {
+    pub(crate) fn retire(self: &Rc<Ctx>) {
         if fork::is_child() {
             return;
         }

@@ -1,4 +1,4 @@
-//! The plug guard.
+//! The guards of a plug and of a section.
 
 use crate::runtime::thread;
 use forebay_core::UnplugCause;
@@ -45,5 +45,42 @@ impl PlugGuard {
 impl Drop for PlugGuard {
     fn drop(&mut self) {
         thread::end_plug();
+    }
+}
+
+/// Opens a section on this thread: what it submits is handed to the drivers at once, and they are
+/// told to begin when the outermost section ends, once each; or when the thread is about to wait.
+/// A plug is a section as well; this is for those who do not want to wait for neighbours.
+///
+/// Under `kick=deferred`, which is the default.
+///
+/// Counterpart in QEMU: `defer_call_begin`.
+///
+/// ```
+/// # let disk = forebay::Disk::open("ram:1M")?;
+/// # let mut queue = disk.queue();
+/// let section = forebay::defer();
+/// for n in 0..16 {
+///     queue.submit(forebay::Io::read(forebay::Buf::new(4096), n * 8192))?;
+/// }
+/// drop(section);
+/// assert_eq!(disk.stats().queue.commits, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a section that is not kept ends at once"]
+pub fn defer() -> DeferGuard {
+    thread::begin_section();
+    DeferGuard { not_send: PhantomData }
+}
+
+/// Keeps a section open. Ends on the thread that opened it.
+#[derive(Debug)]
+pub struct DeferGuard {
+    not_send: PhantomData<*const ()>,
+}
+
+impl Drop for DeferGuard {
+    fn drop(&mut self) {
+        thread::end_section();
     }
 }

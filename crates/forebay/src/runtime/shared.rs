@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     /// Waits in the driver of the shared context.
     waiter: Arc<dyn Waiter>,
     plugs: Mutex<Plugs>,
+    /// How many threads are in a section of this device (`kick=per-device`).
+    nr_sections: Mutex<u32>,
     /// How many holds there are on each gate.
     pub(crate) holds: Mutex<[u32; 3]>,
 }
@@ -59,6 +61,7 @@ impl Shared {
             is_owned: (0..nr_hctxs as usize).map(|at| AtomicBool::new(at == SHARED)).collect(),
             waiter,
             plugs: Mutex::default(),
+            nr_sections: Mutex::default(),
             holds: Mutex::default(),
             state,
             info,
@@ -66,6 +69,16 @@ impl Shared {
         let core = shared.new_core(SHARED);
         shared.hctxs[SHARED].set_inner(Some(Inner::new(core, queue)));
         Ok(Arc::new(shared))
+    }
+
+    /// `kick=per-device`: a request is submitted in a section, the thread's first or another.
+    pub(crate) fn note_section(&self, is_first: bool) {
+        *lock(&self.nr_sections) += u32::from(is_first);
+    }
+
+    /// `kick=per-device`: a thread's section ends.
+    pub(crate) fn end_section(&self) {
+        *lock(&self.nr_sections) -= 1;
     }
 
     fn new_core(&self, at: usize) -> HardwareContext {
@@ -220,7 +233,7 @@ impl Shared {
         }
         let iostats = self.info.policy.iostats;
         loop {
-            let turned = ctx.turn(self, now_ns(iostats), Commit::Later, None);
+            let turned = ctx.turn(self, now_ns(iostats), Some(Commit::Later), None);
             let nr_delivered = mailbox.nr_delivered();
             if nr_delivered >= goal {
                 return ctx.commit(self);

@@ -11,7 +11,7 @@
 use crate::runtime::ctx::Ctx;
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::shared::Shared;
-use forebay_core::{Bio, PlugPolicy, QueuedBio, UnplugCause};
+use forebay_core::{Bio, Defer, PlugPolicy, QueuedBio, UnplugCause};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,10 +22,21 @@ struct ThreadState {
     level: Cell<u32>,
     /// The disks with bios in the plug.
     plugged: RefCell<Vec<Rc<Ctx>>>,
+    /// The contexts that are to be committed at the end of the section.
+    deferred: RefCell<Defer<Deferred>>,
     /// The disks that the thread has used.
     ctxs: RefCell<Vec<Rc<Ctx>>>,
     /// What the thread's blocking calls use, one at a time.
     blocking: RefCell<Option<Blocking>>,
+}
+
+/// A commit that was put off. It holds the thread's part of the disk, so that stays (D7).
+struct Deferred(Rc<Ctx>);
+
+impl PartialEq for Deferred {
+    fn eq(&self, other: &Deferred) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 /// A box for a bio, and the mailbox that it comes back to.
@@ -61,6 +72,7 @@ impl Blocking {
 impl Drop for ThreadState {
     fn drop(&mut self) {
         self.plugged.take();
+        self.deferred.take();
         for ctx in self.ctxs.take() {
             ctx.retire();
         }
@@ -72,6 +84,7 @@ thread_local! {
         ThreadState {
             level: Cell::new(0),
             plugged: RefCell::new(Vec::new()),
+            deferred: RefCell::new(Defer::new()),
             ctxs: RefCell::new(Vec::new()),
             blocking: RefCell::new(None),
         }
@@ -84,9 +97,10 @@ pub(crate) fn level() -> u32 {
     THREAD.try_with(|thread| thread.level.get()).unwrap_or(0)
 }
 
-/// Opens a plug.
+/// Opens a plug, which is a section as well.
 pub(crate) fn begin_plug() {
     let _ = THREAD.try_with(|thread| thread.level.set(thread.level.get() + 1));
+    begin_section();
 }
 
 /// Ends the innermost plug.
@@ -97,6 +111,59 @@ pub(crate) fn end_plug() {
         Ok(level) => unplug_level(level),
         Err(_) => {}
     }
+    end_section();
+}
+
+/// Opens a section.
+pub(crate) fn begin_section() {
+    let _ = THREAD.try_with(|thread| thread.deferred.borrow_mut().begin());
+}
+
+/// Ends the innermost section; with the outermost, what was put off is done.
+pub(crate) fn end_section() {
+    if let Ok(true) = THREAD.try_with(|thread| thread.deferred.borrow_mut().end()) {
+        commit_deferred(UnplugCause::Outermost, None);
+    }
+}
+
+/// Whether a section is open on this thread.
+#[inline]
+pub(crate) fn is_in_section() -> bool {
+    THREAD.try_with(|thread| thread.deferred.borrow().is_nested()).unwrap_or(false)
+}
+
+/// Puts the commit of a context off: to the end of the section, or to the next wait. False where
+/// the thread is ending, and keeps nothing.
+pub(crate) fn defer_commit(ctx: &Rc<Ctx>) -> bool {
+    let put_off = |thread: &ThreadState| {
+        thread.deferred.borrow_mut().put_off(Deferred(Rc::clone(ctx)));
+    };
+    THREAD.try_with(put_off).is_ok()
+}
+
+/// Does what was put off (D4); where the thread is about to wait (D5), all of it, but not for
+/// `waiter`, which commits and waits with one call.
+fn commit_deferred(cause: UnplugCause, waiter: Option<&Ctx>) {
+    let mut kept = Vec::new();
+    loop {
+        let Ok(mut calls) = THREAD.try_with(|thread| thread.deferred.borrow_mut().detach()) else {
+            return;
+        };
+        let is_last = calls.is_empty();
+        for Deferred(ctx) in calls.drain(..) {
+            if cause != UnplugCause::Wait && ctx.commits_at_wait() {
+                kept.push(ctx);
+                continue;
+            }
+            let is_waiter = waiter.is_some_and(|waiter| std::ptr::eq(waiter, &*ctx));
+            ctx.commit_deferred(is_waiter);
+        }
+        let _ = THREAD.try_with(|thread| thread.deferred.borrow_mut().give_back(calls));
+        if is_last {
+            break;
+        }
+    }
+    kept.iter().for_each(|ctx| drop(defer_commit(ctx)));
 }
 
 /// Notes that a disk has bios in this thread's plug.
@@ -112,6 +179,10 @@ pub(crate) fn unplug_all(cause: UnplugCause, waiter: Option<&Ctx>) {
             Some(waiter) if std::ptr::eq(waiter, &*ctx) => ctx.detach(cause),
             _ => drop(ctx.unplug(cause, 1)),
         }
+    }
+    // D5.
+    if cause == UnplugCause::Wait {
+        commit_deferred(cause, waiter);
     }
 }
 

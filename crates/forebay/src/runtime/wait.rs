@@ -18,6 +18,7 @@ use crate::runtime::mailbox::{Doing, Mailbox};
 use crate::runtime::primitive::thread;
 use crate::runtime::shared::Shared;
 use forebay_core::{Commit, Turned};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,12 +44,12 @@ pub(crate) fn wait_as_owner(shared: &Shared, at: usize, turned: Turned, nr: u32)
 }
 
 /// Waits in a shared context until `goal` bios were delivered to `mailbox`, ever.
-pub(crate) fn wait_shared(shared: &Shared, ctx: &Ctx, mailbox: &Arc<Mailbox>, goal: u64) {
+pub(crate) fn wait_shared(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>, goal: u64) {
     let hctx = shared.hctx(ctx.hctx());
     assert!(hctx.is_shared);
     loop {
         // What the thread has detached goes with it.
-        ctx.turn(shared, now_ns(shared.info().policy.iostats), Commit::Now, None);
+        ctx.turn(shared, now_ns(shared.info().policy.iostats), Some(Commit::Now), None);
         if mailbox.nr_delivered() >= goal {
             return;
         }

@@ -181,3 +181,53 @@ fn a_blocking_call_that_need_not_wait_commits_what_it_issued() {
     assert_eq!((issued(&disk), disk.stats().queue.commits), (2, 2));
     assert_eq!(reap_all(&mut queue).len(), 2);
 }
+
+/// Submits 16 reads that do not merge, in a section, and says how often the driver was kicked.
+fn kicks(keys: &str) -> u64 {
+    let disk = open(&format!("ram:1M?{keys}"));
+    let mut queue = disk.queue();
+    let section = forebay::defer();
+    let inner = forebay::defer();
+    for n in 0..8 {
+        submit(&mut queue, Io::read(Buf::new(512), n * 4096));
+    }
+    drop(inner);
+    for n in 0..8 {
+        submit(&mut queue, Io::read(Buf::new(512), n * 4096));
+    }
+    drop(section);
+    let in_section = disk.stats().queue.commits;
+    assert_eq!(reap_all(&mut queue).len(), 16, "{keys}");
+    assert!(disk.stats().queue.commits <= in_section + 1);
+    in_section
+}
+
+#[test]
+fn a_section_kicks_once_by_the_policy() {
+    for queues in ["nr_hw_queues=1", "nr_hw_queues=2"] {
+        for (kick, expected) in
+            [("deferred", 1), ("per-device", 1), ("per-request", 16), ("loop-end", 0)]
+        {
+            assert_eq!(kicks(&format!("kick={kick}&{queues}")), expected, "{kick} {queues}");
+        }
+    }
+}
+
+#[test]
+fn who_waits_in_a_section_kicks_first() {
+    for keys in ["nr_hw_queues=1", "nr_hw_queues=2", "kick=loop-end"] {
+        let (one, other) = (open(&format!("ram:1M?{keys}")), open(&format!("ram:1M?{keys}")));
+        let (mut first, mut second) = (one.queue(), other.queue());
+        let section = forebay::defer();
+        submit(&mut first, Io::write(Buf::new(512), 0));
+        submit(&mut second, Io::write(Buf::new(512), 0));
+        one.read_at(&mut [0; 512], 0).expect("a read");
+        assert_eq!(other.stats().queue.commits, 1, "the other disk was not forgotten");
+        assert_eq!(reap_all(&mut second).len(), 1);
+        submit(&mut second, Io::write(Buf::new(512), 0));
+        // Dropped with its commit still put off.
+        drop((second, other));
+        drop(section);
+        assert_eq!(reap_all(&mut first).len(), 1);
+    }
+}
