@@ -222,6 +222,11 @@ impl RunState {
         self.load() & KICKED != 0
     }
 
+    /// Whether somebody is in the driver's wait, or on its way there.
+    pub fn is_blocked(&self) -> bool {
+        self.load() & BLOCKED != 0
+    }
+
     /// Whether somebody holds the token. A false has acquired all that the last holder did.
     pub fn is_running(&self) -> bool {
         self.load() & RUNNING != 0

@@ -4,14 +4,16 @@
 
 use crate::driver;
 use crate::error::{IoError, OpenError};
+use crate::future::IoFuture;
 use crate::info::{DiskInfo, DiskStats};
 use crate::keys::Keys;
-use crate::queue::{BioQueue, segments_of};
+use crate::queue::{BioQueue, Io, segments_of};
 use crate::runtime::gates::Hold;
 use crate::runtime::shared::Shared;
 use crate::settings::Settings;
 use crate::spec::Spec;
 use forebay_core::{Bio, Gate, Op, QueueLimits};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// An open disk. Handles are cheap to clone and name the same disk.
@@ -62,7 +64,7 @@ impl Disk {
             policy: settings.policy(&limits),
             features,
         };
-        Ok(Disk { shared: Shared::new(info, opened.device)? })
+        Ok(Disk { shared: Shared::new(info, opened.device, settings.service)? })
     }
 
     /// What the disk is and can do.
@@ -134,6 +136,47 @@ impl Disk {
     /// Why it was refused, or why it failed.
     pub fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), IoError> {
         self.run_without_memory(Bio::range(Op::WriteZeroes, offset, len))
+    }
+
+    /// An I/O as a future; see [`IoFuture`] for who makes it progress.
+    ///
+    /// ```
+    /// # fn block_on<F: Future>(future: F) -> F::Output {
+    /// #     struct Unpark(std::thread::Thread);
+    /// #     impl std::task::Wake for Unpark {
+    /// #         fn wake(self: std::sync::Arc<Self>) { self.0.unpark() }
+    /// #     }
+    /// #     let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+    /// #     let mut future = std::pin::pin!(future);
+    /// #     loop {
+    /// #         match future.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
+    /// #             std::task::Poll::Ready(output) => return output,
+    /// #             std::task::Poll::Pending => std::thread::park(),
+    /// #         }
+    /// #     }
+    /// # }
+    /// use forebay::{Buf, Disk, Io};
+    ///
+    /// let disk = Disk::open("ram:1M?service=on")?;
+    /// let read = block_on(async { disk.start(Io::read(Buf::new(4096), 0)).await })?;
+    /// assert_eq!(read.result, Ok(4096));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn start(&self, io: Io) -> IoFuture {
+        IoFuture::new(Arc::clone(&self.shared), io)
+    }
+
+    /// Makes the progress that can be made at once on the I/O of futures, and of all others that share
+    /// a hardware context. Never waits.
+    pub fn poll(&self) {
+        self.shared.poll_shared();
+    }
+
+    /// A descriptor for an event loop: when it is readable, [`poll`](Disk::poll) is due. None where
+    /// the driver's completions are there at once, so that nobody has to wait for them, or come by
+    /// the clock (`ram` with service times: use `service=on`).
+    pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.shared.waiter().poll_fd()
     }
 
     /// Freezes the disk: nothing new is let in, and this waits until all that was let in has ended;

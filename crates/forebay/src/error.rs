@@ -104,6 +104,12 @@ pub enum OpenError {
         /// The logical block size, bytes.
         block: u32,
     },
+    /// The thread of a disk with `service=on` could not be started.
+    #[error("service=on: no thread: {source}; raise the limit of processes (ulimit -u)")]
+    Service {
+        /// The system's answer.
+        source: io::Error,
+    },
     /// A system call failed.
     #[error("{}: {call}: {source}", path.display())]
     System {

@@ -35,6 +35,7 @@ mod disk;
 mod driver;
 mod errno;
 mod error;
+mod future;
 mod info;
 mod keys;
 mod queue;
@@ -51,6 +52,7 @@ pub use forebay_core::{
     OpStats, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Refusal, Segment,
     Segments, StageStats, UnplugCause,
 };
+pub use future::IoFuture;
 pub use info::{DiskInfo, DiskStats, Feature, FeatureState};
 pub use queue::{BioQueue, Completion, Io};
 pub use runtime::gates::Hold;

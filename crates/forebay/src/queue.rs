@@ -6,6 +6,7 @@ use crate::buf::Buf;
 use crate::error::SubmitError;
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::ctx::Ctx;
+use crate::runtime::event::{AnyOf, Event};
 use crate::runtime::hctx::{Own, now_ns};
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::shared::Shared;
@@ -15,6 +16,8 @@ use forebay_core::{
     UnplugCause,
 };
 use std::collections::VecDeque;
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -88,6 +91,14 @@ impl Io {
         self.flag(BioFlags::NOWAIT)
     }
 
+    pub(crate) fn into_parts(self) -> (Bio, Option<Buf>) {
+        (self.bio, self.buf)
+    }
+
+    pub(crate) fn of_parts(bio: Bio, buf: Option<Buf>) -> Io {
+        Io { bio, buf }
+    }
+
     fn flag(mut self, flag: BioFlags) -> Io {
         self.bio.flags = self.bio.flags.union(flag);
         self
@@ -114,6 +125,17 @@ pub struct Completion {
     pub buf: Option<Buf>,
     /// Whether it had to wait for a tag, and for how long, ns (0 under `iostats=off`).
     pub tag_wait_ns: Option<u64>,
+}
+
+impl Completion {
+    pub(crate) fn of(boxed: &QueuedBio, buf: Option<Buf>) -> Completion {
+        Completion {
+            user_data: boxed.bio().user_data,
+            result: boxed.result(),
+            buf,
+            tag_wait_ns: boxed.tag_wait(),
+        }
+    }
 }
 
 /// A queue of completions on a disk: I/O is submitted to it, and its ends are reaped from it, in
@@ -148,6 +170,17 @@ pub struct BioQueue {
     nr_in_layer: usize,
     /// How many came through the mailbox, ever.
     nr_mailed: u64,
+    /// Made when somebody asks for a descriptor.
+    poll: Option<QueuePoll>,
+}
+
+/// What tells an event loop that a queue wants to be reaped.
+#[derive(Debug)]
+struct QueuePoll {
+    event: Arc<Event>,
+    any: AnyOf,
+    /// The driver has no descriptor: while anything is in the layer, the event is signalled.
+    is_mute: bool,
 }
 
 impl BioQueue {
@@ -163,6 +196,7 @@ impl BioQueue {
             ready: VecDeque::new(),
             nr_in_layer: 0,
             nr_mailed: 0,
+            poll: None,
         }
     }
 
@@ -224,6 +258,7 @@ impl BioQueue {
                 if turn_due {
                     self.turn(now, None);
                 }
+                self.signal();
                 Ok(())
             }
             Err((refusal, mut boxed)) => {
@@ -280,6 +315,9 @@ impl BioQueue {
     #[inline]
     pub fn reap(&mut self, min: usize, max: usize, out: &mut Vec<Completion>) -> usize {
         assert!(min <= max);
+        if let Some(poll) = &self.poll {
+            poll.event.clear();
+        }
         self.take_mail();
         let nr_ready = self.ready.len();
         if nr_ready < max && (nr_ready < min || min == 0) && !fork::is_child() {
@@ -289,15 +327,11 @@ impl BioQueue {
         let nr = self.ready.len().min(max);
         let BioQueue { ready, bufs, free, .. } = self;
         out.extend(ready.drain(..nr).map(|boxed| {
-            let completion = Completion {
-                user_data: boxed.bio().user_data,
-                result: boxed.result(),
-                buf: bufs[boxed.number() as usize].take(),
-                tag_wait_ns: boxed.tag_wait(),
-            };
+            let completion = Completion::of(&boxed, bufs[boxed.number() as usize].take());
             free.push(boxed);
             completion
         }));
+        self.signal();
         nr
     }
 
@@ -328,6 +362,43 @@ impl BioQueue {
                 let nr = if all_ours { missing.try_into().unwrap_or(u32::MAX) } else { 1 };
                 wait::wait_as_owner(&self.shared, self.ctx.hctx(), turned, nr);
             }
+        }
+    }
+
+    /// A descriptor for an event loop: when it is readable, [`reap`](BioQueue::reap) is due, even if
+    /// that gives nothing. Valid while the queue is. Where the driver cannot tell (`ram`), it is
+    /// readable while anything is in the layer.
+    ///
+    /// # Errors
+    /// The system's, where there is no room for a descriptor.
+    pub fn poll_fd(&mut self) -> io::Result<BorrowedFd<'_>> {
+        if self.poll.is_none() {
+            let event = Arc::new(Event::new()?);
+            let hctx = self.shared.hctx(self.ctx.hctx());
+            let waiter = match hctx.is_shared {
+                true => self.shared.waiter_handle(),
+                false => {
+                    let token = hctx.try_take().expect("an owner finds its token free");
+                    let waiter = Arc::clone(&token.waiter);
+                    token.finish(self.shared.info().policy.iostats);
+                    waiter
+                }
+            };
+            let driver = waiter.poll_fd();
+            let any = AnyOf::new(&event, driver)?;
+            self.mailbox.set_event(&event);
+            self.poll = Some(QueuePoll { event, any, is_mute: driver.is_none() });
+            self.signal();
+        }
+        Ok(self.poll.as_ref().expect("just made").any.fd())
+    }
+
+    /// Keeps the descriptor readable while there is something to reap that nobody else tells of.
+    fn signal(&self) {
+        if let Some(poll) = &self.poll
+            && (!self.ready.is_empty() || poll.is_mute && self.nr_in_layer > 0)
+        {
+            poll.event.signal();
         }
     }
 

@@ -10,6 +10,8 @@ use forebay_core::{KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX,
 pub(crate) struct Settings {
     policy: Policy,
     nr_hw_queues: Option<u32>,
+    /// Whether the disk has a thread of its own.
+    pub(crate) service: bool,
     max_sectors_kb: Option<u64>,
     fua: Option<bool>,
     read_only: Option<bool>,
@@ -43,6 +45,7 @@ impl Settings {
         Ok(Settings {
             policy,
             nr_hw_queues: nr_hw_queues.map(|nr| nr as u32),
+            service: keys.take_switch("service")?.unwrap_or(false),
             max_sectors_kb: keys.take_number("max_sectors_kb", expected, 1..=1 << 20)?,
             fua: keys.take_switch("fua")?,
             read_only: keys.take_switch("read_only")?,
@@ -52,6 +55,8 @@ impl Settings {
     /// The policy for a disk of these limits.
     pub(crate) fn policy(&self, limits: &QueueLimits) -> Policy {
         let nr_hw_queues = self.nr_hw_queues.unwrap_or_else(|| match limits.rotational {
+            // The disk's thread leads the shared one.
+            _ if self.service => 1,
             // All threads share one, so that the disk sees one stream.
             true => 1,
             // One for each processor's thread, and one that all others share.

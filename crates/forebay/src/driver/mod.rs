@@ -18,6 +18,7 @@ mod null;
 mod ram;
 #[cfg(test)]
 mod testing;
+mod timer;
 
 use crate::error::{OpenError, SpecError};
 use crate::info::Feature;
@@ -78,14 +79,6 @@ pub(crate) trait Waiter: Send + Sync {
     fn nr_syscalls(&self) -> u64 {
         0
     }
-}
-
-/// Waits for a driver whose completions are there at once: not at all.
-#[derive(Debug)]
-struct AtOnce;
-
-impl Waiter for AtOnce {
-    fn wait(&self, _: Option<Duration>) {}
 }
 
 /// A device that is ready, and what is known of it.

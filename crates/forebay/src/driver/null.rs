@@ -4,7 +4,8 @@
 //! takes its time, as it does where a device is told of it.
 
 use super::doorbell::Doorbell;
-use super::{AtOnce, Device, DriverQueue, Mode, Opened, ideal_limits, sized_target};
+use super::timer::Timer;
+use super::{Device, DriverQueue, Mode, Opened, ideal_limits, sized_target};
 use crate::error::OpenError;
 use crate::info::Feature;
 use crate::keys::Keys;
@@ -25,6 +26,7 @@ struct NullDriver {
     limits: QueueLimits,
     doorbell: Doorbell,
     done: Vec<(Tag, u64)>,
+    timer: Arc<Timer>,
 }
 
 pub(super) fn open(spec: &Spec, keys: &mut Keys, _: &Settings) -> Result<Opened, OpenError> {
@@ -47,12 +49,14 @@ impl Device for NullDevice {
     }
 
     fn open_queue(&self, depth: u32, _: Mode) -> io::Result<DriverQueue> {
+        let timer = Arc::new(Timer::new());
         let driver = NullDriver {
+            timer: Arc::clone(&timer),
             limits: self.limits,
             doorbell: self.doorbell,
             done: Vec::with_capacity(depth as usize),
         };
-        Ok(DriverQueue { driver: Box::new(driver), waiter: Arc::new(AtOnce) })
+        Ok(DriverQueue { driver: Box::new(driver), waiter: timer })
     }
 }
 
@@ -82,6 +86,10 @@ impl Driver for NullDriver {
 
     fn wait(&mut self, _nr_completions: u32) {
         self.doorbell.ring();
+    }
+
+    fn kick(&mut self) {
+        self.timer.kick();
     }
 
     #[inline]

@@ -209,6 +209,16 @@ impl<'a> Token<'a> {
         inner.core.commit(&mut *inner.driver);
     }
 
+    /// Ends the wait of a thread beside the driver, now or when it next waits, and gives the token
+    /// back.
+    pub(crate) fn kick(mut self) {
+        self.hctx.run.kick();
+        let inner = &mut *self;
+        inner.is_kicked = true;
+        inner.driver.kick();
+        self.finish(false);
+    }
+
     /// Gives the token back and says that its holder, the leader, is going to wait beside the
     /// driver; or keeps it, where something was published meanwhile.
     #[must_use]

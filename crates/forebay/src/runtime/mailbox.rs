@@ -12,11 +12,13 @@
 // Bios carry the address of their mailbox.
 #![allow(unsafe_code)]
 
+use crate::buf::Buf;
+use crate::runtime::event::Event;
 use crate::runtime::primitive::{AtomicBool, AtomicU64, Mutex, Ordering, Sleeper, lock};
 use crate::runtime::stack::{BioList, BioStack};
 use forebay_core::QueuedBio;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 /// What the owner of a mailbox is doing.
@@ -32,6 +34,8 @@ pub(crate) enum Doing {
     Told = 3,
     /// It was parked, and is the leader now (W3).
     Baton = 4,
+    /// A future that was dropped: the delivery frees the mailbox.
+    Abandoned = 5,
 }
 
 const DOING_BITS: u32 = 3;
@@ -45,6 +49,7 @@ impl Doing {
             2 => Doing::Leading,
             3 => Doing::Told,
             4 => Doing::Baton,
+            5 => Doing::Abandoned,
             _ => unreachable!("the word is made of these"),
         }
     }
@@ -54,8 +59,11 @@ impl Doing {
 #[derive(Debug)]
 enum Owner {
     Thread(Sleeper),
-    /// A future, and the waker of whoever polled it last.
-    Task(Mutex<Option<Waker>>),
+    /// A future: the waker of whoever polled it last, and the buffer of one that was dropped.
+    Task {
+        waker: Mutex<Option<Waker>>,
+        buf: Mutex<Option<Buf>>,
+    },
 }
 
 /// The ends of one owner's bios.
@@ -68,6 +76,8 @@ pub(crate) struct Mailbox {
     goal: AtomicU64,
     /// Whether it is in the list of a hardware context's followers.
     pub(crate) is_listed: AtomicBool,
+    /// Tells a descriptor's holder of deliveries.
+    event: OnceLock<Arc<Event>>,
     owner: Owner,
 }
 
@@ -88,7 +98,7 @@ impl Mailbox {
 
     /// A mailbox of a future.
     pub(crate) fn of_task() -> Mailbox {
-        Mailbox::new(Owner::Task(Mutex::new(None)))
+        Mailbox::new(Owner::Task { waker: Mutex::new(None), buf: Mutex::new(None) })
     }
 
     fn new(owner: Owner) -> Mailbox {
@@ -97,6 +107,7 @@ impl Mailbox {
             word: AtomicU64::new(0),
             goal: AtomicU64::new(0),
             is_listed: AtomicBool::new(false),
+            event: OnceLock::new(),
             owner,
         }
     }
@@ -122,6 +133,7 @@ impl Mailbox {
         let mut nr = 0;
         self.ended.push_all(bios.inspect(|_| nr += 1));
         let mut wake = None;
+        let event = self.event.get().map(Arc::clone);
         let mut word = self.word.load(Ordering::Acquire);
         loop {
             let (count, doing) = ((word >> DOING_BITS) + nr, Doing::of(word));
@@ -135,10 +147,21 @@ impl Mailbox {
             // AcqRel: the owner that sees the count sees the bios; and see `begin_wait`.
             let (old, new) = (word, count << DOING_BITS | next as u64);
             match self.word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire) {
-                // The mailbox may be gone from here on.
-                Ok(_) if !is_reached => return Delivered::Quietly,
-                Ok(_) if doing == Doing::Leading => return Delivered::ToLeader,
-                Ok(_) => break,
+                // The mailbox may be gone from here on; or it is ours to free.
+                Ok(_) if doing == Doing::Abandoned => {
+                    // SAFETY: `abandon` left its count behind for this.
+                    drop(unsafe { Arc::from_raw(ptr::from_ref(self)) });
+                    return Delivered::Quietly;
+                }
+                Ok(_) => {
+                    if let Some(event) = event {
+                        event.signal();
+                    }
+                    if is_reached && doing == Doing::Leading {
+                        return Delivered::ToLeader;
+                    }
+                    break;
+                }
                 Err(now) => word = now,
             }
         }
@@ -151,7 +174,7 @@ impl Mailbox {
     fn wake(&self) -> Option<Wake> {
         match &self.owner {
             Owner::Thread(thread) => Some(Wake::Thread(thread.clone())),
-            Owner::Task(waker) => lock(waker).take().map(Wake::Task),
+            Owner::Task { waker, .. } => lock(waker).take().map(Wake::Task),
         }
     }
 
@@ -190,9 +213,34 @@ impl Mailbox {
         }
     }
 
+    /// For the owner: an event that every delivery signals from now on.
+    pub(crate) fn set_event(&self, event: &Arc<Event>) {
+        let _ = self.event.set(Arc::clone(event));
+    }
+
+    /// For the owner, a future that is dropped while its bio is in the layer: the buffer is kept
+    /// until the bio has ended.
+    pub(crate) fn abandon(self: Arc<Mailbox>, kept: Option<Buf>) {
+        if let Owner::Task { buf, .. } = &self.owner {
+            *lock(buf) = kept;
+        }
+        self.end_wait();
+        let mailbox = Arc::into_raw(self);
+        // SAFETY: the count that was just taken out is given back here, or by the delivery that
+        // finds the mailbox abandoned.
+        let this = unsafe { &*mailbox };
+        // AcqRel: the delivery sees the buffer. One that came before has left its count.
+        let swap = (Ordering::AcqRel, Ordering::Acquire);
+        let abandoned = Doing::Abandoned as u64;
+        if this.word.compare_exchange(0, abandoned, swap.0, swap.1).is_err() {
+            // SAFETY: as above; the delivery came first.
+            drop(unsafe { Arc::from_raw(mailbox) });
+        }
+    }
+
     /// For the owner, a future: whom to wake. Before [`Mailbox::begin_wait`].
     pub(crate) fn set_waker(&self, waker: &Waker) {
-        if let Owner::Task(place) = &self.owner {
+        if let Owner::Task { waker: place, .. } = &self.owner {
             *lock(place) = Some(waker.clone());
         }
     }

@@ -3,12 +3,14 @@
 pub(crate) mod abort;
 pub(crate) mod clock;
 pub(crate) mod ctx;
+pub(crate) mod event;
 pub(crate) mod fork;
 pub(crate) mod gates;
 pub(crate) mod hctx;
 pub(crate) mod mailbox;
 pub(crate) mod plug;
 pub(crate) mod primitive;
+pub(crate) mod service;
 pub(crate) mod shared;
 pub(crate) mod stack;
 pub(crate) mod thread;

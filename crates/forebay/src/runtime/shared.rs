@@ -10,14 +10,15 @@ use crate::runtime::ctx::Ctx;
 use crate::runtime::hctx::{Hctx, Inner, now_ns};
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{AtomicBool, Mutex, Ordering, lock};
-use crate::runtime::{fork, thread, wait};
+use crate::runtime::{fork, service, thread, wait};
 use forebay_core::{
     Bio, BlockStatus, Commit, DeviceState, HardwareContext, PlugCounters, QueueStats, Refusal,
     TagSet, UnplugCause,
 };
 use std::fmt;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 
 /// The hardware context that threads share; the others are owned.
 pub(crate) const SHARED: usize = 0;
@@ -33,6 +34,8 @@ pub(crate) struct Shared {
     /// Waits in the driver of the shared context.
     waiter: Arc<dyn Waiter>,
     plugs: Mutex<Plugs>,
+    /// The thread of a disk with `service=on`.
+    service: OnceLock<JoinHandle<()>>,
     /// How many threads are in a section of this device (`kick=per-device`).
     nr_sections: Mutex<u32>,
     /// How many holds there are on each gate.
@@ -48,7 +51,12 @@ struct Plugs {
 }
 
 impl Shared {
-    pub(crate) fn new(info: DiskInfo, device: Arc<dyn Device>) -> Result<Arc<Shared>, OpenError> {
+    /// An open disk on a device; with a thread of its own, if wanted.
+    pub(crate) fn new(
+        info: DiskInfo,
+        device: Arc<dyn Device>,
+        with_service: bool,
+    ) -> Result<Arc<Shared>, OpenError> {
         fork::begin();
         let nr_hctxs = info.policy.nr_hw_queues;
         let state = Arc::new(DeviceState::new(nr_hctxs));
@@ -61,6 +69,7 @@ impl Shared {
             is_owned: (0..nr_hctxs as usize).map(|at| AtomicBool::new(at == SHARED)).collect(),
             waiter,
             plugs: Mutex::default(),
+            service: OnceLock::new(),
             nr_sections: Mutex::default(),
             holds: Mutex::default(),
             state,
@@ -68,7 +77,12 @@ impl Shared {
         };
         let core = shared.new_core(SHARED);
         shared.hctxs[SHARED].set_inner(Some(Inner::new(core, queue)));
-        Ok(Arc::new(shared))
+        let shared = Arc::new(shared);
+        if with_service {
+            let thread = service::start(&shared).map_err(|source| OpenError::Service { source })?;
+            let _ = shared.service.set(thread);
+        }
+        Ok(shared)
     }
 
     /// `kick=per-device`: a request is submitted in a section, the thread's first or another.
@@ -111,6 +125,10 @@ impl Shared {
 
     pub(crate) fn waiter(&self) -> &dyn Waiter {
         &*self.waiter
+    }
+
+    pub(crate) fn waiter_handle(&self) -> Arc<dyn Waiter> {
+        Arc::clone(&self.waiter)
     }
 
     pub(crate) fn stats(&self) -> DiskStats {
@@ -246,6 +264,24 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// The disk is closed: its thread ends.
+    fn end_service(&mut self) {
+        let Some(thread) = self.service.take() else { return };
+        // It may be this one, which closes the disk as its last handle.
+        if thread.thread().id() != std::thread::current().id() {
+            let hctx = &self.hctxs[SHARED];
+            hctx.try_take().expect("nobody else is at a disk that is closed").kick();
+            let _ = thread.join();
+        }
+        let hctx = &self.hctxs[SHARED];
+        if hctx.run.is_blocked() {
+            hctx.run.unblock();
+        }
+        hctx.run.resign();
+    }
+}
+
 impl Drop for Shared {
     /// Waits for what is in flight: of futures that were dropped. (Whoever else has bios in flight
     /// has a handle, too.)
@@ -255,6 +291,7 @@ impl Drop for Shared {
             let hctxs = std::mem::take(&mut self.hctxs);
             return std::mem::forget(hctxs);
         }
+        self.end_service();
         let iostats = self.info.policy.iostats;
         AbortOnUnwind::guard(|| {
             while let Some(mut token) = self.hctxs[SHARED].try_take() {

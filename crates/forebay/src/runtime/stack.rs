@@ -60,10 +60,6 @@ impl BioStack {
         }
     }
 
-    pub(crate) fn push(&self, bio: Box<QueuedBio>) {
-        self.push_all(std::iter::once(bio));
-    }
-
     /// Takes everything, oldest first.
     #[inline]
     pub(crate) fn take_all(&self) -> BioList {
@@ -123,7 +119,7 @@ mod tests {
         let stack = BioStack::new();
         let bio = |number| QueuedBio::new(0, number);
         assert!(stack.is_empty() && stack.take_all().next().is_none());
-        stack.push(bio(0));
+        stack.push_all([bio(0)].into_iter());
         stack.push_all((1..4).map(bio));
         stack.push_all(std::iter::empty());
         stack.push_all((4..6).map(bio));

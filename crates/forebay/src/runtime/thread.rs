@@ -10,7 +10,7 @@
 
 use crate::runtime::ctx::Ctx;
 use crate::runtime::mailbox::Mailbox;
-use crate::runtime::shared::Shared;
+use crate::runtime::shared::{SHARED, Shared};
 use forebay_core::{Bio, Defer, PlugPolicy, QueuedBio, UnplugCause};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -163,7 +163,9 @@ fn commit_deferred(cause: UnplugCause, waiter: Option<&Ctx>) {
             break;
         }
     }
-    kept.iter().for_each(|ctx| drop(defer_commit(ctx)));
+    for ctx in kept {
+        defer_commit(&ctx);
+    }
 }
 
 /// Notes that a disk has bios in this thread's plug.
@@ -197,13 +199,27 @@ fn unplug_level(level: u32) {
 
 /// This thread's part of a disk; made at its first use.
 pub(crate) fn ctx_of(shared: &Arc<Shared>) -> Rc<Ctx> {
+    find_or_make(shared, |_| true, Shared::assign)
+}
+
+/// This thread's part of a disk, that leads to the shared context.
+pub(crate) fn shared_ctx_of(shared: &Arc<Shared>) -> Rc<Ctx> {
+    find_or_make(shared, |ctx| ctx.hctx() == SHARED, |_| SHARED)
+}
+
+fn find_or_make(
+    shared: &Arc<Shared>,
+    fits: impl Fn(&Ctx) -> bool,
+    assign: impl Fn(&Shared) -> usize,
+) -> Rc<Ctx> {
     let known = THREAD.try_with(|thread| {
-        thread.ctxs.borrow().iter().find(|ctx| ctx.is_of(shared)).map(Rc::clone)
+        let ctxs = thread.ctxs.borrow();
+        ctxs.iter().find(|ctx| ctx.is_of(shared) && fits(ctx)).map(Rc::clone)
     });
     match known {
         Ok(Some(ctx)) => ctx,
         Ok(None) => {
-            let ctx = Ctx::new(shared, shared.assign());
+            let ctx = Ctx::new(shared, assign(shared));
             THREAD.with(|thread| {
                 let mut ctxs = thread.ctxs.borrow_mut();
                 // Disks that were closed meanwhile are forgotten here.
@@ -213,7 +229,7 @@ pub(crate) fn ctx_of(shared: &Arc<Shared>) -> Rc<Ctx> {
             ctx
         }
         // The thread is ending, and has given up what it owned.
-        Err(_) => Ctx::new(shared, 0),
+        Err(_) => Ctx::new(shared, SHARED),
     }
 }
 

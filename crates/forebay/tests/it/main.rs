@@ -5,5 +5,6 @@ mod data;
 mod holds;
 mod overlap;
 mod plug;
+mod progress;
 mod refusals;
 mod threads;

@@ -7,11 +7,9 @@
 //! for all queues: a device with more queues is not a faster one.
 
 use super::memory::Memory;
-use super::timer::{SPIN_NS, Timer};
 use crate::driver::doorbell::Doorbell;
-use crate::driver::{
-    AtOnce, Device, DriverQueue, Mode, Opened, Waiter, ideal_limits, sized_target, take_ns,
-};
+use crate::driver::timer::{SPIN_NS, Timer};
+use crate::driver::{Device, DriverQueue, Mode, Opened, ideal_limits, sized_target, take_ns};
 use crate::error::OpenError;
 use crate::info::Feature;
 use crate::keys::Keys;
@@ -48,8 +46,8 @@ struct RamDriver {
     doorbell: Doorbell,
     /// In the order of completion.
     running: VecDeque<Running>,
-    /// Where requests take time.
-    timer: Option<Arc<Timer>>,
+    takes_time: bool,
+    timer: Arc<Timer>,
 }
 
 #[derive(Debug)]
@@ -87,18 +85,15 @@ impl Device for RamDevice {
 
     fn open_queue(&self, depth: u32, _: Mode) -> io::Result<DriverQueue> {
         let takes_time = self.ram.req_ns > 0 || self.ram.io_ns > 0;
-        let timer = takes_time.then(|| Arc::new(Timer::new()));
-        let waiter: Arc<dyn Waiter> = match &timer {
-            Some(timer) => Arc::<Timer>::clone(timer),
-            None => Arc::new(AtOnce),
-        };
+        let timer = Arc::new(Timer::new());
         let driver = RamDriver {
             ram: Arc::clone(&self.ram),
             doorbell: self.doorbell,
             running: VecDeque::with_capacity(depth as usize),
-            timer,
+            takes_time,
+            timer: Arc::clone(&timer),
         };
-        Ok(DriverQueue { driver: Box::new(driver), waiter })
+        Ok(DriverQueue { driver: Box::new(driver), waiter: timer })
     }
 }
 
@@ -117,8 +112,8 @@ impl Ram {
 impl RamDriver {
     /// Tells the waiter when the first completion is due.
     fn set_timer(&self) {
-        if let Some(timer) = &self.timer {
-            timer.set(self.running.front().map(|first| first.done_at_ns));
+        if self.takes_time {
+            self.timer.set(self.running.front().map(|first| first.done_at_ns));
         }
     }
 }
@@ -136,7 +131,7 @@ impl Driver for RamDriver {
             }
             Op::Flush => {}
         }
-        let done_at_ns = if self.timer.is_some() { self.ram.done_at_ns(rq.nr_bios) } else { 0 };
+        let done_at_ns = if self.takes_time { self.ram.done_at_ns(rq.nr_bios) } else { 0 };
         self.running.push_back(Running { tag: rq.tag, len: rq.len, done_at_ns });
         if self.running.len() == 1 {
             self.set_timer();
@@ -182,13 +177,11 @@ impl Driver for RamDriver {
     }
 
     fn kick(&mut self) {
-        if let Some(timer) = &self.timer {
-            timer.kick();
-        }
+        self.timer.kick();
     }
 
     #[inline]
     fn has_ready(&self) -> bool {
-        self.timer.is_none() && !self.running.is_empty()
+        !self.takes_time && !self.running.is_empty()
     }
 }

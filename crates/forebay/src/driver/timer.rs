@@ -1,4 +1,4 @@
-//! Waiting for a device that works by the clock, while others give it work.
+//! Waiting for a device that works by the clock, or at once, while others give it work.
 
 use crate::driver::Waiter;
 use crate::runtime::clock;
@@ -34,7 +34,9 @@ impl Timer {
         }
     }
 
-    /// Says when the first completion is due.
+    /// Says when the first completion is due that [`Driver::has_ready`] does not tell of.
+    ///
+    /// [`Driver::has_ready`]: forebay_core::Driver::has_ready
     pub(super) fn set(&self, due_ns: Option<u64>) {
         let due_ns = due_ns.unwrap_or(NEVER);
         if due_ns < self.due_ns.swap(due_ns, Ordering::AcqRel) {

@@ -1,0 +1,65 @@
+//! A descriptor that says "come and look": for event loops.
+// Its parts are system calls on descriptors of our own.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// An eventfd: readable from a signal until it is cleared.
+#[derive(Debug)]
+pub(crate) struct Event(File);
+
+impl Event {
+    pub(crate) fn new() -> io::Result<Event> {
+        // SAFETY: numbers only.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        owned(fd).map(|fd| Event(fd.into()))
+    }
+
+    pub(crate) fn signal(&self) {
+        // Refused only where the count is full: then it is readable.
+        let _ = (&self.0).write(&1u64.to_ne_bytes());
+    }
+
+    pub(crate) fn clear(&self) {
+        // Refused only where it is clear.
+        let _ = (&self.0).read(&mut [0; 8]);
+    }
+}
+
+/// Several descriptors as one: readable while one of them is.
+#[derive(Debug)]
+pub(crate) struct AnyOf {
+    epoll: OwnedFd,
+}
+
+impl AnyOf {
+    /// Of an event, and of a driver's descriptor, if it has one. They stay open for as long.
+    pub(crate) fn new(event: &Event, driver: Option<BorrowedFd<'_>>) -> io::Result<AnyOf> {
+        // SAFETY: numbers only.
+        let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        for fd in std::iter::once(event.0.as_raw_fd()).chain(driver.map(|fd| fd.as_raw_fd())) {
+            let mut what = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+            let (epoll, add) = (epoll.as_raw_fd(), libc::EPOLL_CTL_ADD);
+            // SAFETY: open descriptors, and a structure that the kernel reads.
+            if unsafe { libc::epoll_ctl(epoll, add, fd, &raw mut what) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(AnyOf { epoll })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&self.epoll)
+    }
+}
+
+/// A descriptor that a system call gave, or why it did not.
+fn owned(fd: i32) -> io::Result<OwnedFd> {
+    match fd {
+        // SAFETY: it is new, and nobody else's.
+        0.. => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,195 @@
+//! Futures, descriptors for event loops, and the disk's own thread.
+
+use crate::common::{Scratch, open, submit};
+use forebay::{Buf, Io, IoFuture, Refusal};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
+
+/// Wakes a thread, and counts.
+struct Unpark(Thread, AtomicU64);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.unpark();
+    }
+}
+
+/// Runs a future; between polls, `wait`.
+fn run<F: Future>(future: F, wait: impl Fn()) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current(), AtomicU64::new(0))));
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => wait(),
+        }
+    }
+}
+
+#[expect(unsafe_code, reason = "poll is a system call")]
+fn await_readable(fd: BorrowedFd<'_>) {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one descriptor, open, and one structure that the kernel may write to.
+    let nr = unsafe { libc::poll(&raw mut poll, 1, 60_000) };
+    assert_eq!(nr, 1, "readable within a minute");
+}
+
+#[test]
+fn futures_can_be_sent_and_are_refused_with_their_io() {
+    fn assert_send<T: Send>(_: &T) {}
+    let disk = open("ram:1M");
+    let future = disk.start(Io::read(Buf::new(512), 1 << 20));
+    assert_send(&future);
+    let error = run(future, || unreachable!("it is refused at once")).expect_err("out of range");
+    assert!(matches!(error.refusal, Refusal::OutOfRange { .. }));
+    assert_eq!(error.io.into_buf().expect("its buffer").len(), 512);
+}
+
+#[test]
+fn the_disks_thread_makes_futures_progress() {
+    let scratch = Scratch::new(1 << 20);
+    let keys = "service=on&direct=on&queue_depth=4";
+    for spec in
+        [scratch.spec(keys), "ram:1M?service=on&req_ns=50000".into(), "ram:1M?service=on".into()]
+    {
+        let disk = open(&spec);
+        let threads: Vec<_> = (0..4u8)
+            .map(|n| {
+                let disk = disk.clone();
+                std::thread::spawn(move || {
+                    let ios = async {
+                        for round in 0..30 {
+                            let at = u64::from(n) * 4096;
+                            let data = [n ^ round; 4096];
+                            let write = disk.start(Io::write(Buf::from(&data[..]), at)).await;
+                            assert_eq!(write.expect("taken").result, Ok(4096));
+                            let read = disk.start(Io::read(Buf::new(4096), at).user_data(7)).await;
+                            let read = read.expect("taken");
+                            assert_eq!((read.user_data, read.result), (7, Ok(4096)));
+                            assert!(*read.buf.expect("its buffer") == data);
+                        }
+                    };
+                    run(ios, std::thread::park);
+                })
+            })
+            .collect();
+        // Blocking calls and queues go on beside it.
+        disk.write_at(&Buf::from(&[1; 4096][..]), 1 << 19).expect("a write");
+        let mut queue = disk.queue();
+        submit(&mut queue, Io::read(Buf::new(4096), 1 << 19));
+        let mut done = Vec::new();
+        queue.reap(1, 1, &mut done);
+        assert_eq!(done[0].result, Ok(4096));
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    }
+}
+
+#[test]
+fn an_event_loop_makes_futures_progress() {
+    let scratch = Scratch::new(1 << 20);
+    let disk = open(&scratch.spec("direct=on"));
+    let ios = async {
+        for n in 0..50 {
+            let write = disk.start(Io::write(Buf::from(&[n; 4096][..]), 0)).await;
+            assert_eq!(write.expect("taken").result, Ok(4096));
+        }
+    };
+    run(ios, || {
+        await_readable(disk.poll_fd().expect("a file has a descriptor"));
+        disk.poll();
+    });
+    let disk = open("null:1M");
+    assert!(disk.poll_fd().is_none());
+    let read = run(disk.start(Io::read(Buf::new(512), 0)), || disk.poll());
+    assert_eq!(read.expect("taken").result, Ok(512));
+}
+
+/// Polls once; the future must not be ready.
+fn begin(future: &mut std::pin::Pin<Box<IoFuture>>) {
+    let polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(polled.is_pending());
+}
+
+#[test]
+fn dropped_futures_end_and_keep_their_memory_until_then() {
+    let scratch = Scratch::new(1 << 20);
+    for keys in ["direct=on", "direct=on&service=on", "kick=loop-end"] {
+        let disk = open(&scratch.spec(keys));
+        for n in 0..64 {
+            let io = Io::write(Buf::from(&[5; 4096][..]), n * 4096);
+            let plug = forebay::plug();
+            let mut future = Box::pin(disk.start(io));
+            begin(&mut future);
+            if n % 2 == 0 {
+                drop(plug);
+            }
+            drop(future);
+        }
+        // Closing waits for them.
+        drop(disk);
+        let content = std::fs::read(&scratch.path).expect("the file");
+        assert!(content[..64 * 4096].iter().all(|byte| *byte == 5), "{keys}");
+        std::fs::write(&scratch.path, vec![0; 1 << 20]).expect("the file");
+    }
+}
+
+#[test]
+fn futures_in_a_plug_merge() {
+    let disk = open("ram:1M?service=on");
+    let plug = forebay::plug();
+    let mut futures: Vec<_> =
+        (0..16).map(|n| Box::pin(disk.start(Io::read(Buf::new(4096), n * 4096)))).collect();
+    futures.iter_mut().for_each(begin);
+    drop(plug);
+    for future in futures {
+        assert_eq!(run(future, std::thread::park).expect("taken").result, Ok(4096));
+    }
+    assert_eq!(disk.stats().queue.issued, 1);
+}
+
+#[test]
+fn a_queue_with_a_descriptor_is_reaped_when_it_is_readable() {
+    let scratch = Scratch::new(1 << 20);
+    let specs = ["direct=on&nr_hw_queues=1", "direct=on&nr_hw_queues=2", "nr_hw_queues=2"]
+        .map(|keys| scratch.spec(keys))
+        .into_iter()
+        .chain(["ram:1M".into(), "ram:1M?req_ns=20000".into(), "null:1M".into()]);
+    for spec in specs {
+        let disk = open(&spec);
+        let mut queue = disk.queue();
+        let mut done = Vec::new();
+        for round in 0..20 {
+            for n in 0..4 {
+                submit(&mut queue, Io::write(Buf::new(4096), n * 8192));
+            }
+            if round % 3 == 0 {
+                // Takes the queue's completions off the device, and delivers them.
+                disk.read_at(&mut Buf::new(4096), 0).expect("a read");
+            }
+            while !queue.is_empty() {
+                await_readable(queue.poll_fd().expect("a descriptor"));
+                queue.reap(0, 3, &mut done);
+            }
+        }
+        assert_eq!(done.len(), 80, "{spec}");
+    }
+}
+
+#[test]
+fn a_disk_with_a_thread_closes_from_anywhere() {
+    for _ in 0..50 {
+        let disk = open("null:1M?service=on");
+        let mut future = Box::pin(disk.start(Io::read(Buf::new(512), 0).nowait()));
+        let polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(&polled, Poll::Ready(Ok(done)) if done.result == Ok(512)));
+        let other = disk.clone();
+        let thread = std::thread::spawn(move || drop(other));
+        drop((disk, future));
+        thread.join().expect("no panic");
+    }
+}
