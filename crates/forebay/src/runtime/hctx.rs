@@ -11,8 +11,10 @@ use forebay_core::{
     Commit, Driver, Gates, HardwareContext, QueuedBio, RunCounters, RunState, SoftwareQueue, Turned,
 };
 use std::collections::VecDeque;
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::task::Waker;
 
 /// One of a disk's hardware contexts.
 ///
@@ -97,7 +99,7 @@ impl Hctx {
     #[inline]
     pub(crate) fn run(&self) -> Option<Token<'_>> {
         if self.run.run() {
-            return Some(Token { hctx: self });
+            return Some(Token { hctx: self, wakers: Vec::new() });
         }
         // Relaxed: a count.
         self.nr_skipped.fetch_add(1, Ordering::Relaxed);
@@ -107,7 +109,7 @@ impl Hctx {
     /// Takes the token if it is free; see [`RunState::try_take`].
     #[inline]
     pub(crate) fn try_take(&self) -> Option<Token<'_>> {
-        self.run.try_take().then_some(Token { hctx: self })
+        self.run.try_take().then(|| Token { hctx: self, wakers: Vec::new() })
     }
 
     /// Publishes requests for whoever holds the token. [`Hctx::run`] is due.
@@ -161,9 +163,18 @@ impl Hctx {
     }
 }
 
+impl fmt::Debug for Hctx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hctx").field("run", &self.run).finish_non_exhaustive()
+    }
+}
+
 /// The right to touch the inner part of a hardware context.
 pub(crate) struct Token<'a> {
     hctx: &'a Hctx,
+    /// Tasks whose bios have ended; woken when the token was given back, since a waker is code of
+    /// others, and may do as it likes.
+    wakers: Vec<Waker>,
 }
 
 impl Deref for Token<'_> {
@@ -190,9 +201,18 @@ impl<'a> Token<'a> {
     /// Gives the token back; or keeps it, where something was published meanwhile: a turn is due.
     #[inline]
     #[must_use]
-    pub(crate) fn release(self) -> Option<Token<'a>> {
-        let released = self.hctx.run.release();
-        (!released).then_some(self)
+    pub(crate) fn release(mut self) -> Option<Token<'a>> {
+        if !self.hctx.run.release() {
+            return Some(self);
+        }
+        self.wake();
+        None
+    }
+
+    /// The token was given back: wakes the tasks.
+    #[inline]
+    fn wake(&mut self) {
+        self.wakers.drain(..).for_each(Waker::wake);
     }
 
     /// Turns, and gives the token back, until nothing was published meanwhile.
@@ -222,18 +242,22 @@ impl<'a> Token<'a> {
     /// Gives the token back and says that its holder, the leader, is going to wait beside the
     /// driver; or keeps it, where something was published meanwhile.
     #[must_use]
-    pub(crate) fn release_to_wait(self) -> Option<Token<'a>> {
-        let released = self.hctx.run.release_to_wait();
-        (!released).then_some(self)
+    pub(crate) fn release_to_wait(mut self) -> Option<Token<'a>> {
+        if !self.hctx.run.release_to_wait() {
+            return Some(self);
+        }
+        self.wake();
+        None
     }
 
     /// Gives the token back and waits in the driver, for `nr` completions; or keeps it, where
     /// something was published meanwhile. Only the owner of an owned context may call this.
-    pub(crate) fn wait_as_owner(self, nr: u32) -> Option<Token<'a>> {
+    pub(crate) fn wait_as_owner(mut self, nr: u32) -> Option<Token<'a>> {
         assert!(!self.hctx.is_shared);
         if !self.hctx.run.release_to_wait() {
             return Some(self);
         }
+        self.wake();
         // SAFETY: nobody but the owner, who is here, ever takes an owned context's token. That it
         // is given back is for those who only look whether it is held.
         let inner = self.hctx.inner.with_mut(|place| unsafe { (*place).as_mut() });
@@ -253,6 +277,7 @@ impl<'a> Token<'a> {
         own: Option<Own<'_>>,
     ) -> Turned {
         let hctx = self.hctx;
+        let mut wakers = std::mem::take(&mut self.wakers);
         let run = &hctx.run;
         let gates =
             Gates { enter: run.may_enter(), dispatch: run.may_dispatch(), reap: !run.is_kicked() };
@@ -285,20 +310,25 @@ impl<'a> Token<'a> {
         );
         hctx.is_drained.store(turned.is_drained, Ordering::Relaxed);
         let mut kick = turned.work_left && turned.nr_in_flight == 0;
-        kick |= deliver(&mut inner.ended, own);
+        kick |= deliver(&mut inner.ended, own, &mut wakers);
         // A leader that waits in the driver is told of its own end (W4), and of what no completion
         // will move on.
         if kick && hctx.is_shared && run.kick() {
             inner.is_kicked = true;
             inner.driver.kick();
         }
+        self.wakers = wakers;
         turned
     }
 }
 
 /// Delivers what has ended. Says whether a leader must be told.
 #[inline]
-fn deliver(ended: &mut Vec<Box<QueuedBio>>, mut own: Option<Own<'_>>) -> bool {
+fn deliver(
+    ended: &mut Vec<Box<QueuedBio>>,
+    mut own: Option<Own<'_>>,
+    wakers: &mut Vec<Waker>,
+) -> bool {
     let mut to_leader = false;
     let mut bios = ended.drain(..).peekable();
     while let Some(bio) = bios.next() {
@@ -309,8 +339,11 @@ fn deliver(ended: &mut Vec<Box<QueuedBio>>, mut own: Option<Own<'_>>) -> bool {
                 // SAFETY: a mailbox outlives the deliveries of its bios, this one included.
                 let mailbox = unsafe { Mailbox::of(owner) };
                 let same = std::iter::from_fn(|| bios.next_if(|bio| bio.owner() == owner));
-                let told = mailbox.deliver(std::iter::once(bio).chain(same));
-                to_leader |= told == Delivered::ToLeader;
+                match mailbox.deliver(std::iter::once(bio).chain(same)) {
+                    Delivered::Quietly => {}
+                    Delivered::ToLeader => to_leader = true,
+                    Delivered::ToTask(waker) => wakers.push(waker),
+                }
             }
         }
     }

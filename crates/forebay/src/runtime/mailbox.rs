@@ -82,12 +82,14 @@ pub(crate) struct Mailbox {
 }
 
 /// What a delivery leaves to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Delivered {
     /// Nothing.
     Quietly,
     /// The owner leads, and what it waits for has come: it must be kicked out of the driver.
     ToLeader,
+    /// The owner is a task, and this wakes it.
+    ToTask(Waker),
 }
 
 impl Mailbox {
@@ -165,8 +167,10 @@ impl Mailbox {
                 Err(now) => word = now,
             }
         }
-        if let Some(wake) = wake {
-            wake.fire();
+        match wake {
+            Some(Wake::Thread(thread)) => thread.wake(),
+            Some(Wake::Task(waker)) => return Delivered::ToTask(waker),
+            None => {}
         }
         Delivered::Quietly
     }
@@ -252,8 +256,8 @@ impl Mailbox {
             let baton = word & !DOING_MASK | Doing::Baton as u64;
             match self.word.compare_exchange(word, baton, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
-                    if let Some(wake) = self.wake() {
-                        wake.fire();
+                    if let Some(Wake::Thread(thread)) = self.wake() {
+                        thread.wake();
                     }
                     return true;
                 }
@@ -268,13 +272,4 @@ impl Mailbox {
 enum Wake {
     Thread(Sleeper),
     Task(Waker),
-}
-
-impl Wake {
-    fn fire(self) {
-        match self {
-            Wake::Thread(thread) => thread.wake(),
-            Wake::Task(waker) => waker.wake(),
-        }
-    }
 }

@@ -4,51 +4,110 @@
 //! follows. Submitters still turn the context themselves.
 
 use crate::driver::Waiter;
-use crate::runtime::hctx::now_ns;
-use crate::runtime::shared::{SHARED, Shared};
+use crate::runtime::hctx::{Hctx, now_ns};
+use crate::runtime::primitive::{AtomicBool, Ordering, thread};
+use crate::runtime::shared::SHARED;
 use crate::runtime::wait::RESOURCE_DELAY;
 use forebay_core::Commit;
 use std::io;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// Starts the thread. It ends when the disk is closed: whoever closes it kicks.
-pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
-    // The first leader: nobody else knows of the disk yet.
-    let leads = shared.hctx(SHARED).run.try_lead();
-    assert!(leads, "a new disk has no leader");
-    let (weak, waiter) = (Arc::downgrade(shared), shared.waiter_handle());
-    let builder = std::thread::Builder::new().name(String::from("forebay-service"));
-    builder.stack_size(256 * 1024).spawn(move || serve(&weak, &*waiter))
+/// The thread, and what it has of the disk.
+#[derive(Debug)]
+pub(crate) struct Service {
+    thread: JoinHandle<()>,
+    is_over: Arc<AtomicBool>,
 }
 
-fn serve(weak: &Weak<Shared>, waiter: &dyn Waiter) {
-    loop {
-        let timeout = {
-            let Some(shared) = weak.upgrade() else { return };
-            let iostats = shared.info().policy.iostats;
-            let hctx = shared.hctx(SHARED);
-            let mut timeout = None;
-            match hctx.run() {
-                Some(mut token) => loop {
-                    let turned = token.turn(now_ns(iostats), Commit::Now, None, None);
-                    let is_stuck = turned.work_left && turned.nr_in_flight == 0;
-                    timeout = is_stuck.then_some(RESOURCE_DELAY);
-                    match token.release_to_wait() {
-                        Some(kept) => token = kept,
-                        None => break,
-                    }
-                },
-                None => {
-                    std::thread::yield_now();
-                    hctx.run.block();
+/// Starts the thread of a disk that nobody else knows of yet.
+pub(crate) fn start(
+    hctxs: &Arc<[Hctx]>,
+    waiter: &Arc<dyn Waiter>,
+    iostats: bool,
+) -> io::Result<Service> {
+    let leads = hctxs[SHARED].run.try_lead();
+    assert!(leads, "a new disk has no leader");
+    let is_over = Arc::new(AtomicBool::new(false));
+    let server = Server {
+        hctxs: Arc::clone(hctxs),
+        waiter: Arc::clone(waiter),
+        is_over: Arc::clone(&is_over),
+        iostats,
+    };
+    let builder = std::thread::Builder::new().name(String::from("forebay-service"));
+    let thread = builder.stack_size(256 * 1024).spawn(move || server.serve())?;
+    Ok(Service { thread, is_over })
+}
+
+impl Service {
+    /// The disk is closed: the thread ends, and nobody leads the context then.
+    pub(crate) fn end(self, hctx: &Hctx) {
+        // Release, with the acquire in `serve`. The kick comes after: it is seen by who returns.
+        self.is_over.store(true, Ordering::Release);
+        // It may be this one: it woke somebody, who dropped the last handle.
+        if self.thread.thread().id() != std::thread::current().id() {
+            loop {
+                if let Some(token) = hctx.try_take() {
+                    token.kick();
+                    break;
                 }
+                thread::yield_now();
             }
-            timeout
+            // If it has panicked, the process has aborted.
+            let _ = self.thread.join();
+        }
+        if hctx.run.is_blocked() {
+            hctx.run.unblock();
+        }
+        hctx.run.resign();
+    }
+}
+
+/// What the thread works with.
+struct Server {
+    hctxs: Arc<[Hctx]>,
+    waiter: Arc<dyn Waiter>,
+    is_over: Arc<AtomicBool>,
+    iostats: bool,
+}
+
+impl Server {
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    fn serve(&self) {
+        let hctx = &self.hctxs[SHARED];
+        loop {
+            let timeout = self.turn(hctx);
+            if self.is_over() {
+                return;
+            }
+            self.waiter.wait(timeout);
+            if self.is_over() {
+                return;
+            }
+            hctx.run.unblock();
+        }
+    }
+
+    /// Turns until nothing was published meanwhile, and announces the wait. Says for how long to
+    /// wait at most.
+    fn turn(&self, hctx: &Hctx) -> Option<std::time::Duration> {
+        let Some(mut token) = hctx.run() else {
+            // Until its holder has reaped, the driver says that there is something to reap.
+            thread::yield_now();
+            hctx.run.block();
+            return None;
         };
-        waiter.wait(timeout);
-        // Where the disk is being closed, nobody looks at its run state any more.
-        let Some(shared) = weak.upgrade() else { return };
-        shared.hctx(SHARED).run.unblock();
+        loop {
+            let turned = token.turn(now_ns(self.iostats), Commit::Now, None, None);
+            let is_stuck = turned.work_left && turned.nr_in_flight == 0;
+            match token.release_to_wait() {
+                Some(kept) => token = kept,
+                None => return is_stuck.then_some(RESOURCE_DELAY),
+            }
+        }
     }
 }

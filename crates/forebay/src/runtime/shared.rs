@@ -10,15 +10,15 @@ use crate::runtime::ctx::Ctx;
 use crate::runtime::hctx::{Hctx, Inner, now_ns};
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{AtomicBool, Mutex, Ordering, lock};
-use crate::runtime::{fork, service, thread, wait};
+use crate::runtime::service::{self, Service};
+use crate::runtime::{fork, thread, wait};
 use forebay_core::{
     Bio, BlockStatus, Commit, DeviceState, HardwareContext, PlugCounters, QueueStats, Refusal,
     TagSet, UnplugCause,
 };
 use std::fmt;
 use std::rc::Rc;
-use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 
 /// The hardware context that threads share; the others are owned.
 pub(crate) const SHARED: usize = 0;
@@ -28,14 +28,14 @@ pub(crate) struct Shared {
     info: DiskInfo,
     device: Arc<dyn Device>,
     state: Arc<DeviceState>,
-    hctxs: Box<[Hctx]>,
+    hctxs: Arc<[Hctx]>,
     /// Which of the contexts have an owner.
     is_owned: Box<[AtomicBool]>,
     /// Waits in the driver of the shared context.
     waiter: Arc<dyn Waiter>,
     plugs: Mutex<Plugs>,
     /// The thread of a disk with `service=on`.
-    service: OnceLock<JoinHandle<()>>,
+    service: Option<Service>,
     /// How many threads are in a section of this device (`kick=per-device`).
     nr_sections: Mutex<u32>,
     /// How many holds there are on each gate.
@@ -63,13 +63,13 @@ impl Shared {
         let depth = info.policy.queue_depth;
         let queue = device.open_queue(depth, Mode::Shared).map_err(driver::no_uring)?;
         let waiter = Arc::clone(&queue.waiter);
-        let shared = Shared {
+        let mut shared = Shared {
             device,
             hctxs: (0..nr_hctxs as usize).map(|at| Hctx::new(at == SHARED)).collect(),
             is_owned: (0..nr_hctxs as usize).map(|at| AtomicBool::new(at == SHARED)).collect(),
             waiter,
             plugs: Mutex::default(),
-            service: OnceLock::new(),
+            service: None,
             nr_sections: Mutex::default(),
             holds: Mutex::default(),
             state,
@@ -77,12 +77,12 @@ impl Shared {
         };
         let core = shared.new_core(SHARED);
         shared.hctxs[SHARED].set_inner(Some(Inner::new(core, queue)));
-        let shared = Arc::new(shared);
         if with_service {
-            let thread = service::start(&shared).map_err(|source| OpenError::Service { source })?;
-            let _ = shared.service.set(thread);
+            let iostats = shared.info.policy.iostats;
+            let started = service::start(&shared.hctxs, &shared.waiter, iostats);
+            shared.service = Some(started.map_err(|source| OpenError::Service { source })?);
         }
-        Ok(shared)
+        Ok(Arc::new(shared))
     }
 
     /// `kick=per-device`: a request is submitted in a section, the thread's first or another.
@@ -139,7 +139,7 @@ impl Shared {
         drop(plugs);
         let mut nr_syscalls = self.waiter.nr_syscalls();
         let mut skipped_runs = 0;
-        for hctx in &self.hctxs {
+        for hctx in self.hctxs.iter() {
             queue.add_runs(&hctx.counters);
             nr_syscalls += hctx.nr_syscalls();
             skipped_runs += hctx.nr_skipped();
@@ -264,34 +264,18 @@ impl Shared {
     }
 }
 
-impl Shared {
-    /// The disk is closed: its thread ends.
-    fn end_service(&mut self) {
-        let Some(thread) = self.service.take() else { return };
-        // It may be this one, which closes the disk as its last handle.
-        if thread.thread().id() != std::thread::current().id() {
-            let hctx = &self.hctxs[SHARED];
-            hctx.try_take().expect("nobody else is at a disk that is closed").kick();
-            let _ = thread.join();
-        }
-        let hctx = &self.hctxs[SHARED];
-        if hctx.run.is_blocked() {
-            hctx.run.unblock();
-        }
-        hctx.run.resign();
-    }
-}
-
 impl Drop for Shared {
     /// Waits for what is in flight: of futures that were dropped. (Whoever else has bios in flight
     /// has a handle, too.)
     fn drop(&mut self) {
         if fork::is_child() {
             // Rings and requests are the parent's.
-            let hctxs = std::mem::take(&mut self.hctxs);
-            return std::mem::forget(hctxs);
+            std::mem::forget(Arc::clone(&self.hctxs));
+            return std::mem::forget(self.service.take());
         }
-        self.end_service();
+        if let Some(service) = self.service.take() {
+            service.end(&self.hctxs[SHARED]);
+        }
         let iostats = self.info.policy.iostats;
         AbortOnUnwind::guard(|| {
             while let Some(mut token) = self.hctxs[SHARED].try_take() {
