@@ -387,8 +387,9 @@ impl BioQueue {
             let driver = waiter.poll_fd();
             let any = AnyOf::new(&event, driver)?;
             self.mailbox.set_event(&event);
+            // What was delivered before told nobody.
+            event.signal();
             self.poll = Some(QueuePoll { event, any, is_mute: driver.is_none() });
-            self.signal();
         }
         Ok(self.poll.as_ref().expect("just made").any.fd())
     }

@@ -163,9 +163,11 @@ fn a_wait_does_not_wait_for_others() {
     let disk = open("ram:1M?req_ns=100000&queue_depth=2");
     let (mut other, mut ours) = (disk.queue(), disk.queue());
     read_pages(&mut ours, 0..3);
-    read_pages(&mut other, 100..130);
+    (0..10).for_each(|_| read_pages(&mut other, 100..200));
     assert_eq!(ours.reap(3, 3, &mut Vec::new()), 3);
-    assert_eq!(disk.stats().queue.op(forebay::Op::Read).bios, 3, "the other's are still to come");
+    // They take a tenth of a second, whatever this thread's luck with the processor.
+    let nr_done = disk.stats().queue.op(forebay::Op::Read).bios;
+    assert!(nr_done < 1003, "all of the other's have been waited for");
 }
 
 #[test]
