@@ -1,7 +1,8 @@
 //! The figures: which two commands each compares, and what is aimed at.
 
 use crate::Options;
-use crate::measure::{Sample, run, say};
+use crate::measure::{Sample, can_count, run, run_counted, say};
+use crate::pread;
 use crate::table::{Aim, Row, What};
 use anyhow::{Result, bail};
 use std::path::{Path, PathBuf};
@@ -36,6 +37,8 @@ enum Program {
     Ram,
     /// fio, on the file.
     Fio,
+    /// The loop of `pread`, on the file.
+    Pread,
 }
 
 /// The command of the published measurement: sequential reads of 4 KiB in batches of 16.
@@ -52,6 +55,31 @@ const NOT_SLOWER: &[(What, Aim)] = &[
     (What::P50, Aim::AtMost(1.05)),
     (What::P99, Aim::AtMost(1.15)),
     (What::Cpu, Aim::None),
+];
+
+/// How many threads read at once in the figure `threads`.
+macro_rules! threads {
+    ($title:literal, $numjobs:literal) => {
+        Figure {
+            name: "threads",
+            title: concat!("random 4k reads by ", $title, ", each with blocking calls, direct I/O"),
+            a: Side { title: "forebay", program: Program::File, options: "" },
+            b: Side { title: "pread", program: Program::Pread, options: "" },
+            load: concat!(
+                "--rw=randread --bs=4k --ioengine=psync --thread --group_reporting --numjobs=",
+                $numjobs
+            ),
+            rows: BLOCKING,
+        }
+    };
+}
+
+const BLOCKING: &[(What, Aim)] = &[
+    (What::Iops, Aim::None),
+    (What::P50, Aim::None),
+    (What::P99, Aim::None),
+    (What::Switches, Aim::None),
+    (What::Syscalls, Aim::None),
 ];
 
 const FIGURES: &[Figure] = &[
@@ -99,11 +127,17 @@ const FIGURES: &[Figure] = &[
         load: S0,
         rows: &[(What::Iops, Aim::AtLeast(0.97)), (What::Cpu, Aim::AtMost(1.0))],
     },
+    threads!("1 thread", "1"),
+    threads!("2 threads", "2"),
+    threads!("24 threads", "24"),
+    threads!("256 threads", "256"),
+    threads!("1024 threads", "1024"),
 ];
 
 /// The figures of these names; all of them for none.
 pub(crate) fn chosen(names: &[String]) -> Result<Vec<Figure>> {
-    let all: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();
+    let mut all: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();
+    all.dedup();
     if let Some(unknown) = names.iter().find(|name| !all.contains(&name.as_str())) {
         bail!("no figure is called {unknown}; there are: {}", all.join(", "));
     }
@@ -114,33 +148,50 @@ pub(crate) fn chosen(names: &[String]) -> Result<Vec<Figure>> {
 /// Runs both sides in turn, and makes the figure's rows of the pairs.
 pub(crate) fn measure(figure: &Figure, forebay: &Path, options: &Options) -> Result<Vec<Row>> {
     let mut pairs: Vec<(Sample, Sample)> = Vec::new();
-    // The first pair warms up and does not count.
-    for nth in 0..=options.pairs {
-        say(&format!("{}: pair {nth} of {}", figure.name, options.pairs));
-        let [a, b] = [figure.a, figure.b].map(|side| {
-            let (program, arguments) = command(side, figure.load, forebay, options);
-            run(&program, &arguments)
-        });
-        pairs.push((a?, b?));
+    let is_counted = |what| matches!(what, What::Syscalls);
+    let wanted = figure.rows.iter().any(|&(what, _)| is_counted(what));
+    let counts = wanted && can_count();
+    if wanted && !counts {
+        say("perf cannot count system calls here: that row is left out");
     }
-    let row = |(what, aim): &(What, Aim)| Row {
+    // The first pair warms up, and its times do not count.
+    for nth in 0..=options.pairs {
+        say(&format!("{}: {}: pair {nth} of {}", figure.name, figure.title, options.pairs));
+        let measure = if counts && nth == 0 { run_counted } else { run };
+        let side = |side| {
+            let (program, arguments) = command(side, figure.load, forebay, options)?;
+            measure(&program, &arguments)
+        };
+        pairs.push((side(figure.a)?, side(figure.b)?));
+    }
+    let row = |&(what, aim): &(What, Aim)| Row {
         title: figure.title,
         sides: [figure.a.title, figure.b.title],
-        what: *what,
-        aim: *aim,
-        pairs: pairs[1..].iter().map(|(a, b)| (what.of(a), what.of(b))).collect(),
+        what,
+        aim,
+        pairs: if is_counted(what) { &pairs[..1] } else { &pairs[1..] }
+            .iter()
+            .map(|(a, b)| (what.of(a), what.of(b)))
+            .collect(),
     };
-    Ok(figure.rows.iter().map(row).collect())
+    let measured = figure.rows.iter().filter(|&&(what, _)| counts || !is_counted(what));
+    Ok(measured.map(row).collect())
 }
 
 /// The command of a side.
-fn command(side: Side, load: &str, forebay: &Path, options: &Options) -> (PathBuf, Vec<String>) {
+fn command(
+    side: Side,
+    load: &str,
+    forebay: &Path,
+    options: &Options,
+) -> Result<(PathBuf, Vec<String>)> {
     let file = options.file.display().to_string();
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let (program, first, filename) = match side.program {
         Program::File => (forebay.to_owned(), "bench", file),
         Program::Ram => (forebay.to_owned(), "bench", S0_RAM.to_owned()),
         Program::Fio => (PathBuf::from("fio"), "", file),
+        Program::Pread => (std::env::current_exe()?, pread::COMMAND, file),
     };
     let mut arguments = words(first);
     arguments.extend(words("--name=job1 --time_based --direct=1 --output-format=json"));
@@ -148,5 +199,5 @@ fn command(side: Side, load: &str, forebay: &Path, options: &Options) -> (PathBu
     arguments.push(format!("--filename={filename}"));
     arguments.extend(words(load));
     arguments.extend(words(side.options));
-    (program, arguments)
+    Ok((program, arguments))
 }

@@ -7,6 +7,7 @@
 
 mod figures;
 mod measure;
+mod pread;
 mod table;
 
 use anyhow::{Context, Result, bail};
@@ -18,7 +19,7 @@ Measures the project's targets, side by side, and writes a Markdown table.
 
 cargo run --release -p figures -- [options] [figure ...]
 
-  figure           s0-ram, s0-file, rand-1, rand-32, seq-batch; all of them by default
+  figure           s0-ram, s0-file, rand-1, rand-32, seq-batch, threads; all of them by default
   --file PATH      the file to read from (default: target/figures.img, made if missing)
   --size MIB       its size when it is made (default: 2048)
   --pairs N        how many pairs (default: 5)
@@ -54,6 +55,10 @@ impl Options {
 }
 
 fn main() -> Result<()> {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments.next().is_some_and(|first| first == pread::COMMAND) {
+        return pread::main(arguments);
+    }
     let Some(options) = options()? else {
         std::io::stdout().write_all(HELP.as_bytes())?;
         return Ok(());

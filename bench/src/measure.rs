@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// What one run measured.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,10 @@ pub(crate) struct Sample {
     pub(crate) cpu_us: f64,
     /// Merges for each I/O, as the disk counted them.
     pub(crate) merged: f64,
+    /// How often a thread waited for each I/O (voluntary switches); not a number without a count.
+    pub(crate) switches: f64,
+    /// System calls of the whole program for each I/O; not a number unless they were counted.
+    pub(crate) syscalls: f64,
 }
 
 /// Builds the program, as a user would, and says where it is.
@@ -49,12 +53,44 @@ pub(crate) fn lay_out(forebay: &Path, path: &Path, size_mib: u64) -> Result<()> 
     run(forebay, &arguments).map(drop)
 }
 
+/// Whether system calls can be counted here: perf is installed, and may.
+pub(crate) fn can_count() -> bool {
+    let arguments = PERF.iter().chain(&["--", "true"]);
+    let output = Command::new("perf").args(arguments).output();
+    output.is_ok_and(|output| output.status.success() && calls(&output.stderr).is_some())
+}
+
+/// As [`run`], and has perf count the system calls of the program.
+pub(crate) fn run_counted(program: &Path, arguments: &[String]) -> Result<Sample> {
+    let mut command = Command::new("perf");
+    command.args(PERF).arg("--").arg(program).args(arguments);
+    let output = command.output().context("perf: is it installed?")?;
+    let (sample, total) = read(program, arguments, &output)?;
+    let calls = calls(&output.stderr).context("perf stat: no count of raw_syscalls:sys_enter")?;
+    Ok(Sample { syscalls: calls / total, ..sample })
+}
+
+/// The event that every system call of the process and its threads is.
+const PERF: [&str; 4] = ["stat", "-x,", "-e", "raw_syscalls:sys_enter"];
+
+/// What perf says in `count,,event,...`, on standard error.
+fn calls(stderr: &[u8]) -> Option<f64> {
+    let stderr = String::from_utf8_lossy(stderr);
+    let line = stderr.lines().find(|line| line.contains("raw_syscalls:sys_enter"))?;
+    line.split(',').next()?.parse().ok()
+}
+
 /// Runs a command that prints fio's JSON, and reads the figures of its reads.
 pub(crate) fn run(program: &Path, arguments: &[String]) -> Result<Sample> {
     let output = Command::new(program)
         .args(arguments)
         .output()
         .with_context(|| format!("{}: is it installed?", program.display()))?;
+    Ok(read(program, arguments, &output)?.0)
+}
+
+/// What a command has printed: the figures, and how many reads there were.
+fn read(program: &Path, arguments: &[String], output: &Output) -> Result<(Sample, f64)> {
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         bail!("{} {}: {stderr}", program.display(), arguments.join(" "));
@@ -64,7 +100,7 @@ pub(crate) fn run(program: &Path, arguments: &[String]) -> Result<Sample> {
     sample(&report).context("a report without the keys of a read job")
 }
 
-fn sample(report: &Value) -> Option<Sample> {
+fn sample(report: &Value) -> Option<(Sample, f64)> {
     let job = report.get("jobs")?.get(0)?;
     let read = job.get("read")?;
     let total = read.get("total_ios")?.as_f64()?;
@@ -75,14 +111,19 @@ fn sample(report: &Value) -> Option<Sample> {
         Some(ns / 1000.0)
     };
     let disk = report.get("disk_util").and_then(|disks| disks.get(0));
+    let layer = report.get("forebay").and_then(|disks| disks.get(0)?.get("jobs")?.get(0));
+    let switches = layer.and_then(|job| job.get("voluntary_switches")?.as_f64());
     let merges = disk.and_then(|disk| disk.get("read_merges")?.as_f64()).unwrap_or(0.0);
-    Some(Sample {
+    let sample = Sample {
         iops: read.get("iops")?.as_f64()?,
         p50_us: percentile("50.000000")?,
         p99_us: percentile("99.000000")?,
         cpu_us: busy / 100.0 * runtime_us / total,
         merged: merges / total,
-    })
+        switches: switches.map_or(f64::NAN, |switches| switches / total),
+        syscalls: f64::NAN,
+    };
+    Some((sample, total))
 }
 
 /// A line for whoever waits.

@@ -15,6 +15,10 @@ pub(crate) enum What {
     Cpu,
     /// Merges for each I/O, of side A alone.
     Merged,
+    /// Voluntary context switches.
+    Switches,
+    /// System calls, counted in the pair that warms up alone, because counting them takes time.
+    Syscalls,
 }
 
 /// What is aimed at: of the median ratio A/B, or of A itself for [`What::Merged`].
@@ -44,6 +48,8 @@ impl What {
             What::P99 => sample.p99_us,
             What::Cpu => sample.cpu_us,
             What::Merged => sample.merged,
+            What::Switches => sample.switches,
+            What::Syscalls => sample.syscalls,
         }
     }
 
@@ -54,6 +60,8 @@ impl What {
             What::P99 => "latency p99, us",
             What::Cpu => "CPU per I/O, us",
             What::Merged => "merges per I/O",
+            What::Switches => "voluntary switches per I/O",
+            What::Syscalls => "system calls per I/O, in one pair",
         }
     }
 
@@ -61,7 +69,7 @@ impl What {
         match self {
             What::Iops => format!("{value:.0}"),
             What::P50 | What::P99 => format!("{value:.1}"),
-            What::Cpu => format!("{value:.2}"),
+            What::Cpu | What::Switches | What::Syscalls => format!("{value:.2}"),
             What::Merged => format!("{value:.4}"),
         }
     }

@@ -61,6 +61,7 @@ pub(crate) fn policy_of(info: &DiskInfo) -> Value {
         "plug": info.policy.plug.name(),
         "nomerges": info.policy.nomerges.number(),
         "queue_depth": info.policy.queue_depth,
+        "nr_hw_queues": info.policy.nr_hw_queues,
         "max_sectors_kb": info.limits.max_sectors / 2,
         "nr_bios": info.policy.nr_bios,
         "iostats": if info.policy.iostats { "on" } else { "off" },

@@ -23,6 +23,10 @@ pub enum Engine {
     IoUring,
     /// Completes everything at once, without a device.
     Null,
+    /// Blocking calls: `pread` and `pwrite`.
+    Psync,
+    /// Blocking calls: `lseek`, then `read` or `write`.
+    Sync,
 }
 
 impl Engine {
@@ -32,7 +36,20 @@ impl Engine {
             Self::Libaio => "libaio",
             Self::IoUring => "io_uring",
             Self::Null => "null",
+            Self::Psync => "psync",
+            Self::Sync => "sync",
         }
+    }
+
+    /// The engine of this word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        let all = [Self::Libaio, Self::IoUring, Self::Null, Self::Psync, Self::Sync];
+        all.into_iter().find(|engine| engine.word() == word)
+    }
+
+    /// Whether it makes a call for each I/O, and waits in it.
+    pub fn is_blocking(self) -> bool {
+        matches!(self, Self::Psync | Self::Sync)
     }
 }
 
@@ -121,7 +138,7 @@ pub struct Job {
     pub io_size: Option<Size>,
     /// `offset`: where the region begins.
     pub offset: Size,
-    /// `iodepth`: I/Os kept in flight.
+    /// `iodepth`: I/Os kept in flight; 1 if they are blocking calls.
     pub iodepth: u32,
     /// `iodepth_batch`: I/Os submitted at a time, 1 to `iodepth`.
     pub iodepth_batch: u32,
@@ -215,7 +232,10 @@ impl Job {
         given: Given,
         options: Vec<(&'static str, String)>,
     ) -> Result<Self, UsageError> {
-        let iodepth = given.iodepth.unwrap_or(1);
+        let iodepth = match given.ioengine {
+            Some(engine) if engine.is_blocking() => 1,
+            _ => given.iodepth.unwrap_or(1),
+        };
         // fio: 0 and everything above the depth mean the depth.
         let up_to_depth = |n: u32| if n == 0 { iodepth } else { n.min(iodepth) };
         let min = given.iodepth_batch_complete_min.unwrap_or(1).min(iodepth);
@@ -254,6 +274,11 @@ impl Job {
         };
         job.check_conflicts()?;
         Ok(job)
+    }
+
+    /// Whether its I/Os are blocking calls.
+    pub fn is_blocking(&self) -> bool {
+        self.ioengine.is_some_and(Engine::is_blocking)
     }
 
     /// The file of clone `clone` if no filename was given: fio's `name.clone.0`.

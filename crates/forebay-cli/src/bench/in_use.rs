@@ -17,12 +17,12 @@ use forebay_fio::job::Job;
 use rustix::fs::{Mode, OFlags, major, minor, open};
 use rustix::io::Errno;
 
-use super::plan::Target;
+use super::plan::{Target, distinct};
 use crate::failure::Failure;
 
 /// Refuses jobs that write to a block device which is in use, unless they were told to.
 pub(super) fn check(jobs: &[Job], targets: &[Target]) -> Result<(), Failure> {
-    for target in targets {
+    for target in distinct(targets) {
         let job = &jobs[target.job];
         let writes = job.rw.has(Direction::Write) || job.rw.has(Direction::Trim);
         let Some(path) = target.path().filter(|_| writes && !job.allow_mounted_write) else {

@@ -1,99 +1,158 @@
-//! What the layer itself says after a run: its counters, where the time went, and its settings.
+//! What the layer itself says of a disk after a run: its counters, where the time went, who used
+//! it, and its settings.
 
-use forebay::{Histogram, MergeKind, Op, StageStats, UnplugCause};
+use std::collections::HashMap;
+
+use forebay::{DiskInfo, Histogram, MergeKind, Op, StageStats, UnplugCause};
+use forebay_fio::job::Job;
 use forebay_fio::report::DiskUtil;
 use forebay_fio::report::number::{Base, short};
 use serde_json::{Map, Value, json};
 
-use super::outcome::{Layer, Outcome};
+use super::outcome::{DiskOutcome, Outcomes};
 use super::plan::disk_name;
+use super::user::User;
 use crate::info;
 
-/// Adds the figures of a job's disk to the line of its device in fio's disk statistics.
-pub(super) fn add_disk_util(disks: &mut Vec<DiskUtil>, outcome: &Outcome) {
-    let Layer { info, stats, elapsed_ns } = &outcome.layer;
-    let name = disk_name(&info.spec);
-    let at = disks.iter().position(|disk| disk.name == name).unwrap_or_else(|| {
-        disks.push(DiskUtil { name, ..DiskUtil::default() });
-        disks.len() - 1
-    });
-    let (disk, queue) = (&mut disks[at], &stats.queue);
-    let (read, write) = (queue.op(Op::Read), queue.op(Op::Write));
-    let all_ticks_ns: u64 = Op::ALL.iter().map(|&op| queue.op(op).ticks_ns).sum();
-    disk.read_ios += read.requests;
-    disk.write_ios += write.requests;
-    disk.read_merges += read.merges;
-    disk.write_merges += write.merges;
-    disk.read_ticks_ms += read.ticks_ns / 1_000_000;
-    disk.write_ticks_ms += write.ticks_ns / 1_000_000;
-    disk.in_queue_ms += all_ticks_ns / 1_000_000;
-    // Each clone has its own view of the device; the busiest is the nearest to the truth.
-    let busy = queue.busy_ns as f64 * 100.0 / (*elapsed_ns).max(1) as f64;
-    disk.util_percent = disk.util_percent.max(busy.min(100.0));
+/// What the layer says of one disk.
+#[derive(Debug)]
+pub(super) struct Layer<'a> {
+    disk: &'a DiskOutcome,
+    /// Its spec without keys; with them, if that is the name of several disks.
+    name: String,
+    users: Vec<User>,
 }
 
-/// The object under the key `forebay`.
-pub(super) fn json_of(outcome: &Outcome) -> Value {
-    let Layer { info, stats, .. } = &outcome.layer;
-    let queue = &stats.queue;
-    let by_op = |count: fn(&forebay::OpStats) -> u64| {
-        let counts = Op::ALL.iter().map(|&op| (op.name().to_owned(), count(queue.op(op)).into()));
-        Value::Object(counts.collect())
-    };
-    let merges = MergeKind::ALL.map(|kind| (kind.name().to_owned(), queue.merges(kind).into()));
-    let unplugs =
-        UnplugCause::ALL.map(|cause| (cause.name().to_owned(), queue.unplugs(cause).into()));
-    let stages = stages(&queue.stages).map(|(name, stage)| (name.to_owned(), stage_value(stage)));
-    json!({
-        "jobname": outcome.report.name,
-        "clone": outcome.clone,
-        "spec": info.spec,
-        "driver": info.driver,
-        "bios": by_op(|op| op.bios),
-        "requests": by_op(|op| op.requests),
-        "issued": queue.issued,
-        "commits": queue.commits,
-        "system_calls": stats.nr_syscalls,
-        "splits": queue.splits,
-        "requeues": queue.requeues,
-        "retries": queue.retries,
-        "merges": Map::from_iter(merges),
-        "unplugs": Map::from_iter(unplugs),
-        "latency_ns": Map::from_iter(stages),
-        "policy": info::policy_of(info),
-    })
-}
+impl<'a> Layer<'a> {
+    /// Of all disks, in order, each with those who used it.
+    pub(super) fn all(outcomes: &'a Outcomes, jobs: &[Job]) -> Vec<Self> {
+        let mut nr_of_name: HashMap<String, u32> = HashMap::new();
+        for disk in &outcomes.disks {
+            *nr_of_name.entry(disk_name(&disk.info.spec)).or_default() += 1;
+        }
+        let layer = |disk: &'a DiskOutcome| {
+            let spec = &disk.info.spec;
+            let name = Some(disk_name(spec)).filter(|name| nr_of_name[name] == 1);
+            Layer { disk, name: name.unwrap_or_else(|| spec.clone()), users: Vec::new() }
+        };
+        let mut layers: Vec<_> = outcomes.disks.iter().map(layer).collect();
+        for outcome in &outcomes.clones {
+            let users = &mut layers[outcome.disk].users;
+            let in_group = jobs[outcome.job].group_reporting;
+            let group = match in_group {
+                true => users.iter_mut().find(|user| user.is_group()),
+                false => None,
+            };
+            match group {
+                Some(group) => group.add(outcome),
+                None => users.push(User::new(outcome, in_group)),
+            }
+        }
+        layers
+    }
 
-/// The same for people.
-pub(super) fn lines_of(outcome: &Outcome) -> Vec<String> {
-    let Layer { info, stats, .. } = &outcome.layer;
-    let queue = &stats.queue;
-    let bios: u64 = Op::ALL.iter().map(|&op| queue.op(op).bios).sum();
-    let requests: u64 = Op::ALL.iter().map(|&op| queue.op(op).requests).sum();
-    let merges = MergeKind::ALL.map(|kind| format!("{}={}", kind.name(), queue.merges(kind)));
-    let unplugs =
-        UnplugCause::ALL.map(|cause| format!("{}={}", cause.name(), queue.unplugs(cause)));
-    let mut lines = vec![
-        String::new(),
-        format!("Layer ({}, {}.{}):", disk_name(&info.spec), outcome.report.name, outcome.clone),
-        format!(
-            "  bios={bios}, requests={requests}, issued={}, commits={}, system calls={}",
-            queue.issued, queue.commits, stats.nr_syscalls
-        ),
-        format!("  merges       : {}", merges.join(", ")),
-        format!("  unplugs      : {}", unplugs.join(", ")),
-    ];
-    for (name, stage) in stages(&queue.stages) {
-        if stage.count() > 0 {
-            lines.push(stage_line(name, stage));
+    /// The line of the disk in fio's disk statistics.
+    pub(super) fn disk_util(&self) -> DiskUtil {
+        let queue = &self.disk.stats.queue;
+        let (read, write) = (queue.op(Op::Read), queue.op(Op::Write));
+        let all_ticks_ns: u64 = Op::ALL.iter().map(|&op| queue.op(op).ticks_ns).sum();
+        let elapsed_ns = self.users.iter().map(User::elapsed_ns).max().unwrap_or(0).max(1);
+        DiskUtil {
+            name: self.name.clone(),
+            read_ios: read.requests,
+            write_ios: write.requests,
+            read_merges: read.merges,
+            write_merges: write.merges,
+            read_ticks_ms: read.ticks_ns / 1_000_000,
+            write_ticks_ms: write.ticks_ns / 1_000_000,
+            in_queue_ms: all_ticks_ns / 1_000_000,
+            // Of several hardware contexts the times are added up, though they overlap.
+            util_percent: (queue.busy_ns as f64 * 100.0 / elapsed_ns as f64).min(100.0),
         }
     }
-    if let Value::Object(policy) = info::policy_of(info) {
-        let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let pairs: Vec<_> = policy.iter().map(|(key, v)| format!("{key}={}", plain(v))).collect();
-        lines.push(format!("  settings     : {}", pairs.join(", ")));
+
+    /// The object in the list `forebay`.
+    pub(super) fn json(&self) -> Value {
+        let DiskOutcome { info, stats } = self.disk;
+        let queue = &stats.queue;
+        let by_op = |count: fn(&forebay::OpStats) -> u64| {
+            let counts = Op::ALL.map(|op| (op.name().to_owned(), count(queue.op(op)).into()));
+            Value::Object(counts.into_iter().collect())
+        };
+        let merges = MergeKind::ALL.map(|kind| (kind.name().to_owned(), queue.merges(kind).into()));
+        let unplugs =
+            UnplugCause::ALL.map(|cause| (cause.name().to_owned(), queue.unplugs(cause).into()));
+        let stages =
+            stages(&queue.stages).map(|(name, stage)| (name.to_owned(), stage_value(stage)));
+        let users: Vec<_> = self.users.iter().map(User::json).collect();
+        json!({
+            "spec": info.spec,
+            "driver": info.driver,
+            "jobs": users,
+            "bios": by_op(|op| op.bios),
+            "requests": by_op(|op| op.requests),
+            "issued": queue.issued,
+            "commits": queue.commits,
+            "system_calls": stats.nr_syscalls,
+            "runs": queue.runs,
+            "empty_runs": queue.empty_runs,
+            "skipped_runs": stats.skipped_runs,
+            "tag_waits": queue.tag_waits,
+            "tag_wait_ns": queue.tag_wait_ns,
+            "splits": queue.splits,
+            "requeues": queue.requeues,
+            "retries": queue.retries,
+            "overtaken": queue.overtaken,
+            "merges": Map::from_iter(merges),
+            "unplugs": Map::from_iter(unplugs),
+            "latency_ns": Map::from_iter(stages),
+            "policy": info::policy_of(info),
+        })
     }
-    lines
+
+    /// The same for people.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let DiskOutcome { info, stats } = self.disk;
+        let queue = &stats.queue;
+        let bios: u64 = Op::ALL.iter().map(|&op| queue.op(op).bios).sum();
+        let requests: u64 = Op::ALL.iter().map(|&op| queue.op(op).requests).sum();
+        let merges = MergeKind::ALL.map(|kind| format!("{}={}", kind.name(), queue.merges(kind)));
+        let unplugs =
+            UnplugCause::ALL.map(|cause| format!("{}={}", cause.name(), queue.unplugs(cause)));
+        let mut lines = vec![
+            String::new(),
+            format!("Layer ({}):", self.name),
+            format!(
+                "  bios={bios}, requests={requests}, issued={}, commits={}, system calls={}",
+                queue.issued, queue.commits, stats.nr_syscalls
+            ),
+            format!("  merges       : {}", merges.join(", ")),
+            format!("  unplugs      : {}", unplugs.join(", ")),
+            format!(
+                "  runs         : all={}, empty={}, skipped={}",
+                queue.runs, queue.empty_runs, stats.skipped_runs
+            ),
+            format!(
+                "  setbacks     : tag waits={}, requeues={}, retries={}, overtaken={}",
+                queue.tag_waits, queue.requeues, queue.retries, queue.overtaken
+            ),
+        ];
+        for (name, stage) in stages(&queue.stages) {
+            if stage.count() > 0 {
+                lines.push(stage_line(name, stage));
+            }
+        }
+        lines.extend(self.users.iter().map(User::line));
+        lines.push(format!("  settings     : {}", settings(info)));
+        lines
+    }
+}
+
+fn settings(info: &DiskInfo) -> String {
+    let Value::Object(policy) = info::policy_of(info) else { return String::new() };
+    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let pairs: Vec<_> = policy.iter().map(|(key, v)| format!("{key}={}", plain(v))).collect();
+    pairs.join(", ")
 }
 
 fn stages(stages: &StageStats) -> [(&'static str, &Histogram); 4] {

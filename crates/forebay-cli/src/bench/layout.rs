@@ -14,7 +14,7 @@ use forebay_fio::units::Size;
 use rustix::fs::statvfs;
 
 use super::fill;
-use super::plan::Target;
+use super::plan::{Target, distinct};
 use super::stop::Stop;
 use crate::failure::Failure;
 use crate::output;
@@ -33,6 +33,8 @@ struct Missing {
     /// The first job that needs it.
     job: String,
     path: PathBuf,
+    /// The same for all paths that lead to it.
+    one_name: PathBuf,
     /// The length that it has; `None` if there is no such file.
     earlier: Option<u64>,
     needed: u64,
@@ -46,7 +48,7 @@ impl Layout {
     /// Finds out what the jobs need. Changes nothing.
     pub(super) fn plan(jobs: &[Job], targets: &[Target]) -> Result<Self, Failure> {
         let mut layout = Self { files: Vec::new(), done: false };
-        for target in targets {
+        for target in distinct(targets) {
             if let Some(missing) = missing(&jobs[target.job], target)? {
                 layout.add(missing);
             }
@@ -55,7 +57,7 @@ impl Layout {
     }
 
     fn add(&mut self, more: Missing) {
-        match self.files.iter_mut().find(|file| one_name(&file.path) == one_name(&more.path)) {
+        match self.files.iter_mut().find(|file| file.one_name == more.one_name) {
             Some(file) => {
                 file.needed = file.needed.max(more.needed);
                 file.read |= more.read;
@@ -237,7 +239,8 @@ fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
         return Ok(None);
     }
     let (job, read) = (job.name.clone(), job.rw.has(Direction::Read));
-    Ok(Some(Missing { job, path, earlier, needed, read, touched: false }))
+    let one_name = one_name(&path);
+    Ok(Some(Missing { job, path, one_name, earlier, needed, read, touched: false }))
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! Whether there is memory for what the jobs keep in it, before any of it is allocated: running out
-//! aborts the process, without a word about which option was too large.
+//! aborts the process, without a word about which option was too large. And the buffers themselves.
 
+use forebay::Buf;
 use forebay_fio::generator::{Direction, Region};
 use forebay_fio::job::Job;
+use forebay_fio::random::Xoshiro256;
 use forebay_fio::report::number::bytes;
 
 use super::plan::Target;
@@ -68,6 +70,25 @@ fn bitmap_bytes(job: &Job, region: Region) -> u64 {
         true => Written::bytes(region, job.bs),
         false => 0,
     }
+}
+
+/// A buffer per I/O, with data in it if it is to be written as it is; none for trims.
+pub(super) fn buffers(job: &Job) -> Vec<Buf> {
+    if job.rw.has(Direction::Trim) {
+        return Vec::new();
+    }
+    let with_data = job.rw.has(Direction::Write) && !job.verify;
+    let mut draws = Xoshiro256::new(job.randseed, u64::MAX);
+    let buffer = |_| {
+        let mut buf = Buf::new(job.bs as usize);
+        if with_data {
+            for chunk in buf.chunks_mut(8) {
+                chunk.copy_from_slice(&draws.draw().to_le_bytes()[..chunk.len()]);
+            }
+        }
+        buf
+    };
+    (0..job.iodepth).map(buffer).collect()
 }
 
 /// `MemAvailable` of `/proc/meminfo`, in bytes; no limit if it does not say.

@@ -6,10 +6,14 @@
 //!   what is in memory of them;
 //! - [`run`]: one thread per clone, from start to result; with [`gauge`], the progress line, and
 //!   [`stop`], the signals;
-//! - [`worker`]: fio's main loop; with [`written`] for reading back, and [`usage`] for CPU time;
-//! - [`outcome`], [`layer`]: what came of a clone, and what the layer itself says after the run.
+//! - [`worker`]: a clone's job; its I/O goes through a queue ([`queued`]: fio's main loop) or is
+//!   blocking [`calls`]; with [`tally`], what it has done, [`written`], what is to be read back,
+//!   and [`usage`], CPU time;
+//! - [`outcome`], [`layer`], [`user`]: what came of a clone, and what the layer itself says after
+//!   the run, of each disk and of those who used it.
 
 mod cache;
+mod calls;
 mod filename;
 mod fill;
 mod gauge;
@@ -20,9 +24,12 @@ mod memory;
 mod open;
 mod outcome;
 mod plan;
+mod queued;
 mod run;
 mod stop;
+mod tally;
 mod usage;
+mod user;
 mod worker;
 mod written;
 
@@ -34,8 +41,9 @@ use forebay_fio::job::OutputFormat;
 use forebay_fio::options;
 use forebay_fio::report::{JobReport, Report, header, json, normal};
 
+use self::layer::Layer;
 use self::layout::Layout;
-use self::outcome::Outcome;
+use self::outcome::{Outcome, Outcomes};
 use self::stop::Stop;
 use crate::failure::Failure;
 use crate::output::{self, Sink};
@@ -56,7 +64,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
     in_use::check(jobs, &targets)?;
     let stop = Stop::on_signals()?;
     let mut layout = Layout::plan(jobs, &targets)?;
-    layout.rehearse(|| memory::check(jobs, &targets, &open::rehearse(jobs, &targets)?))?;
+    layout.rehearse(|| memory::check(jobs, &targets, &open::open(jobs, &targets)?.regions))?;
     let mut sink = Sink::open(command.run.output.as_deref())?;
     let is_json = command.run.format == OutputFormat::Json;
     if !is_json {
@@ -72,8 +80,8 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
     })?;
     cache::invalidate(jobs, &targets);
     let outcomes = run::run(&command, &targets, &stop)?;
-    let failed = outcomes.iter().any(|outcome| outcome.report.error.is_some());
-    tell_errors(&outcomes);
+    let failed = outcomes.clones.iter().any(|outcome| outcome.report.error.is_some());
+    tell_errors(&outcomes.clones);
     let report = report(&command, outcomes, started.elapsed());
     sink.write(&if is_json { json::render(&report) } else { normal::render(&report) })?;
     if failed || stop.is_set() {
@@ -83,7 +91,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
 }
 
 /// `elapsed` is the time since the program began, which is what fio gives for every job.
-fn report(command: &CommandLine, outcomes: Vec<Outcome>, elapsed: Duration) -> Report {
+fn report(command: &CommandLine, outcomes: Outcomes, elapsed: Duration) -> Report {
     let owned = |options: &[(&'static str, String)]| {
         options.iter().map(|(name, text)| ((*name).to_owned(), text.clone())).collect()
     };
@@ -94,13 +102,15 @@ fn report(command: &CommandLine, outcomes: Vec<Outcome>, elapsed: Duration) -> R
         global_options: owned(&command.global_options),
         ..Report::default()
     };
+    for layer in Layer::all(&outcomes, &command.jobs) {
+        report.disk_util.push(layer.disk_util());
+        report.forebay.push(layer.json());
+        report.extra.extend(layer.lines());
+    }
     // The entry that grouped jobs join: fio's group is all jobs, since there is no stonewall yet.
     let mut group: Option<usize> = None;
-    for outcome in outcomes {
+    for outcome in outcomes.clones {
         let job = &command.jobs[outcome.job];
-        layer::add_disk_util(&mut report.disk_util, &outcome);
-        report.forebay.push(layer::json_of(&outcome));
-        report.extra.extend(layer::lines_of(&outcome));
         let options = owned(&job.options);
         let elapsed_s = elapsed.as_millis().div_ceil(1000) as u64;
         let entry = JobReport { options, elapsed_s, ..outcome.report };

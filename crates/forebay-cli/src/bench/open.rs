@@ -1,4 +1,4 @@
-//! Opening the disk of a clone, and finding out which part of it is worked on.
+//! Opening the disks, and finding out which part of its disk each clone works on.
 
 use forebay::Disk;
 use forebay_fio::generator::Region;
@@ -7,13 +7,44 @@ use forebay_fio::job::Job;
 use super::plan::Target;
 use crate::failure::Failure;
 
-/// Opens the disk of `target`, and checks that the job fits it.
-pub(super) fn open(job: &Job, target: &Target) -> Result<(Disk, Region), Failure> {
+/// The disks of a run, open.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// By the numbers that the targets have.
+    pub(super) disks: Vec<Disk>,
+    /// Of each target, the part of its disk.
+    pub(super) regions: Vec<Region>,
+}
+
+/// Opens every disk, and checks that the jobs fit.
+pub(super) fn open(jobs: &[Job], targets: &[Target]) -> Result<Opened, Failure> {
+    let mut disks: Vec<Disk> = Vec::new();
+    let mut regions: Vec<Region> = Vec::with_capacity(targets.len());
+    for (at, target) in targets.iter().enumerate() {
+        let job = &jobs[target.job];
+        // Disks are numbered in the order of their first targets.
+        if target.disk == disks.len() {
+            disks.push(open_one(job, target)?);
+        }
+        let is_same = |other: &Target| (other.job, other.disk) == (target.job, target.disk);
+        let region = match at.checked_sub(1) {
+            Some(before) if is_same(&targets[before]) => regions[before],
+            _ => region(job, &disks[target.disk], target)?,
+        };
+        regions.push(region);
+    }
+    Ok(Opened { disks, regions })
+}
+
+fn open_one(job: &Job, target: &Target) -> Result<Disk, Failure> {
+    Disk::open_spec(&target.spec).map_err(|error| Failure::open(&format!("{}: ", job.name), &error))
+}
+
+/// The part of the disk that a job works on.
+fn region(job: &Job, disk: &Disk, target: &Target) -> Result<Region, Failure> {
     let Job { name, bs, .. } = job;
-    let disk = Disk::open_spec(&target.spec)
-        .map_err(|error| Failure::open(&format!("{name}: "), &error))?;
     let region =
-        job.region(capacity(&disk, target)).map_err(|error| Failure::Run(error.to_string()))?;
+        job.region(capacity(disk, target)).map_err(|error| Failure::Run(error.to_string()))?;
     let block = disk.limits().logical_block_size;
     for (what, bytes) in [("--bs", u64::from(*bs)), ("--offset", region.offset)] {
         if !bytes.is_multiple_of(block.into()) {
@@ -24,22 +55,7 @@ pub(super) fn open(job: &Job, target: &Target) -> Result<(Disk, Region), Failure
             )));
         }
     }
-    Ok((disk, region))
-}
-
-/// Opens every disk once, closes it again, and says which part of it each clone works on.
-pub(super) fn rehearse(jobs: &[Job], targets: &[Target]) -> Result<Vec<Region>, Failure> {
-    let mut regions: Vec<Region> = Vec::with_capacity(targets.len());
-    for (at, target) in targets.iter().enumerate() {
-        let is_same = |other: &Target| (other.job, &other.spec) == (target.job, &target.spec);
-        let region = match at.checked_sub(1) {
-            // Clones on one disk follow each other.
-            Some(before) if is_same(&targets[before]) => regions[before],
-            _ => open(&jobs[target.job], target)?.1,
-        };
-        regions.push(region);
-    }
-    Ok(regions)
+    Ok(region)
 }
 
 /// The bytes that there are to work on; a file that grows has room for what was asked.

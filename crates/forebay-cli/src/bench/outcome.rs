@@ -1,7 +1,17 @@
-//! What comes of one clone of a job.
+//! What comes of one clone of a job, and of a disk.
 
 use forebay::{DiskInfo, DiskStats};
 use forebay_fio::report::JobReport;
+use forebay_fio::stats::moments::Moments;
+
+/// What came of a run.
+#[derive(Debug)]
+pub(super) struct Outcomes {
+    /// The clones, in order.
+    pub(super) clones: Vec<Outcome>,
+    /// The disks, by their numbers.
+    pub(super) disks: Vec<DiskOutcome>,
+}
 
 /// What came of one clone.
 #[derive(Debug)]
@@ -10,19 +20,21 @@ pub(super) struct Outcome {
     pub(super) job: usize,
     /// Its number among the clones of that job.
     pub(super) clone: u32,
+    /// The number of its disk.
+    pub(super) disk: usize,
     /// Its figures.
     pub(super) report: JobReport,
-    /// The layer's.
-    pub(super) layer: Layer,
+    /// How long those of its bios waited for a tag that had to, ns; not known of blocking calls.
+    pub(super) tag_waits: Option<Moments>,
+    /// How long it ran, ns.
+    pub(super) elapsed_ns: u64,
 }
 
-/// A disk as it was when its job ended.
+/// A disk as it was when all its jobs had ended.
 #[derive(Debug)]
-pub(super) struct Layer {
+pub(super) struct DiskOutcome {
     /// What it is.
     pub(super) info: DiskInfo,
     /// What it has counted.
     pub(super) stats: DiskStats,
-    /// How long the job ran, ns.
-    pub(super) elapsed_ns: u64,
 }

@@ -1,5 +1,10 @@
 //! Which disk each clone of a job works on: from fio's options to a device spec.
+//!
+//! Clones and jobs that name the same disk with the same settings share it. What follows from a job
+//! rather than from its settings (`read_only`, `nr_bios`) does not divide them: it is decided for
+//! all who share.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use forebay::{Policy, Spec};
@@ -21,6 +26,8 @@ pub(super) struct Target {
     pub(super) job: usize,
     /// The number of the clone among those of its job.
     pub(super) clone: u32,
+    /// The number of the disk: those who share it have the same.
+    pub(super) disk: usize,
     /// The disk.
     pub(super) spec: Spec,
 }
@@ -49,11 +56,22 @@ pub(super) fn disk_name(spec: &str) -> String {
 
 /// The targets of all clones of all jobs, in order.
 pub(super) fn plan(jobs: &[Job]) -> Result<Vec<Target>, Failure> {
+    let mut numbers = HashMap::new();
+    let mut needs: Vec<Needs> = Vec::new();
     let mut targets = Vec::new();
     for (at, job) in jobs.iter().enumerate() {
         for clone in 0..job.numjobs {
-            targets.push(Target { job: at, clone, spec: spec_of(job, clone)? });
+            let spec = spec_of(job, clone)?;
+            let disk = *numbers.entry(spec.to_string()).or_insert(needs.len());
+            if disk == needs.len() {
+                needs.push(Needs::default());
+            }
+            needs[disk].add(job);
+            targets.push(Target { job: at, clone, disk, spec });
         }
+    }
+    for target in &mut targets {
+        needs[target.disk].apply(&mut target.spec);
     }
     let on_file = |target: &Target| target.path().is_some();
     let libaio = |target: &Target| jobs[target.job].ioengine == Some(Engine::Libaio);
@@ -64,6 +82,37 @@ pub(super) fn plan(jobs: &[Job]) -> Result<Vec<Target>, Failure> {
         );
     }
     Ok(targets)
+}
+
+/// The targets without those clones that work on the same disk as the clone before.
+pub(super) fn distinct(targets: &[Target]) -> impl Iterator<Item = &Target> {
+    let is_same = |a: &Target, b: &Target| (a.job, a.disk) == (b.job, b.disk);
+    targets.chunk_by(is_same).map(|clones| &clones[0])
+}
+
+/// What all who share a disk need of it, together.
+#[derive(Debug, Default)]
+struct Needs {
+    writes: bool,
+    iodepth: u32,
+}
+
+impl Needs {
+    fn add(&mut self, job: &Job) {
+        self.writes |= job.rw.has(Direction::Write) || job.rw.has(Direction::Trim);
+        self.iodepth = self.iodepth.max(job.iodepth);
+    }
+
+    /// Puts it into the spec, where that says nothing of it.
+    fn apply(&self, spec: &mut Spec) {
+        if !self.writes && spec.get("read_only").is_none() && file_below(spec).is_some() {
+            spec.set("read_only", "on");
+        }
+        // Deeper jobs than the layer's default allows ask for more.
+        if self.iodepth > Policy::default().nr_bios && spec.get("nr_bios").is_none() {
+            spec.set("nr_bios", &self.iodepth.to_string());
+        }
+    }
 }
 
 /// What the header says does the I/O of each job: the driver; behind fio's engine if another one
@@ -99,21 +148,14 @@ fn spec_of(job: &Job, clone: u32) -> Result<Spec, Failure> {
         };
         spec = parse(&format!("null:{size}?logical_block_size=1"))?;
     }
-    for (key, value) in &job.policies {
+    // In one order, whatever the order of the options was: equal settings are equal specs.
+    let mut policies: Vec<_> = job.policies.iter().collect();
+    policies.sort();
+    for (key, value) in policies {
         spec.set(key, value);
     }
-    if file_below(&spec).is_some() {
-        if let Some(direct) = job.direct {
-            spec.set("direct", if direct { "on" } else { "off" });
-        }
-        let writes = job.rw.has(Direction::Write) || job.rw.has(Direction::Trim);
-        if !writes && spec.get("read_only").is_none() {
-            spec.set("read_only", "on");
-        }
-    }
-    // Deeper jobs than the layer's default allows ask for more.
-    if job.iodepth > Policy::default().nr_bios && spec.get("nr_bios").is_none() {
-        spec.set("nr_bios", &job.iodepth.to_string());
+    if let Some(direct) = job.direct.filter(|_| file_below(&spec).is_some()) {
+        spec.set("direct", if direct { "on" } else { "off" });
     }
     Ok(spec)
 }
@@ -169,6 +211,34 @@ mod tests {
         );
     }
 
+    #[track_caller]
+    fn check_disks(args: &str, disks: &[usize]) {
+        let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
+            panic!("{args}")
+        };
+        let targets = plan(&command.jobs).expect(args);
+        let found: Vec<_> = targets.iter().map(|target| target.disk).collect();
+        assert_eq!(found, disks, "{args}");
+    }
+
+    #[test]
+    fn who_names_the_same_with_the_same_settings_shares_it() {
+        check_disks("--filename=ram:1M --name=a --numjobs=3 --name=b --rw=write", &[0, 0, 0, 0]);
+        check_disks("--filename=x --name=a --plug=none --name=b --name=c --plug=none", &[0, 1, 0]);
+        check_disks("--filename=x --name=a --direct=1 --name=b --filename=y", &[0, 1]);
+        check_disks("--name=a --numjobs=2 --name=b", &[0, 1, 2]);
+        let args = "--filename=ram:1M --name=a --plug=none --nomerges=2 --name=b --nomerges=2 \
+                    --plug=none";
+        check_disks(args, &[0, 0]);
+    }
+
+    #[test]
+    fn what_those_who_share_a_disk_need_is_put_together() {
+        let args = "--filename=x --name=a --rw=write --name=b --rw=read --iodepth=5000";
+        check(args, &["x?nr_bios=5000", "x?nr_bios=5000"]);
+        check("--filename=x --name=a --name=b", &["x?read_only=on", "x?read_only=on"]);
+    }
+
     #[test]
     fn clones_without_a_filename_have_their_own() {
         check("--name=a --numjobs=2 --rw=write", &["a.0.0", "a.1.0"]);
@@ -189,6 +259,7 @@ mod tests {
         assert_eq!(engines("--ioengine=io_uring --name=a"), "io_uring");
         assert_eq!(engines("--ioengine=io_uring --name=a --filename=ram:1M"), "io_uring (ram)");
         assert_eq!(engines("--ioengine=null --name=a"), "null");
+        assert_eq!(engines("--ioengine=psync --name=a"), "psync (file)");
     }
 
     #[test]

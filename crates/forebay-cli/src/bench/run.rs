@@ -1,4 +1,7 @@
 //! Running the clones: a thread each, started together, with a progress line while they work.
+//!
+//! There may be thousands of them: stacks are small, and whatever a clone needs is made before the
+//! start, from which on all clones count their time.
 
 use std::io::IsTerminal;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -14,24 +17,28 @@ use forebay_fio::report::JobReport;
 use forebay_fio::verify::Stamp;
 
 use super::gauge::{Display, Gauge};
-use super::open::open;
-use super::outcome::{Layer, Outcome};
+use super::open::{self, Opened};
+use super::outcome::{DiskOutcome, Outcome, Outcomes};
 use super::plan::Target;
 use super::stop::Stop;
-use super::worker::Worker;
+use super::worker::{Finished, Worker};
 use crate::failure::Failure;
 use crate::output;
 
 /// How often the main thread looks around while it waits.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Runs all clones to their end. A clone whose disk cannot be opened keeps all of them from
-/// starting.
+/// The stack of a clone's thread, bytes, unless `RUST_MIN_STACK` says another size: most of it is
+/// never touched, but a thousand of the usual size are 2 GiB of addresses.
+const STACK: usize = 256 << 10;
+
+/// Runs all clones to their end. A disk that cannot be opened keeps all of them from starting.
 pub(super) fn run(
     command: &CommandLine,
     targets: &[Target],
     stop: &Stop,
-) -> Result<Vec<Outcome>, Failure> {
+) -> Result<Outcomes, Failure> {
+    let opened = open::open(&command.jobs, targets)?;
     let chance = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let gauges: Vec<_> = targets.iter().map(|_| Gauge::default()).collect();
     let gate = Gate::default();
@@ -44,32 +51,50 @@ pub(super) fn run(
             let task = Task {
                 job: &command.jobs[target.job],
                 target,
+                disk: &opened.disks[target.disk],
+                region: opened.regions[stream],
                 stream: stream as u64,
                 chance,
                 stop,
                 gauge,
             };
             let work = move || task.run(gate, &sender);
-            match thread::Builder::new().spawn_scoped(scope, work) {
+            match builder().spawn_scoped(scope, work) {
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
                     // Those that run already wait at the gate, and the scope for them.
-                    gate.open(false);
+                    gate.open(None);
                     return Err(cannot_start(targets.len(), threads.len(), &error));
                 }
             }
         }
         drop(sender);
-        let ready = await_ready(&events, &threads);
-        gate.open(matches!(ready, Ok(true)));
-        if ready? {
+        let start = await_ready(&events, &threads).then(Instant::now);
+        gate.open(start);
+        if start.is_some() {
             let eta = is_shown(command.run.eta);
             let display = Display::new(eta, &command.jobs, targets);
             await_finished(&events, &mut outcomes, stop, display, &gauges);
         }
+        // The scope does not wait for what a thread does at its very end: the layer gives up there
+        // what it keeps for it.
+        for thread in threads {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
         Ok(())
     })?;
-    Ok(outcomes.into_iter().flatten().collect())
+    let Opened { disks, .. } = opened;
+    let disks = disks
+        .into_iter()
+        .map(|disk| DiskOutcome { info: disk.info().clone(), stats: disk.stats() });
+    Ok(Outcomes { clones: outcomes.into_iter().flatten().collect(), disks: disks.collect() })
+}
+
+fn builder() -> thread::Builder {
+    match std::env::var_os("RUST_MIN_STACK") {
+        Some(_) => thread::Builder::new(),
+        None => thread::Builder::new().stack_size(STACK),
+    }
 }
 
 fn cannot_start(asked: usize, started: usize, error: &std::io::Error) -> Failure {
@@ -79,26 +104,18 @@ fn cannot_start(asked: usize, started: usize, error: &std::io::Error) -> Failure
     ))
 }
 
-/// Waits until every thread has opened its disk. `false` if one has panicked, which the scope
-/// passes on.
-fn await_ready(
-    events: &Receiver<Event>,
-    threads: &[ScopedJoinHandle<'_, ()>],
-) -> Result<bool, Failure> {
+/// Waits until every thread is ready. `false` if one has panicked.
+fn await_ready(events: &Receiver<Event>, threads: &[ScopedJoinHandle<'_, ()>]) -> bool {
     let mut left = threads.len();
-    let mut result = Ok(true);
     while left > 0 {
         match events.recv_timeout(POLL) {
-            Ok(Event::Ready(ready)) => {
-                left -= 1;
-                result = result.and_then(|all| ready.map(|()| all));
-            }
+            Ok(Event::Ready) => left -= 1,
             // Until the gate opens, nothing but a panic ends a thread.
             Err(RecvTimeoutError::Timeout) if !threads.iter().any(|t| t.is_finished()) => {}
-            _ => return result.map(|_| false),
+            _ => return false,
         }
     }
-    result
+    true
 }
 
 /// Collects what came of the clones, and shows how far they are.
@@ -118,7 +135,7 @@ fn await_finished(
                 outcomes[at] = Some(*outcome);
                 left -= 1;
             }
-            Ok(Event::Ready(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Event::Ready) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
         if stop.is_set() && !told_signal {
@@ -139,32 +156,32 @@ fn is_shown(eta: Eta) -> bool {
     }
 }
 
-/// Where all clones wait until every disk is open, or one is known not to be.
+/// Where all clones wait until every one of them is ready, or one is known not to be.
 #[derive(Debug, Default)]
 struct Gate {
-    verdict: Mutex<Option<bool>>,
+    verdict: Mutex<Option<Option<Instant>>>,
     told: Condvar,
 }
 
 impl Gate {
-    /// Lets everybody go: to work, or home.
-    fn open(&self, to_work: bool) {
-        *self.verdict.lock().unwrap_or_else(PoisonError::into_inner) = Some(to_work);
+    /// Lets everybody go: to work, which begins at `start`, or home.
+    fn open(&self, start: Option<Instant>) {
+        *self.verdict.lock().unwrap_or_else(PoisonError::into_inner) = Some(start);
         self.told.notify_all();
     }
 
-    /// Waits for that. Says whether it is to work.
-    fn wait(&self) -> bool {
+    /// Waits for that. Says when the work begins, if it does.
+    fn wait(&self) -> Option<Instant> {
         let verdict = self.verdict.lock().unwrap_or_else(PoisonError::into_inner);
         let verdict = self.told.wait_while(verdict, |verdict| verdict.is_none());
-        verdict.unwrap_or_else(PoisonError::into_inner).unwrap_or(false)
+        verdict.unwrap_or_else(PoisonError::into_inner).flatten()
     }
 }
 
 /// What a thread tells.
 #[derive(Debug)]
 enum Event {
-    Ready(Result<(), Failure>),
+    Ready,
     Finished(usize, Box<Outcome>),
 }
 
@@ -173,6 +190,8 @@ enum Event {
 struct Task<'a> {
     job: &'a Job,
     target: &'a Target,
+    disk: &'a Disk,
+    region: Region,
     stream: u64,
     chance: u64,
     stop: &'a Stop,
@@ -181,30 +200,25 @@ struct Task<'a> {
 
 impl Task<'_> {
     fn run(self, gate: &Gate, sender: &mpsc::Sender<Event>) {
-        let opened = open(self.job, self.target);
-        let (disk, ready) = match opened {
-            Ok(opened) => (Some(opened), Ok(())),
-            Err(failure) => (None, Err(failure)),
-        };
+        let workload = self.job.workload(self.region, self.stream, self.chance);
+        let ops = Generator::new(&workload);
+        let stamp = Stamp { seed: self.job.randseed, generation: self.chance };
+        let mut worker =
+            Worker::new(self.job, self.disk, self.region, stamp, self.stop, self.gauge);
         // Nobody listens only if the main thread has panicked; then nothing is left to do.
-        let _ = sender.send(Event::Ready(ready));
-        if !gate.wait() {
-            return;
-        }
-        let Some((disk, region)) = disk else { return };
-        let outcome = self.work(&disk, region);
+        let _ = sender.send(Event::Ready);
+        let Some(start) = gate.wait() else { return };
+        worker.run(start, ops);
+        let outcome = self.outcome(worker.finish());
         let _ = sender.send(Event::Finished(self.stream as usize, Box::new(outcome)));
     }
 
-    fn work(&self, disk: &Disk, region: Region) -> Outcome {
-        let workload = self.job.workload(region, self.stream, self.chance);
-        let stamp = Stamp { seed: self.job.randseed, generation: self.chance };
-        let mut worker = Worker::new(self.job, disk, region, stamp, self.stop, self.gauge);
-        worker.run(Generator::new(&workload));
-        let (stats, error, elapsed_ns) = worker.finish();
+    fn outcome(&self, finished: Finished) -> Outcome {
+        let Finished { stats, error, tag_waits, elapsed_ns } = finished;
         Outcome {
             job: self.target.job,
             clone: self.target.clone,
+            disk: self.target.disk,
             report: JobReport {
                 name: self.job.name.clone(),
                 jobs: 1,
@@ -214,7 +228,8 @@ impl Task<'_> {
                 stats,
                 ..JobReport::default()
             },
-            layer: Layer { info: disk.info().clone(), stats: disk.stats(), elapsed_ns },
+            tag_waits,
+            elapsed_ns,
         }
     }
 }

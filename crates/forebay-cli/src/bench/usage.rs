@@ -18,7 +18,8 @@ pub(super) fn between(before: &Usage, after: &Usage) -> Usage {
     Usage {
         user_us: after.user_us.saturating_sub(before.user_us),
         system_us: after.system_us.saturating_sub(before.system_us),
-        context_switches: after.context_switches - before.context_switches,
+        voluntary_switches: after.voluntary_switches - before.voluntary_switches,
+        involuntary_switches: after.involuntary_switches - before.involuntary_switches,
         major_faults: after.major_faults - before.major_faults,
         minor_faults: after.minor_faults - before.minor_faults,
     }
@@ -36,14 +37,15 @@ fn parse(stat: &str, schedstat: &str, status: &str) -> Usage {
         0 => total_us,
         ticks => (u128::from(total_us) * u128::from(user_ticks) / u128::from(ticks)) as u64,
     };
-    let switches = status
-        .lines()
-        .filter_map(|line| line.split_once("voluntary_ctxt_switches:"))
-        .map(|(_, number)| number_of(Some(number.trim())));
+    let switches = |name: &str| {
+        let number = status.lines().find_map(|line| line.strip_prefix(name));
+        number_of(number.map(str::trim))
+    };
     Usage {
         user_us,
         system_us: total_us - user_us,
-        context_switches: switches.sum(),
+        voluntary_switches: switches("voluntary_ctxt_switches:"),
+        involuntary_switches: switches("nonvoluntary_ctxt_switches:"),
         major_faults: field(12),
         minor_faults: field(10),
     }
@@ -64,7 +66,7 @@ mod tests {
         let usage = parse(stat, "400000000 34610 1\n", status);
         assert_eq!((usage.user_us, usage.system_us), (300_000, 100_000));
         assert_eq!((usage.minor_faults, usage.major_faults), (102, 7));
-        assert_eq!(usage.context_switches, 7);
+        assert_eq!((usage.voluntary_switches, usage.involuntary_switches), (5, 2));
         assert_eq!(parse("", "", ""), Usage::default());
     }
 

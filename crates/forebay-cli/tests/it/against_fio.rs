@@ -149,6 +149,22 @@ fn clones_in_a_group() {
 }
 
 #[test]
+fn blocking_calls_of_two_threads() {
+    check(
+        "blocking_calls_of_two_threads",
+        "--name=a --rw=read --size=1m --numjobs=2 --thread --ioengine=psync --filename=disk.img",
+    );
+}
+
+#[test]
+fn blocking_writes_with_flushes() {
+    check(
+        "blocking_writes_with_flushes",
+        "--name=a --rw=write --size=1m --fsync=16 --end_fsync=1 --ioengine=sync",
+    );
+}
+
+#[test]
 fn time_based_reads() {
     // The number of I/Os is chance; only the shape is compared.
     let test = "time_based_reads";

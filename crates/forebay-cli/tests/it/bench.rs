@@ -110,7 +110,10 @@ fn clones_are_reported_alone_or_as_a_group() {
     let args = "--name=a --filename=null:1M --numjobs=3 --rw=randread";
     let report = bench_json(&folder, args);
     assert_eq!(report["jobs"].as_array().map(Vec::len), Some(3));
-    assert_eq!(report["forebay"].as_array().map(Vec::len), Some(3));
+    // They share their disk.
+    assert_eq!(report["forebay"].as_array().map(Vec::len), Some(1));
+    assert_eq!(report["disk_util"].as_array().map(Vec::len), Some(1));
+    assert_eq!(report["forebay"][0]["jobs"].as_array().map(Vec::len), Some(3));
     let report = bench_json(&folder, &format!("{args} --group_reporting"));
     assert_eq!(report["jobs"].as_array().map(Vec::len), Some(1));
     assert_eq!(report["jobs"][0]["read"]["total_ios"], 768);

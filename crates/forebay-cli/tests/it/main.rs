@@ -5,3 +5,4 @@ mod bench;
 mod common;
 mod endings;
 mod refusals;
+mod sharing;

@@ -46,9 +46,10 @@ fn bad_values_say_what_would_do() {
          rw, readwrite, randrw, trim, randtrim",
     );
     check(
-        "--name=a --ioengine=psync",
+        "--name=a --ioengine=mmap",
         2,
-        "bench: --ioengine=psync: it is none of the words; accepted: libaio, io_uring, null",
+        "bench: --ioengine=mmap: it is none of the words; accepted: libaio, io_uring, psync, sync, \
+         null",
     );
     check("--name=a --time_based", 2, "bench: a: --time_based needs a --runtime");
 }

@@ -58,6 +58,8 @@ fn values_arrive_where_they_belong() {
     assert_eq!(given("verify", "0").verify, Some(false));
     assert_eq!(given("verify", "crc32c").verify, Some(true));
     assert_eq!(given("ioengine", "io_uring").ioengine, Some(Engine::IoUring));
+    assert_eq!(given("ioengine", "psync").ioengine, Some(Engine::Psync));
+    assert_eq!(given("ioengine", "sync").ioengine, Some(Engine::Sync));
     assert_eq!(given("plug", "per-level").policies, [("plug", "per-level".to_owned())]);
     let (_, run) = apply("output-format", "json").expect("a format");
     assert_eq!(run.format, OutputFormat::Json);
@@ -105,8 +107,8 @@ fn bad_values_name_option_value_and_what_would_do() {
     check_error("direct", "2", "--direct=2: it is neither 0 nor 1; accepted: 0 or 1");
     check_error(
         "ioengine",
-        "psync",
-        "--ioengine=psync: it is none of the words; accepted: libaio, io_uring, null",
+        "mmap",
+        "--ioengine=mmap: it is none of the words; accepted: libaio, io_uring, psync, sync, null",
     );
     check_error("filename", "", "--filename=: it is empty; accepted: a text");
 }

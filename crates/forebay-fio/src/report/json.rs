@@ -59,7 +59,7 @@ fn job_value(report: &Report, job: &JobReport) -> Value {
     put("job_runtime", stats.job_runtime_ms.into());
     put("usr_cpu", user.into());
     put("sys_cpu", system.into());
-    put("ctx", stats.usage.context_switches.into());
+    put("ctx", stats.usage.context_switches().into());
     put("majf", stats.usage.major_faults.into());
     put("minf", stats.usage.minor_faults.into());
     for (key, value) in depth_values(stats, ios) {

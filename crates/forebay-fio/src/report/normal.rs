@@ -128,7 +128,9 @@ impl Out {
         let (user, system) = cpu_percents(stats);
         self.line(format_args!(
             "  cpu          : usr={user:.2}%, sys={system:.2}%, ctx={}, majf={}, minf={}",
-            stats.usage.context_switches, stats.usage.major_faults, stats.usage.minor_faults
+            stats.usage.context_switches(),
+            stats.usage.major_faults,
+            stats.usage.minor_faults
         ));
     }
 

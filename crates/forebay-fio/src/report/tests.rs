@@ -20,7 +20,8 @@ fn report() -> Report {
     stats.usage = crate::stats::Usage {
         user_us: 150_000,
         system_us: 300_000,
-        context_switches: 12,
+        voluntary_switches: 9,
+        involuntary_switches: 3,
         major_faults: 0,
         minor_faults: 34,
     };

@@ -8,6 +8,8 @@ pub mod distribution;
 pub mod moments;
 pub mod rate;
 
+use std::ops::AddAssign;
+
 use crate::generator::Direction;
 use crate::histogram::Histogram;
 
@@ -101,12 +103,32 @@ pub struct Usage {
     pub user_us: u64,
     /// Time on a CPU in the kernel, microseconds.
     pub system_us: u64,
-    /// Context switches, voluntary or not.
-    pub context_switches: u64,
+    /// Context switches because the thread had to wait.
+    pub voluntary_switches: u64,
+    /// Context switches because others were to run.
+    pub involuntary_switches: u64,
     /// Page faults that needed I/O.
     pub major_faults: u64,
     /// Page faults that did not.
     pub minor_faults: u64,
+}
+
+impl Usage {
+    /// All context switches.
+    pub fn context_switches(&self) -> u64 {
+        self.voluntary_switches + self.involuntary_switches
+    }
+}
+
+impl AddAssign<&Self> for Usage {
+    fn add_assign(&mut self, other: &Self) {
+        self.user_us += other.user_us;
+        self.system_us += other.system_us;
+        self.voluntary_switches += other.voluntary_switches;
+        self.involuntary_switches += other.involuntary_switches;
+        self.major_faults += other.major_faults;
+        self.minor_faults += other.minor_faults;
+    }
 }
 
 /// The figures of one job, or of several merged.
@@ -199,11 +221,7 @@ impl JobStats {
         self.submits.merge(&other.submits);
         self.completes.merge(&other.completes);
         self.bands.merge(&other.bands);
-        self.usage.user_us += other.usage.user_us;
-        self.usage.system_us += other.usage.system_us;
-        self.usage.context_switches += other.usage.context_switches;
-        self.usage.major_faults += other.usage.major_faults;
-        self.usage.minor_faults += other.usage.minor_faults;
+        self.usage += &other.usage;
         self.job_runtime_ms += other.job_runtime_ms;
     }
 

@@ -47,6 +47,11 @@ impl Moments {
         self.max
     }
 
+    /// The sum of all values.
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+
     /// The arithmetic mean; 0 if there is no value.
     pub fn mean(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }

@@ -4,9 +4,10 @@
 
 use crate::driver::{DriverQueue, Waiter};
 use crate::runtime::clock;
-use crate::runtime::mailbox::{Delivered, Mailbox};
+use crate::runtime::mailbox::{Delivered, Mailbox, Wake};
 use crate::runtime::primitive::{AtomicBool, AtomicU64, Mutex, Ordering, UnsafeCell, lock};
 use crate::runtime::stack::BioStack;
+use crate::runtime::thread;
 use forebay_core::{
     Commit, Driver, Gates, HardwareContext, QueuedBio, RunCounters, RunState, SoftwareQueue, Turned,
 };
@@ -14,7 +15,6 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::task::Waker;
 
 /// One of a disk's hardware contexts.
 ///
@@ -99,7 +99,7 @@ impl Hctx {
     #[inline]
     pub(crate) fn run(&self) -> Option<Token<'_>> {
         if self.run.run() {
-            return Some(Token { hctx: self, wakers: Vec::new() });
+            return Some(Token { hctx: self, wakes: Vec::new() });
         }
         // Relaxed: a count.
         self.nr_skipped.fetch_add(1, Ordering::Relaxed);
@@ -109,7 +109,7 @@ impl Hctx {
     /// Takes the token if it is free; see [`RunState::try_take`].
     #[inline]
     pub(crate) fn try_take(&self) -> Option<Token<'_>> {
-        self.run.try_take().then(|| Token { hctx: self, wakers: Vec::new() })
+        self.run.try_take().then(|| Token { hctx: self, wakes: Vec::new() })
     }
 
     /// Publishes requests for whoever holds the token. [`Hctx::run`] is due.
@@ -172,9 +172,9 @@ impl fmt::Debug for Hctx {
 /// The right to touch the inner part of a hardware context.
 pub(crate) struct Token<'a> {
     hctx: &'a Hctx,
-    /// Tasks whose bios have ended; woken when the token was given back, since a waker is code of
-    /// others, and may do as it likes.
-    wakers: Vec<Waker>,
+    /// Whose bios have ended. They are woken when the token was given back: a thread that is woken
+    /// wants it next, and a waker is code of others, and may do as it likes.
+    wakes: Vec<Wake>,
 }
 
 impl Deref for Token<'_> {
@@ -209,10 +209,13 @@ impl<'a> Token<'a> {
         None
     }
 
-    /// The token was given back: wakes the tasks.
+    /// The token was given back: wakes whom it is about.
     #[inline]
     fn wake(&mut self) {
-        self.wakers.drain(..).for_each(Waker::wake);
+        if !self.wakes.is_empty() {
+            self.wakes.drain(..).for_each(Wake::fire);
+            thread::put_spare(std::mem::take(&mut self.wakes));
+        }
     }
 
     /// Turns, and gives the token back, until nothing was published meanwhile.
@@ -277,7 +280,7 @@ impl<'a> Token<'a> {
         own: Option<Own<'_>>,
     ) -> Turned {
         let hctx = self.hctx;
-        let mut wakers = std::mem::take(&mut self.wakers);
+        let mut wakes = std::mem::take(&mut self.wakes);
         let run = &hctx.run;
         let gates =
             Gates { enter: run.may_enter(), dispatch: run.may_dispatch(), reap: !run.is_kicked() };
@@ -310,14 +313,14 @@ impl<'a> Token<'a> {
         );
         hctx.is_drained.store(turned.is_drained, Ordering::Relaxed);
         let mut kick = turned.work_left && turned.nr_in_flight == 0;
-        kick |= deliver(&mut inner.ended, own, &mut wakers);
+        kick |= deliver(&mut inner.ended, own, &mut wakes);
         // A leader that waits in the driver is told of its own end (W4), and of what no completion
         // will move on.
         if kick && hctx.is_shared && run.kick() {
             inner.is_kicked = true;
             inner.driver.kick();
         }
-        self.wakers = wakers;
+        self.wakes = wakes;
         turned
     }
 }
@@ -327,7 +330,7 @@ impl<'a> Token<'a> {
 fn deliver(
     ended: &mut Vec<Box<QueuedBio>>,
     mut own: Option<Own<'_>>,
-    wakers: &mut Vec<Waker>,
+    wakes: &mut Vec<Wake>,
 ) -> bool {
     let mut to_leader = false;
     let mut bios = ended.drain(..).peekable();
@@ -342,7 +345,12 @@ fn deliver(
                 match mailbox.deliver(std::iter::once(bio).chain(same)) {
                     Delivered::Quietly => {}
                     Delivered::ToLeader => to_leader = true,
-                    Delivered::ToTask(waker) => wakers.push(waker),
+                    Delivered::ToSleeper(wake) => {
+                        if wakes.capacity() == 0 {
+                            *wakes = thread::take_spare();
+                        }
+                        wakes.push(wake);
+                    }
                 }
             }
         }

@@ -88,8 +88,8 @@ pub(crate) enum Delivered {
     Quietly,
     /// The owner leads, and what it waits for has come: it must be kicked out of the driver.
     ToLeader,
-    /// The owner is a task, and this wakes it.
-    ToTask(Waker),
+    /// The owner sleeps, and this wakes it.
+    ToSleeper(Wake),
 }
 
 impl Mailbox {
@@ -167,12 +167,7 @@ impl Mailbox {
                 Err(now) => word = now,
             }
         }
-        match wake {
-            Some(Wake::Thread(thread)) => thread.wake(),
-            Some(Wake::Task(waker)) => return Delivered::ToTask(waker),
-            None => {}
-        }
-        Delivered::Quietly
+        wake.map_or(Delivered::Quietly, Delivered::ToSleeper)
     }
 
     fn wake(&self) -> Option<Wake> {
@@ -256,8 +251,8 @@ impl Mailbox {
             let baton = word & !DOING_MASK | Doing::Baton as u64;
             match self.word.compare_exchange(word, baton, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
-                    if let Some(Wake::Thread(thread)) = self.wake() {
-                        thread.wake();
+                    if let Some(wake) = self.wake() {
+                        wake.fire();
                     }
                     return true;
                 }
@@ -269,7 +264,17 @@ impl Mailbox {
 }
 
 /// What wakes an owner. It outlives the mailbox.
-enum Wake {
+#[derive(Debug)]
+pub(crate) enum Wake {
     Thread(Sleeper),
     Task(Waker),
+}
+
+impl Wake {
+    pub(crate) fn fire(self) {
+        match self {
+            Wake::Thread(thread) => thread.wake(),
+            Wake::Task(waker) => waker.wake(),
+        }
+    }
 }

@@ -9,7 +9,7 @@
 //!   waits, and at the latest when it ends.
 
 use crate::runtime::ctx::Ctx;
-use crate::runtime::mailbox::Mailbox;
+use crate::runtime::mailbox::{Mailbox, Wake};
 use crate::runtime::shared::{SHARED, Shared};
 use forebay_core::{Bio, Defer, PlugPolicy, QueuedBio, UnplugCause};
 use std::cell::{Cell, RefCell};
@@ -28,6 +28,8 @@ struct ThreadState {
     ctxs: RefCell<Vec<Rc<Ctx>>>,
     /// What the thread's blocking calls use, one at a time.
     blocking: RefCell<Option<Blocking>>,
+    /// An empty list, kept for its memory.
+    spare: RefCell<Vec<Wake>>,
 }
 
 /// A commit that was put off. It holds the thread's part of the disk, so that stays (D7).
@@ -87,6 +89,7 @@ thread_local! {
             deferred: RefCell::new(Defer::new()),
             ctxs: RefCell::new(Vec::new()),
             blocking: RefCell::new(None),
+            spare: RefCell::new(Vec::new()),
         }
     };
 }
@@ -251,4 +254,15 @@ pub(crate) fn take_blocking() -> Blocking {
 pub(crate) fn put_blocking(blocking: Blocking) {
     // Where the thread is ending, it is dropped: all its bios have ended.
     let _ = THREAD.try_with(|thread| *thread.blocking.borrow_mut() = Some(blocking));
+}
+
+/// An empty list of those to wake, with the memory of the last one.
+pub(crate) fn take_spare() -> Vec<Wake> {
+    THREAD.try_with(|thread| thread.spare.take()).unwrap_or_default()
+}
+
+/// Keeps the memory of a list.
+pub(crate) fn put_spare(list: Vec<Wake>) {
+    assert!(list.is_empty());
+    let _ = THREAD.try_with(|thread| thread.spare.replace(list));
 }

@@ -76,7 +76,8 @@ fn lead(shared: &Shared, hctx: &Hctx, mailbox: &Mailbox, goal: u64) {
     let mut kept = None;
     while mailbox.nr_delivered() < goal {
         let mut timeout = None;
-        let mut token = kept.take().or_else(|| hctx.run());
+        // Without a mark: a holder that is at work reaps as well.
+        let mut token = kept.take().or_else(|| hctx.try_take());
         if let Some(token) = &mut token {
             let turned = token.turn(now_ns(iostats), Commit::Now, None, None);
             timeout = (turned.nr_in_flight == 0).then_some(RESOURCE_DELAY);

@@ -1,0 +1,104 @@
+//! What the layer did to those who used a disk: a clone each, or a group of clones.
+
+use forebay_fio::report::number::{Base, short};
+use forebay_fio::stats::Usage;
+use forebay_fio::stats::moments::Moments;
+use serde_json::{Map, Value};
+
+use super::outcome::Outcome;
+
+/// A clone that used a disk, or a group of them.
+#[derive(Debug)]
+pub(super) struct User {
+    /// The name of the job; of a group, the first one's.
+    name: String,
+    /// The number of the clone; none of a group.
+    clone: Option<u32>,
+    nr_clones: u32,
+    /// As of a clone: not known if it is not known of one.
+    tag_waits: Option<Moments>,
+    usage: Usage,
+    /// The longest of the clones, ns.
+    elapsed_ns: u64,
+}
+
+impl User {
+    pub(super) fn new(outcome: &Outcome, in_group: bool) -> Self {
+        Self {
+            name: outcome.report.name.clone(),
+            clone: (!in_group).then_some(outcome.clone),
+            nr_clones: 1,
+            tag_waits: outcome.tag_waits,
+            usage: outcome.report.stats.usage,
+            elapsed_ns: outcome.elapsed_ns,
+        }
+    }
+
+    /// Adds a clone to the group.
+    pub(super) fn add(&mut self, outcome: &Outcome) {
+        self.nr_clones += 1;
+        self.tag_waits = match (self.tag_waits, &outcome.tag_waits) {
+            (Some(mut sum), Some(more)) => {
+                sum += more;
+                Some(sum)
+            }
+            _ => None,
+        };
+        self.usage += &outcome.report.stats.usage;
+        self.elapsed_ns = self.elapsed_ns.max(outcome.elapsed_ns);
+    }
+
+    pub(super) fn is_group(&self) -> bool {
+        self.clone.is_none()
+    }
+
+    pub(super) fn elapsed_ns(&self) -> u64 {
+        self.elapsed_ns
+    }
+
+    /// An object in the list `jobs` of a disk.
+    pub(super) fn json(&self) -> Value {
+        let mut object = Map::new();
+        let mut put = |key: &str, value: Value| drop(object.insert(key.to_owned(), value));
+        put("jobname", self.name.as_str().into());
+        match self.clone {
+            Some(clone) => put("clone", clone.into()),
+            None => put("clones", self.nr_clones.into()),
+        }
+        put("tag_waits", self.tag_waits.map(|waits| waits.count()).into());
+        let times = self.tag_waits.map(|waits| {
+            let values = [waits.sum(), waits.mean() as u64, waits.max()].map(Value::from);
+            let keys = ["sum", "mean", "max"].map(str::to_owned);
+            Value::Object(keys.into_iter().zip(values).collect())
+        });
+        put("tag_wait_ns", times.unwrap_or_default());
+        put("voluntary_switches", self.usage.voluntary_switches.into());
+        put("involuntary_switches", self.usage.involuntary_switches.into());
+        Value::Object(object)
+    }
+
+    /// The same for people.
+    pub(super) fn line(&self) -> String {
+        let name = match self.clone {
+            Some(clone) => format!("{}.{clone}", self.name),
+            None => format!("{} ({} jobs)", self.name, self.nr_clones),
+        };
+        let ns = |ns: u64| short(ns, 6, Base::Decimal, "");
+        let waits = match &self.tag_waits {
+            // The layer does not say it of blocking calls.
+            None => "not known".to_owned(),
+            Some(waits) if waits.count() == 0 => "0".to_owned(),
+            Some(waits) => format!(
+                "{} (nsec: sum={}, avg={}, max={})",
+                waits.count(),
+                ns(waits.sum()),
+                ns(waits.mean() as u64),
+                ns(waits.max())
+            ),
+        };
+        format!(
+            "  {name:<13}: tag waits={waits}, switches: voluntary={}, involuntary={}",
+            self.usage.voluntary_switches, self.usage.involuntary_switches
+        )
+    }
+}

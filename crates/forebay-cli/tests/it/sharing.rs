@@ -1,0 +1,161 @@
+//! Clones and jobs on one disk: what they share, how it is reported, and blocking calls.
+
+use serde_json::Value;
+
+use crate::common::{bench, bench_json, data_file, folder, stderr, stdout};
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[test]
+fn one_jobs_data_is_seen_by_another() {
+    let folder = folder();
+    // Both write all blocks many times at once, and then read back: with the same seed a block is
+    // right, whoever wrote it; with two seeds one of them finds the other's.
+    let args = "--filename=ram:256k --rw=randwrite --runtime=300ms --time_based --verify=crc32c";
+    for engine in ["", "--ioengine=psync"] {
+        let report = bench_json(&folder, &format!("{args} {engine} --name=a --numjobs=4"));
+        for job in 0..4 {
+            let job = &report["jobs"][job];
+            assert_eq!((&job["error"], &job["read"]["total_ios"]), (&0.into(), &64.into()));
+        }
+        let writes = (0..4).map(|job| number(&report["jobs"][job]["write"]["total_ios"]));
+        let layer = &report["forebay"][0];
+        assert_eq!(number(&layer["bios"]["write"]), writes.sum::<u64>());
+
+        let two = format!("{args} {engine} --name=a --randseed=1 --name=b --randseed=2");
+        let output = bench(&folder, &two);
+        assert_eq!(output.status.code(), Some(1), "{engine}");
+        assert!(stderr(&output).contains(": verify: "), "{engine}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn other_settings_are_another_disk() {
+    let folder = folder();
+    let args = "--filename=ram:1M --rw=read --name=a --name=b --queue_depth=7 --name=c";
+    let report = bench_json(&folder, args);
+    let names: Vec<_> = (0..2).map(|disk| report["disk_util"][disk]["name"].clone()).collect();
+    assert_eq!(names, ["ram:1M", "ram:1M?queue_depth=7"]);
+    let layers = &report["forebay"];
+    assert_eq!(layers.as_array().map(Vec::len), Some(2));
+    assert_eq!((&layers[0]["jobs"][1]["jobname"], &layers[0]["bios"]["read"]), both("c", 512));
+    assert_eq!((&layers[1]["jobs"][0]["jobname"], &layers[1]["bios"]["read"]), both("b", 256));
+    assert_eq!(layers[1]["policy"]["queue_depth"], 7);
+}
+
+fn both(name: &str, number: u64) -> (&'static Value, &'static Value) {
+    (Box::leak(Box::new(name.into())), Box::leak(Box::new(number.into())))
+}
+
+#[test]
+fn a_reader_and_a_writer_share_a_file() {
+    let folder = folder();
+    data_file(&folder, "disk.img", 1 << 20);
+    let report = bench_json(&folder, "--filename=disk.img --name=r --rw=read --name=w --rw=write");
+    let layers = report["forebay"].as_array().expect("a list");
+    assert_eq!(layers.len(), 1);
+    assert_eq!(layers[0]["spec"], "disk.img");
+    assert_eq!(
+        (number(&layers[0]["bios"]["read"]), number(&layers[0]["bios"]["write"])),
+        (256, 256)
+    );
+}
+
+#[test]
+fn waits_for_tags_are_reported_per_job() {
+    let folder = folder();
+    let args = "--name=a --filename=ram:1M?req_ns=20000 --rw=randread --iodepth=4 --numjobs=3 \
+                --queue_depth=1 --nr_hw_queues=1";
+    let layer = &bench_json(&folder, args)["forebay"][0];
+    let (mut count, mut sum) = (0, 0);
+    for job in layer["jobs"].as_array().expect("a list") {
+        assert!(number(&job["tag_waits"]) > 0, "{layer:#}");
+        let times = &job["tag_wait_ns"];
+        assert!(times["max"].as_u64() >= times["mean"].as_u64(), "{layer:#}");
+        assert!(number(&times["sum"]) >= number(&times["max"]), "{layer:#}");
+        count += number(&job["tag_waits"]);
+        sum += number(&times["sum"]);
+    }
+    // The layer counts the same bios.
+    assert_eq!((count, sum), (number(&layer["tag_waits"]), number(&layer["tag_wait_ns"])));
+    assert_eq!(layer["policy"]["nr_hw_queues"], 1);
+
+    let group = &bench_json(&folder, &format!("{args} --group_reporting"))["forebay"][0]["jobs"];
+    assert_eq!(group.as_array().map(Vec::len), Some(1));
+    assert_eq!((number(&group[0]["clones"]), group[0].get("clone")), (3, None));
+    assert!(number(&group[0]["tag_waits"]) > 0, "{group:#}");
+}
+
+#[test]
+fn the_layer_has_its_keys_in_their_order() {
+    let folder = folder();
+    let report = bench_json(&folder, "--name=a --filename=null:1M");
+    let keys = |value: &Value| {
+        value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>().join(" ")
+    };
+    let layer = &report["forebay"][0];
+    assert_eq!(
+        keys(layer),
+        "spec driver jobs bios requests issued commits system_calls runs empty_runs skipped_runs \
+         tag_waits tag_wait_ns splits requeues retries overtaken merges unplugs latency_ns policy"
+    );
+    assert_eq!(
+        keys(&layer["jobs"][0]),
+        "jobname clone tag_waits tag_wait_ns voluntary_switches involuntary_switches"
+    );
+    assert_eq!(keys(&layer["jobs"][0]["tag_wait_ns"]), "sum mean max");
+    assert_eq!(
+        keys(&layer["policy"]),
+        "plug nomerges queue_depth nr_hw_queues max_sectors_kb nr_bios iostats"
+    );
+    let job = &layer["jobs"][0];
+    let switches = number(&job["voluntary_switches"]) + number(&job["involuntary_switches"]);
+    assert_eq!(number(&report["jobs"][0]["ctx"]), switches);
+}
+
+#[test]
+fn many_clones_make_blocking_calls() {
+    let folder = folder();
+    data_file(&folder, "disk.img", 1 << 20);
+    for (engine, direct) in [("psync", 1), ("sync", 0)] {
+        let args = format!(
+            "--name=a --filename=disk.img --direct={direct} --rw=randread --ioengine={engine} \
+             --iodepth=9 --numjobs=64 --group_reporting"
+        );
+        let report = bench_json(&folder, &args);
+        let (job, layer) = (&report["jobs"][0], &report["forebay"][0]);
+        assert_eq!(number(&job["read"]["total_ios"]), 64 * 256);
+        assert_eq!(number(&layer["bios"]["read"]), 64 * 256);
+        // A call has no part that only submits, and there is one at a time.
+        assert_eq!(number(&job["read"]["slat_ns"]["N"]), 0);
+        assert_eq!((number(&job["latency_depth"]), &job["iodepth_level"]["1"]), (1, &100.0.into()));
+        assert_eq!(layer["jobs"][0]["tag_waits"], Value::Null);
+        assert_eq!(number(&layer["jobs"][0]["clones"]), 64);
+    }
+    let text = stdout(&bench(&folder, "--name=a --filename=ram:1M --ioengine=psync --numjobs=2"));
+    assert!(text.contains("ioengine=psync (ram), iodepth=1\n...\n"), "{text}");
+    assert!(text.contains("\n  a.1          : tag waits=not known, switches: "), "{text}");
+    assert!(text.contains("\n  runs         : all="), "{text}");
+    assert!(text.contains(", nr_hw_queues="), "{text}");
+}
+
+#[test]
+fn blocking_calls_write_flush_trim_and_verify() {
+    let folder = folder();
+    let args = "--name=a --ioengine=psync --rw=write --filename=disk.img --size=1m --fsync=16 \
+                --end_fsync=1 --verify=crc32c";
+    let report = bench_json(&folder, args);
+    let job = &report["jobs"][0];
+    assert_eq!(number(&job["sync"]["total_ios"]), 15);
+    assert_eq!(number(&report["forebay"][0]["bios"]["flush"]), 16);
+    assert_eq!(number(&job["read"]["total_ios"]), 256);
+    let args = "--name=a --ioengine=psync --rw=trim --filename=ram:1M --bs=64k";
+    assert_eq!(number(&bench_json(&folder, args)["forebay"][0]["bios"]["discard"]), 16);
+
+    let fault = "--name=a --ioengine=psync --filename=fault:disk.img?rule=read:io:nth=10";
+    let output = bench(&folder, fault);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(stderr(&output), "forebay: a: read of 4096 bytes at offset 36864: I/O error\n");
+}
