@@ -1,9 +1,9 @@
 //! Deferred calls: what a thread puts off until the end of a section, once each.
 //!
-//! Source: "block: add blk_io_plug_call() API", qemu-devel, 2023; `defer_call` in QEMU 8.2. A driver
-//! is kicked once for a batch, wherever in the program the batch was made and whatever queues it is
-//! for; and since the state is a thread's, without a lock. This is a plain value: whoever has
-//! threads keeps one in each. Its rules:
+//! Source: "block: add blk_io_plug_call() API", qemu-devel, 2023; `defer_call` in QEMU 8.2. A
+//! driver is kicked once for a batch, wherever in the program the batch was made and whatever
+//! queues it is for; and since the state is a thread's, without a lock. This is a plain value:
+//! whoever has threads keeps one in each. Its rules:
 //!
 //! - D1 a call that is put off already is not put off again;
 //! - D2 outside of a section a call is made at once;

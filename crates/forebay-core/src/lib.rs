@@ -14,6 +14,10 @@
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+#![allow(
+    clippy::vec_box,
+    reason = "boxes of bios are on their way; nobody owns the memory of a list"
+)]
 
 extern crate alloc;
 #[cfg(blk_loom)]

@@ -23,8 +23,8 @@ pub enum PlugPolicy {
 /// Source: "block: add blk_io_plug_call() API", qemu-devel, 2023.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum KickPolicy {
-    /// At the end of the thread's outermost section: a deferred call ([`Defer`](crate::Defer)), once
-    /// for each hardware context. A plug is a section.
+    /// At the end of the thread's outermost section: a deferred call ([`Defer`](crate::Defer)),
+    /// once for each hardware context. A plug is a section.
     #[default]
     Deferred,
     /// The state *before*: the section is the device's, a counter behind a lock that all its

@@ -1,16 +1,18 @@
 //! When a merged request that failed may be tried again bio by bio.
 //!
 //! A bad sector must fail the bio that asked for it, and none of its neighbours in the same
-//! request. So a merged request that failed for a reason of address is taken apart, and its bios are
-//! tried one after another, under its own tag.
+//! request. So a merged request that failed for a reason of address is taken apart, and its bios
+//! are tried one after another, under its own tag.
 //!
-//! - A1 Until these retries end, nothing that overlaps the range is issued, in any hardware context.
+//! - A1 Until these retries end, nothing that overlaps the range is issued, in any hardware
+//!   context.
 //! - A2 A write is tried again only if no overlapping write was issued since: that one may have
 //!   ended, and a retry would bring old data back. Otherwise its bios get the error. (A read may
 //!   always be.)
 //!
 //! Within a hardware context, A2 is judged by the ranges of its last writes. Of other contexts
-//! only the number of their writes is known, and any counts: so the judgement errs on the safe side.
+//! only the number of their writes is known, and any counts: so the judgement errs on the safe
+//! side.
 //!
 //! # Two contexts at once
 //! The context that fails enters the range (A), then looks at the others' counts (B). The context

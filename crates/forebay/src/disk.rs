@@ -166,8 +166,8 @@ impl Disk {
         IoFuture::new(Arc::clone(&self.shared), io)
     }
 
-    /// Makes the progress that can be made at once on the I/O of futures, and of all others that share
-    /// a hardware context. Never waits.
+    /// Makes the progress that can be made at once on the I/O of futures, and of all others that
+    /// share a hardware context. Never waits.
     pub fn poll(&self) {
         self.shared.poll_shared();
     }
@@ -181,8 +181,8 @@ impl Disk {
 
     /// Freezes the disk: nothing new is let in, and this waits until all that was let in has ended;
     /// also what other threads have in flight, who must reap it if they own a hardware context.
-    /// Meanwhile blocking calls wait, submitted I/O is kept, and I/O that does not want to wait ends
-    /// with [`BlockStatus::Again`](crate::BlockStatus::Again).
+    /// Meanwhile blocking calls wait, submitted I/O is kept, and I/O that does not want to wait
+    /// ends with [`BlockStatus::Again`](crate::BlockStatus::Again).
     ///
     /// Counterpart in Linux: `blk_mq_freeze_queue`.
     pub fn freeze(&self) -> Hold {
@@ -201,8 +201,8 @@ impl Disk {
         hold
     }
 
-    /// Stops the disk: as [`Disk::quiesce`], without waiting for requests that are being handed over
-    /// at the moment.
+    /// Stops the disk: as [`Disk::quiesce`], without waiting for requests that are being handed
+    /// over at the moment.
     ///
     /// Counterpart in Linux: `blk_mq_stop_hw_queues`.
     pub fn stop(&self) -> Hold {
@@ -210,8 +210,8 @@ impl Disk {
     }
 
     /// Whether the device is gone: some I/O ended with
-    /// [`BlockStatus::Offline`](crate::BlockStatus::Offline). Everything that is not at the driver ends
-    /// so until [`Disk::revive`] is called.
+    /// [`BlockStatus::Offline`](crate::BlockStatus::Offline). Everything that is not at the driver
+    /// ends so until [`Disk::revive`] is called.
     pub fn is_failed(&self) -> bool {
         self.shared.device_state().is_failed()
     }

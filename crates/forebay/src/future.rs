@@ -15,8 +15,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// An I/O that will have ended. Made by [`Disk::start`](crate::Disk::start); it is submitted when it
-/// is polled first, on the thread that polls it, and joins that thread's plug if one is open.
+/// An I/O that will have ended. Made by [`Disk::start`](crate::Disk::start); it is submitted when
+/// it is polled first, on the thread that polls it, and joins that thread's plug if one is open.
 ///
 /// It may be polled on any thread, and is woken by its waker. Something has to make progress
 /// meanwhile: the thread of a disk that was opened with `service=on`; or an event loop that watches

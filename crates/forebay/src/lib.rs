@@ -29,6 +29,10 @@
 //! A write that has ended is durable after the next [`Disk::flush`] that succeeds, or at once if it
 //! was submitted with [`Io::fua`].
 #![deny(missing_docs)]
+#![allow(
+    clippy::vec_box,
+    reason = "boxes of bios are on their way; nobody owns the memory of a list"
+)]
 
 mod buf;
 mod disk;

@@ -365,8 +365,8 @@ impl BioQueue {
         }
     }
 
-    /// A descriptor for an event loop: when it is readable, [`reap`](BioQueue::reap) is due, even if
-    /// that gives nothing. Valid while the queue is. Where the driver cannot tell (`ram`), it is
+    /// A descriptor for an event loop: when it is readable, [`reap`](BioQueue::reap) is due, even
+    /// if that gives nothing. Valid while the queue is. Where the driver cannot tell (`ram`), it is
     /// readable while anything is in the layer.
     ///
     /// # Errors

@@ -15,8 +15,8 @@ use std::str::FromStr;
 /// | `fault` | another spec, without keys | `rule` (repeated), `seed`, the keys of the other |
 ///
 /// Every disk has the keys `plug=outermost|per-level|none`, `nomerges=0|1|2`,
-/// `kick=deferred|per-device|per-request|loop-end`, `queue_depth`, `nr_hw_queues`, `max_sectors_kb`,
-/// `nr_bios`, `fua`, `iostats` and `read_only`. Switches are `on` or `off`. Sizes
+/// `kick=deferred|per-device|per-request|loop-end`, `queue_depth`, `nr_hw_queues`,
+/// `max_sectors_kb`, `nr_bios`, `fua`, `iostats` and `read_only`. Switches are `on` or `off`. Sizes
 /// take `k`, `m`, `g` and `t`, powers of 1024. In a path, `?` is written `%3F`, and `%` is written
 /// `%25` if a `3F` or `25` follows it.
 ///

@@ -1,8 +1,8 @@
 //! The free tags at hand in a hardware context.
 //!
-//! Counterpart in Linux: `blk_mq_get_tags`, which takes a run of tags at once; and the per-processor
-//! hints of `struct sbitmap_queue`. The tag freed last is given out first: its slot of the request
-//! table is the one most likely to be in the processor's cache.
+//! Counterpart in Linux: `blk_mq_get_tags`, which takes a run of tags at once; and the
+//! per-processor hints of `struct sbitmap_queue`. The tag freed last is given out first: its slot
+//! of the request table is the one most likely to be in the processor's cache.
 
 use super::{Tag, TagSet};
 use alloc::sync::Arc;

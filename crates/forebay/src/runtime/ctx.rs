@@ -84,7 +84,8 @@ impl Ctx {
     }
 
     /// One turn, or several, of the hardware context, with what is outgoing; the first says what
-    /// is left. What is issued is committed when `commit` says, or by the disk's policy. None where another thread holds the token, and turns in our place.
+    /// is left. What is issued is committed when `commit` says, or by the disk's policy. None
+    /// where another thread holds the token, and turns in our place.
     #[inline]
     pub(crate) fn turn(
         self: &Rc<Ctx>,

@@ -27,8 +27,10 @@ compile_error!("one model checker at a time: blk_loom or blk_shuttle");
 
 #[cfg(not(any(blk_loom, blk_shuttle)))]
 mod on_std {
+    #[cfg(test)]
+    pub(crate) use std::sync::Arc;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-    pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+    pub(crate) use std::sync::{Mutex, MutexGuard};
     pub(crate) use std::thread;
 
     /// As std's, with accesses that a model checker can see the beginning and the end of.
@@ -50,10 +52,6 @@ mod on_std {
         #[inline]
         pub(crate) fn with_mut<R>(&self, access: impl FnOnce(*mut T) -> R) -> R {
             access(self.0.get())
-        }
-
-        pub(crate) fn into_inner(self) -> T {
-            self.0.into_inner()
         }
     }
 }
@@ -104,10 +102,6 @@ mod on_shuttle {
             let result = access(self.value.get());
             self.users.set(0);
             result
-        }
-
-        pub(crate) fn into_inner(self) -> T {
-            self.value.into_inner()
         }
     }
 }

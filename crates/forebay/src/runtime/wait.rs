@@ -5,9 +5,9 @@
 //! their own bios have ended. Whoever stops leading passes the baton to a follower.
 //!
 //! - W1 nobody parks on a context with work unless it has a leader; who would becomes it.
-//! - W2 a sleeper announces itself, then looks again (at its own bios; at whether there is a leader);
-//!   its partner publishes, then looks for sleepers. Both do so by changes of one word, of the
-//!   mailbox or of the run state, so that one of them comes second and sees the other.
+//! - W2 a sleeper announces itself, then looks again (at its own bios; at whether there is a
+//!   leader); its partner publishes, then looks for sleepers. Both do so by changes of one word, of
+//!   the mailbox or of the run state, so that one of them comes second and sees the other.
 //! - W3 a baton that was received is used, or passed on.
 //! - W4 who ends the leader's own bio while it is blocked kicks it, once.
 //! - W5 a thread holds no token while it waits, and what it has put off is done before.

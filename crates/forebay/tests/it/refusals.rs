@@ -24,7 +24,8 @@ fn specs() {
     check_open(
         "null:1M?colour=red",
         "unknown key `colour` for driver `null`; there are: fua, iostats, kick, kick_ns, \
-         logical_block_size, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, plug, queue_depth, read_only, service",
+         logical_block_size, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, plug, queue_depth, \
+         read_only, service",
     );
     check_open("ram:1M?plug=inner", "plug=inner: expected outermost, per-level or none");
     check_open("ram:1M?nomerges=3", "nomerges=3: expected 0, 1 or 2");
@@ -85,7 +86,8 @@ fn files() {
     check_open(
         &format!("{path}?size=1G"),
         "unknown key `size` for driver `file`; there are: capacity, direct, fua, iostats, \
-         kick, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, plug, queue_depth, read_only, service",
+         kick, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, plug, queue_depth, \
+         read_only, service",
     );
 }
 
