@@ -33,8 +33,8 @@ struct Side {
 enum Program {
     /// Ours, on the file.
     File,
-    /// Ours, on the RAM disk of the published model.
-    Ram,
+    /// Ours, on the device of a spec.
+    Device(&'static str),
     /// fio, on the file.
     Fio,
     /// The loop of `pread`, on the file.
@@ -74,6 +74,51 @@ macro_rules! threads {
     };
 }
 
+/// The kick of the devices in the figure `kick`: as long as a system call that submits.
+const NULL: &str = "null:1G?kick_ns=1000";
+const RAM: &str = "ram:1G?kick_ns=1000";
+
+/// Random reads in batches as deep as the queue, the kick deferred, against another policy.
+macro_rules! kick {
+    ($device:ident, $depth:literal, $threads:literal, $policy:literal, $aim:expr) => {
+        Figure {
+            name: "kick",
+            title: concat!(
+                "S2: random 4k reads on ",
+                stringify!($device),
+                ", iodepth ",
+                $depth,
+                ", threads: ",
+                $threads
+            ),
+            a: Side {
+                title: "deferred",
+                program: Program::Device($device),
+                options: "--kick=deferred",
+            },
+            b: Side {
+                title: $policy,
+                program: Program::Device($device),
+                options: concat!("--kick=", $policy),
+            },
+            load: concat!(
+                "--rw=randread --bs=4k --plug=none --nr_hw_queues=3 --group_reporting --iodepth=",
+                $depth,
+                " --iodepth_batch=",
+                $depth,
+                " --iodepth_batch_complete_max=",
+                $depth,
+                " --numjobs=",
+                $threads
+            ),
+            rows: &[(What::Iops, $aim)],
+        }
+    };
+}
+
+const SAME: Aim = Aim::AtLeast(0.96);
+const ABOVE: Aim = Aim::AtLeast(1.2);
+
 const BLOCKING: &[(What, Aim)] = &[
     (What::Iops, Aim::None),
     (What::P50, Aim::None),
@@ -86,8 +131,8 @@ const FIGURES: &[Figure] = &[
     Figure {
         name: "s0-ram",
         title: "S0: outermost plug against per-level, RAM disk of the published model",
-        a: Side { title: "outermost", program: Program::Ram, options: OUTERMOST },
-        b: Side { title: "per-level", program: Program::Ram, options: PER_LEVEL },
+        a: Side { title: "outermost", program: Program::Device(S0_RAM), options: OUTERMOST },
+        b: Side { title: "per-level", program: Program::Device(S0_RAM), options: PER_LEVEL },
         load: S0,
         rows: &[(What::Iops, Aim::AtLeast(2.95)), (What::Merged, Aim::Equal(15.0 / 16.0))],
     },
@@ -127,6 +172,38 @@ const FIGURES: &[Figure] = &[
         load: S0,
         rows: &[(What::Iops, Aim::AtLeast(0.97)), (What::Cpu, Aim::AtMost(1.0))],
     },
+    kick!(NULL, "1", "1", "per-device", SAME),
+    kick!(NULL, "1", "2", "per-device", SAME),
+    kick!(NULL, "4", "1", "per-device", SAME),
+    kick!(NULL, "4", "2", "per-device", SAME),
+    kick!(NULL, "16", "1", "per-device", SAME),
+    kick!(NULL, "16", "2", "per-device", SAME),
+    kick!(NULL, "64", "1", "per-device", SAME),
+    kick!(NULL, "64", "2", "per-device", SAME),
+    kick!(NULL, "128", "1", "per-device", SAME),
+    kick!(NULL, "128", "2", "per-device", SAME),
+    kick!(NULL, "1", "1", "per-request", Aim::None),
+    kick!(NULL, "1", "2", "per-request", Aim::None),
+    kick!(NULL, "16", "1", "per-request", ABOVE),
+    kick!(NULL, "16", "2", "per-request", ABOVE),
+    kick!(NULL, "128", "1", "per-request", ABOVE),
+    kick!(NULL, "128", "2", "per-request", ABOVE),
+    kick!(RAM, "1", "1", "per-device", SAME),
+    kick!(RAM, "1", "2", "per-device", SAME),
+    kick!(RAM, "4", "1", "per-device", SAME),
+    kick!(RAM, "4", "2", "per-device", SAME),
+    kick!(RAM, "16", "1", "per-device", SAME),
+    kick!(RAM, "16", "2", "per-device", SAME),
+    kick!(RAM, "64", "1", "per-device", SAME),
+    kick!(RAM, "64", "2", "per-device", SAME),
+    kick!(RAM, "128", "1", "per-device", SAME),
+    kick!(RAM, "128", "2", "per-device", SAME),
+    kick!(RAM, "1", "1", "per-request", Aim::None),
+    kick!(RAM, "1", "2", "per-request", Aim::None),
+    kick!(RAM, "16", "1", "per-request", ABOVE),
+    kick!(RAM, "16", "2", "per-request", ABOVE),
+    kick!(RAM, "128", "1", "per-request", ABOVE),
+    kick!(RAM, "128", "2", "per-request", ABOVE),
     threads!("1 thread", "1"),
     threads!("2 threads", "2"),
     threads!("24 threads", "24"),
@@ -189,7 +266,7 @@ fn command(
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let (program, first, filename) = match side.program {
         Program::File => (forebay.to_owned(), "bench", file),
-        Program::Ram => (forebay.to_owned(), "bench", S0_RAM.to_owned()),
+        Program::Device(spec) => (forebay.to_owned(), "bench", spec.to_owned()),
         Program::Fio => (PathBuf::from("fio"), "", file),
         Program::Pread => (std::env::current_exe()?, pread::COMMAND, file),
     };

@@ -102,6 +102,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Policy { accepts: "what the key plug of a device spec takes" }),
     row("nomerges", &[], "", "the layer's merge policy",
         Kind::Policy { accepts: "what the key nomerges of a device spec takes" }),
+    row("kick", &[], "", "when the layer tells the driver to begin",
+        Kind::Policy { accepts: "what the key kick of a device spec takes" }),
     row("queue_depth", &[], "", "requests that each hardware context keeps in flight",
         Kind::Policy { accepts: "what the key queue_depth of a device spec takes" }),
     row("nr_hw_queues", &[], "", "hardware contexts: one is shared, the others have a thread each",
