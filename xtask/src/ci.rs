@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use crate::command::Line;
-use crate::{Outcome, arrows, bare, deny, examples, loom, miri, nightly, shuttle, tidy, tsan};
+use crate::{
+    Outcome, arrows, bare, deny, examples, instructions, loom, miri, nightly, shuttle, tidy, tsan,
+};
 
 /// One gate.
 struct Step {
@@ -30,6 +32,7 @@ const STEPS: &[Step] = &[
     Step { name: "docs", action: Action::Cargo(docs) },
     Step { name: "bare", action: Action::Own(bare::run) },
     Step { name: "deny", action: Action::Own(deny::run) },
+    Step { name: "instructions", action: Action::Own(instructions::run) },
     Step { name: "loom", action: Action::Own(loom::run) },
     Step { name: "shuttle", action: Action::Own(|| shuttle::run(None)) },
     Step { name: "miri", action: Action::Own(|| nightly::if_installed("miri", miri::run)) },

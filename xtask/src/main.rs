@@ -16,6 +16,7 @@ mod ci;
 mod command;
 mod deny;
 mod examples;
+mod instructions;
 mod loom;
 mod miri;
 mod nightly;
@@ -38,6 +39,7 @@ cargo xtask <command>
   tidy                 rules on the text of the tree that no compiler checks
   examples             runs every example of the forebay crate
   deny                 licences, bans and sources of the dependencies (cargo-deny)
+  instructions         instruction counts against their limits (valgrind)
   loom                 models of concurrent code in every interleaving
   shuttle [SEED]       models of concurrent code in random schedules
   miri                 tests under Miri, which finds undefined behaviour
@@ -67,6 +69,7 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["tidy"] => tidy::run(),
         ["examples"] => examples::run(),
         ["deny"] => deny::run(),
+        ["instructions"] => instructions::run(),
         ["loom"] => loom::run(),
         ["shuttle"] => shuttle::run(None),
         ["shuttle", seed] => {

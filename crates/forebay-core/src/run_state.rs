@@ -112,11 +112,8 @@ impl RunState {
         if self.load() & RUNNING != 0 {
             return false;
         }
-        let before = self.change(|word| match word & RUNNING {
-            0 => (word | RUNNING) & !QUEUED,
-            _ => word,
-        });
-        before & RUNNING == 0
+        // Where RUNNING is clear, so is QUEUED: there is nothing else to change. SeqCst: as all.
+        self.word.fetch_or(RUNNING, Ordering::SeqCst) & RUNNING == 0
     }
 
     /// Gives the token back. False: there was a mark; it is cleared and the token kept, and the
@@ -126,6 +123,11 @@ impl RunState {
     /// If nobody holds the token.
     #[inline]
     pub fn release(&self) -> bool {
+        // The usual case: nobody has come, nobody leads, all gates are open.
+        let order = (Ordering::SeqCst, Ordering::Relaxed);
+        if self.word.compare_exchange(RUNNING, 0, order.0, order.1).is_ok() {
+            return true;
+        }
         let before = self.change(|word| match word & QUEUED {
             0 => word & !RUNNING,
             _ => word & !QUEUED,

@@ -7,4 +7,5 @@ mod overlap;
 mod plug;
 mod progress;
 mod refusals;
+mod soak;
 mod threads;
