@@ -22,8 +22,11 @@
 //! ```
 //!
 //! # Threads
-//! In this version a disk, its queues and its plug belong to the thread that made them. Several
-//! threads open the disk once each; of `ram:` each then has a memory of its own.
+//! Any number of threads may use a [`Disk`]. The first of them own a hardware context each
+//! (`nr_hw_queues` less one), all others share one. A [`BioQueue`] stays on the thread that made it;
+//! an [`IoFuture`] may go anywhere. Plugs and sections ([`defer`]) are a thread's. What nobody
+//! waits for makes progress when somebody submits or reaps, when an event loop that watches a
+//! descriptor says so, or by a thread of the disk's own (`service=on`).
 //!
 //! # What may be lost
 //! A write that has ended is durable after the next [`Disk::flush`] that succeeds, or at once if it
