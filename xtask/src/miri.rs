@@ -11,10 +11,11 @@ use crate::{Outcome, nightly};
 const SUITES: &[Suite] = &[
     Suite { target: "--package forebay-core --lib", names: &[], skips: &[] },
     Suite { target: "--package forebay --lib", names: &["models", "miri"], skips: &[] },
+    Suite { target: "--package forebay --test it", names: &["miri"], skips: &[] },
 ];
 
 /// Clocks are real, and integers may become pointers, as they do in a driver's user data.
-const FLAGS: &str = "-Zmiri-many-seeds=0..8 -Zmiri-permissive-provenance -Zmiri-disable-isolation";
+const FLAGS: &str = "-Zmiri-many-seeds=0..4 -Zmiri-permissive-provenance -Zmiri-disable-isolation";
 
 /// The names of tests are the same whatever the seed.
 pub(crate) fn run() -> Outcome {

@@ -13,7 +13,7 @@ const SUITES: &[Suite] = &[
     Suite { target: "--package forebay --lib", names: &["models"], skips: &[] },
     Suite {
         target: "--package forebay --test it",
-        names: &["plug", "overlap"],
+        names: &["plug", "overlap", "threads", "miri"],
         // It counts on a turn that is faster than 200 us.
         skips: &["a_wait_does_not_wait_for_others"],
     },

@@ -198,17 +198,19 @@ impl Turn<'_> {
         let start = ranges().map(|(start, _)| start).min().unwrap_or(0);
         let end = ranges().map(|(start, len)| start + len).max().unwrap_or(0);
         let slot = retries.enter(start, end);
-        // A read changes nothing: it may go without a place, and whatever happened since.
-        let may = rq.op == Op::Read
-            || slot.is_some()
-                && !retries.hold_back(slot, ranges())
-                && !retries.was_overtaken(hctx.index, &hctx.writes, rq.issued_after, tag, ranges());
-        if may {
+        // Two places that overlap would hold each other back for ever; so whoever comes second has
+        // none. A read changes nothing: it may go without, and whatever happened since.
+        let is_read = rq.op == Op::Read;
+        let is_first = slot.is_some() && !retries.hold_back(slot, ranges());
+        let since = rq.issued_after;
+        let has_place = is_first
+            && (is_read || !retries.was_overtaken(hctx.index, &hctx.writes, since, tag, ranges()));
+        if has_place {
             rq.retry = slot;
         } else if let Some(slot) = slot {
             retries.leave(slot);
         }
-        may
+        has_place || is_read
     }
 
     /// Ends all bios of a request but its last, which ends with the request.

@@ -197,9 +197,12 @@ impl Turn<'_> {
                 || !hctx.backlog.is_empty()
                 || !hctx.dispatch.is_empty()
                 || hctx.tags.nr_free() < parts;
-            if parts > depth {
+            if rq.steps.is_empty() {
+                // Nothing to do at the device: no gate is in its way, and none is passed for it.
+                self.end_all(rq);
+            } else if parts > depth {
                 self.answer(rq, BlockStatus::NotSupported);
-            } else if must_wait && !rq.steps.is_empty() {
+            } else if must_wait {
                 self.answer(rq, BlockStatus::Again);
             } else {
                 hctx.backlog.push_back(rq);
@@ -210,17 +213,35 @@ impl Turn<'_> {
         self.hctx.nowait = nowait;
     }
 
-    /// Answers a whole request that does not want to wait and that a busy driver did not take.
+    /// Answers what does not want to wait and was just to be issued, and was not: a busy driver did
+    /// not take it, or a retry holds it back (A1). Of a bio that was cut, only where a busy driver
+    /// did not take its first part: so nothing of it was issued, and the rest is the backlog. What
+    /// is tried again after a failure has been at the driver, and goes on.
     fn answer_if_not_issued(&mut self) {
         let hctx = &mut *self.hctx;
-        let Some(&tag) = hctx.dispatch.front() else { return };
-        let slot = &mut hctx.table[tag.index()];
-        let refused = |rq: &Request| rq.is_nowait() && !rq.was_issued && rq.part_of.is_none();
-        if let Some(rq) = slot.rq.take_if(|rq| refused(rq)) {
-            slot.state = SlotState::Idle;
+        let table = &hctx.table;
+        let refused = |tag: Tag, is_busy: bool| {
+            let rq = table[tag.index()].rq.as_ref().expect("a tag that waits has a request");
+            let is_undone = rq.part_of.is_none() || is_busy && rq.skip == 0;
+            rq.is_nowait() && !rq.was_issued && !rq.bio_by_bio && is_undone
+        };
+        let tag = if let Some(&tag) = hctx.dispatch.front().filter(|tag| refused(**tag, true)) {
             hctx.dispatch.pop_front();
-            hctx.tags.put(tag);
-            self.answer(rq, BlockStatus::Again);
+            tag
+        } else if let Some(&tag) = hctx.held.last().filter(|tag| refused(**tag, false)) {
+            hctx.held.pop();
+            tag
+        } else {
+            return;
+        };
+        let slot = &mut hctx.table[tag.index()];
+        slot.state = SlotState::Idle;
+        let rq = slot.rq.take().expect("a tag that waits has a request");
+        let rest = if rq.part_of.is_some() { hctx.backlog.pop_front() } else { None };
+        hctx.tags.put(tag);
+        self.answer(rq, BlockStatus::Again);
+        if let Some(rest) = rest {
+            self.end_all(rest);
         }
     }
 

@@ -20,7 +20,7 @@
 )]
 
 extern crate alloc;
-#[cfg(blk_loom)]
+#[cfg(any(blk_loom, blk_shuttle))]
 extern crate std;
 
 mod bio;

@@ -186,6 +186,10 @@ struct QueuePoll {
 impl BioQueue {
     pub(crate) fn new(shared: Arc<Shared>) -> BioQueue {
         let ctx = thread::ctx_of(&shared);
+        BioQueue::on(shared, ctx)
+    }
+
+    fn on(shared: Arc<Shared>, ctx: Rc<Ctx>) -> BioQueue {
         let mailbox = Arc::new(Mailbox::of_thread());
         BioQueue {
             shared,
@@ -426,6 +430,11 @@ impl Drop for BioQueue {
                 thread::unplug_all(UnplugCause::Wait, Some(&self.ctx));
                 self.wait(self.len());
             }
+            // Who delivered what was taken may still be at the mailbox, which goes now.
+            if self.mailbox.settle(self.nr_mailed) {
+                // W3.
+                self.shared.hctx(self.ctx.hctx()).hand_off();
+            }
         });
     }
 }
@@ -445,3 +454,7 @@ pub(crate) fn segments_of(addr: usize, len: usize) -> Segments {
     let cut = |at: usize| Segment { addr: addr + at, len: SEGMENT_MAX.min(len - at) as u32 };
     Segments::Many((0..len).step_by(SEGMENT_MAX).map(cut).collect())
 }
+
+#[cfg(test)]
+#[path = "queue_models.rs"]
+mod models;

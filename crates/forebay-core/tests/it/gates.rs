@@ -97,3 +97,24 @@ fn a_bio_that_had_to_wait_for_a_tag_knows() {
     assert_eq!(bench.queue.stats().tag_waits, 1);
     assert!(bench.queue.stats().tag_wait_ns > 0);
 }
+
+#[test]
+fn the_parts_of_one_that_a_busy_driver_refuses_are_answered_together() {
+    let mut bench = bench(8);
+    bench.toy.answers.push_back(Issue::Busy);
+    bench.issue(Op::Read, BioFlags::NOWAIT, 0, 3 * K4, 1);
+    assert_eq!((bench.ends(), bench.toy.seen.len()), (vec![(1, AGAIN)], 0));
+    bench.finish();
+}
+
+#[test]
+fn what_needs_nothing_of_the_device_passes_no_gate_for_others() {
+    let mut bench = bench(8);
+    bench.queue.gates = Gates { dispatch: false, ..Gates::OPEN };
+    bench.issue(Op::Read, BioFlags::NONE, 0, K4, 1);
+    bench.issue(Op::Flush, BioFlags::NOWAIT, 0, 0, 2);
+    assert_eq!((bench.ends(), bench.toy.seen.len()), (vec![(2, Ok(0))], 0));
+    bench.queue.gates = Gates::OPEN;
+    bench.turn();
+    bench.finish();
+}

@@ -67,6 +67,19 @@ fn nothing_that_overlaps_is_issued_until_the_retries_end() {
     assert_eq!(bench.ends().len(), 6);
 }
 
+#[test]
+fn two_requests_that_overlap_and_fail_do_not_wait_for_each_other() {
+    for op in [Op::Read, Op::Write] {
+        let mut bench = merged(op);
+        bench.plug_each(op, 0..4);
+        bench.unplug();
+        bench.complete(0, MEDIUM);
+        bench.complete(0, MEDIUM);
+        bench.finish();
+        assert_eq!(bench.ends().len(), 8, "{op:?}");
+    }
+}
+
 /// A hardware context of a device with two, and its driver.
 struct Context {
     queue: TestQueue,

@@ -1,5 +1,6 @@
 //! A thread's part of a disk: its software queue, and the hardware context that it leads to.
 
+use crate::runtime::blocking::Blocking;
 use crate::runtime::fork;
 use crate::runtime::hctx::{Own, Token, now_ns};
 use crate::runtime::shared::Shared;
@@ -31,6 +32,8 @@ pub(crate) struct Ctx {
     iostats: bool,
     /// Whether the thread's plug knows of this disk.
     in_plug: Cell<bool>,
+    /// What the thread's blocking calls use, one at a time.
+    blocking: Cell<Option<Blocking>>,
 }
 
 impl Ctx {
@@ -49,6 +52,7 @@ impl Ctx {
             in_device_section: Cell::new(false),
             iostats: info.policy.iostats,
             in_plug: Cell::new(false),
+            blocking: Cell::new(None),
         })
     }
 
@@ -64,6 +68,16 @@ impl Ctx {
     #[inline]
     pub(crate) fn hctx(&self) -> usize {
         self.hctx.get()
+    }
+
+    /// What a blocking call uses. It is given back by [`Ctx::put_blocking`].
+    pub(crate) fn take_blocking(&self) -> Blocking {
+        self.blocking.take().unwrap_or_else(Blocking::new)
+    }
+
+    /// Keeps it for the next call.
+    pub(crate) fn put_blocking(&self, blocking: Blocking) {
+        self.blocking.set(Some(blocking));
     }
 
     /// Takes a bio in: into the plug, or on its way to the hardware context, and then

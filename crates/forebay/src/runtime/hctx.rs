@@ -5,7 +5,7 @@
 use crate::driver::{DriverQueue, Waiter};
 use crate::runtime::clock;
 use crate::runtime::mailbox::{Delivered, Mailbox, Wake};
-use crate::runtime::primitive::{AtomicBool, AtomicU64, Mutex, Ordering, UnsafeCell, lock};
+use crate::runtime::primitive::{Mutex, Ordering, UnsafeCell, lock};
 use crate::runtime::stack::BioStack;
 use crate::runtime::thread;
 use forebay_core::{
@@ -15,6 +15,8 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+// For counts, from which nothing is concluded: models need not look at them.
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 /// One of a disk's hardware contexts.
 ///
@@ -110,6 +112,19 @@ impl Hctx {
     #[inline]
     pub(crate) fn try_take(&self) -> Option<Token<'_>> {
         self.run.try_take().then(|| Token { hctx: self, wakes: Vec::new() })
+    }
+
+    /// Says that the leader, who does not hold the token, is going to wait beside the driver; or
+    /// gives it the token, since nobody holds it any more, and a turn is due.
+    pub(crate) fn block(&self) -> Option<Token<'_>> {
+        self.run.block();
+        // The mark comes after: the holder turns once more, and that turn finds us blocked. It may
+        // leave nothing at the device that a wait would tell of, but work: a busy driver.
+        let token = self.run();
+        if token.is_some() {
+            self.run.unblock();
+        }
+        token
     }
 
     /// Publishes requests for whoever holds the token. [`Hctx::run`] is due.
@@ -363,3 +378,7 @@ fn deliver(
 pub(crate) fn now_ns(iostats: bool) -> u64 {
     if iostats { clock::now_ns() } else { 0 }
 }
+
+#[cfg(test)]
+#[path = "hctx_models.rs"]
+mod models;

@@ -143,8 +143,9 @@ impl Mailbox {
             // The goal was written before the owner said that it waits.
             let is_reached = is_waiting && count >= self.goal.load(Ordering::Relaxed);
             let next = if is_reached { Doing::Told } else { doing };
-            if is_reached && doing == Doing::Parked && wake.is_none() {
-                wake = self.wake();
+            if is_reached && doing == Doing::Parked {
+                // Each time: a future may have put another there since.
+                wake = self.wake().or(wake);
             }
             // AcqRel: the owner that sees the count sees the bios; and see `begin_wait`.
             let (old, new) = (word, count << DOING_BITS | next as u64);
@@ -167,6 +168,7 @@ impl Mailbox {
                 Err(now) => word = now,
             }
         }
+        // Also what was taken in vain: who told the owner meanwhile did not find it.
         wake.map_or(Delivered::Quietly, Delivered::ToSleeper)
     }
 
@@ -237,6 +239,23 @@ impl Mailbox {
         }
     }
 
+    /// For the owner, a thread that has taken `nr` bios, ever: waits until they are counted too, so
+    /// that nobody who delivered them touches the mailbox any more. (What is taken may have been
+    /// pushed, and its delivery not be over.) True: it has the baton now.
+    #[must_use]
+    pub(crate) fn settle(&self, nr: u64) -> bool {
+        while self.nr_delivered() < nr {
+            self.begin_wait(nr, Doing::Parked);
+            if self.nr_delivered() < nr {
+                self.park();
+            }
+            if self.end_wait() == Doing::Baton {
+                return true;
+            }
+        }
+        false
+    }
+
     /// For the owner, a future: whom to wake. Before [`Mailbox::begin_wait`].
     pub(crate) fn set_waker(&self, waker: &Waker) {
         if let Owner::Task { waker: place, .. } = &self.owner {
@@ -278,3 +297,7 @@ impl Wake {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "mailbox_models.rs"]
+pub(crate) mod models;

@@ -1,6 +1,7 @@
 //! How bios of many threads get through the core: tokens, mailboxes, waits, plugs, and the clock.
 
 pub(crate) mod abort;
+pub(crate) mod blocking;
 pub(crate) mod clock;
 pub(crate) mod ctx;
 pub(crate) mod event;
@@ -14,4 +15,6 @@ pub(crate) mod service;
 pub(crate) mod shared;
 pub(crate) mod stack;
 pub(crate) mod thread;
+#[cfg(test)]
+pub(crate) mod toy;
 pub(crate) mod wait;

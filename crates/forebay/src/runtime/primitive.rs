@@ -29,6 +29,8 @@ compile_error!("one model checker at a time: blk_loom or blk_shuttle");
 mod on_std {
     #[cfg(test)]
     pub(crate) use std::sync::Arc;
+    #[cfg(test)]
+    pub(crate) use std::sync::Condvar;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
     pub(crate) use std::sync::{Mutex, MutexGuard};
     pub(crate) use std::thread;
@@ -67,7 +69,9 @@ mod on_loom {
 #[cfg(blk_shuttle)]
 mod on_shuttle {
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-    pub(crate) use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard};
+    #[cfg(test)]
+    pub(crate) use shuttle::sync::{Arc, Condvar};
+    pub(crate) use shuttle::sync::{Mutex, MutexGuard};
     pub(crate) use shuttle::thread;
     use std::cell::Cell;
     use std::time::Duration;
@@ -166,8 +170,29 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// happens. At most five threads and few steps under loom; loops that spin end under none of them.
 #[cfg(test)]
 pub(crate) fn check(body: impl Fn() + Send + Sync + 'static) {
+    check_within(None, body);
+}
+
+/// As [`check`]; but loom tries only the interleavings with at most `preemptions` switches away
+/// from a thread that could have gone on. Races want few: most need one or two.
+#[cfg(test)]
+pub(crate) fn check_within(
+    preemptions: impl Into<Option<usize>>,
+    body: impl Fn() + Send + Sync + 'static,
+) {
+    let _bound: Option<usize> = preemptions.into();
     #[cfg(blk_loom)]
-    loom::model(body);
+    {
+        if std::env::var_os("LOOM_LOG").is_some() {
+            // Only this one logs. The bound is LOOM_MAX_PREEMPTIONS then.
+            return loom::model(body);
+        }
+        let mut model = loom::model::Builder::new();
+        // What the environment says goes first.
+        model.preemption_bound = model.preemption_bound.or(_bound);
+        model.max_branches = 100_000;
+        model.check(body);
+    }
     #[cfg(blk_shuttle)]
     {
         // The seed of both is what `cargo xtask shuttle` printed.

@@ -95,12 +95,13 @@ impl Server {
     /// Turns until nothing was published meanwhile, and announces the wait. Says for how long to
     /// wait at most.
     fn turn(&self, hctx: &Hctx) -> Option<std::time::Duration> {
-        let Some(mut token) = hctx.run() else {
+        let token = hctx.try_take().or_else(|| {
             // Until its holder has reaped, the driver says that there is something to reap.
             thread::yield_now();
-            hctx.run.block();
-            return None;
-        };
+            hctx.block()
+        });
+        // None: another turns, and knows that we wait.
+        let mut token = token?;
         loop {
             let turned = token.turn(now_ns(self.iostats), Commit::Now, None, None);
             let is_stuck = turned.work_left && turned.nr_in_flight == 0;

@@ -223,24 +223,36 @@ impl Shared {
         let ctx = thread::ctx_of(self);
         // Unwinding would give the memory back while a device may still use it.
         AbortOnUnwind::guard(|| {
-            let mut blocking = thread::take_blocking();
-            let boxed = blocking.boxed(bio);
-            let taken = ctx.queue_bio(boxed, now_ns(self.info.policy.iostats));
-            if let Err((refusal, boxed)) = taken {
-                blocking.put_box(boxed);
-                thread::put_blocking(blocking);
-                return Err(refusal);
-            }
-            blocking.nr_queued += 1;
-            thread::unplug_all(UnplugCause::Wait, Some(&ctx));
-            self.wait(&ctx, &blocking.mailbox, blocking.nr_queued);
-            let mut ended = blocking.mailbox.take().into_iter().flatten();
-            let boxed = ended.next().expect("what was delivered is there");
-            let result = boxed.result();
-            blocking.put_box(boxed);
-            thread::put_blocking(blocking);
-            Ok(result)
+            // SAFETY: the caller's obligations are passed on.
+            unsafe { self.run_in(&ctx, bio) }
         })
+    }
+
+    /// As [`run`](Self::run), in what is the thread's part of this disk.
+    ///
+    /// # Safety
+    /// As [`run`](Self::run).
+    pub(crate) unsafe fn run_in(
+        &self,
+        ctx: &Rc<Ctx>,
+        bio: Bio,
+    ) -> Result<Result<u64, BlockStatus>, Refusal> {
+        let mut blocking = ctx.take_blocking();
+        let boxed = blocking.boxed(bio);
+        if let Err((refusal, boxed)) = ctx.queue_bio(boxed, now_ns(self.info.policy.iostats)) {
+            blocking.put_box(boxed);
+            ctx.put_blocking(blocking);
+            return Err(refusal);
+        }
+        blocking.nr_queued += 1;
+        thread::unplug_all(UnplugCause::Wait, Some(ctx));
+        self.wait(ctx, &blocking.mailbox, blocking.nr_queued);
+        let mut ended = blocking.mailbox.take().into_iter().flatten();
+        let boxed = ended.next().expect("what was delivered is there");
+        let result = boxed.result();
+        blocking.put_box(boxed);
+        ctx.put_blocking(blocking);
+        Ok(result)
     }
 
     /// Waits until `goal` bios were delivered to `mailbox`, ever. What `ctx` has detached goes

@@ -153,3 +153,7 @@ mod tests {
         });
     }
 }
+
+#[cfg(test)]
+#[path = "stack_models.rs"]
+mod models;

@@ -1,4 +1,4 @@
-//! What a thread keeps: its plug, its part of each disk, and its mailbox for blocking calls.
+//! What a thread keeps: its plug, and its part of each disk.
 //!
 //! The plug is one, whatever the nesting, over all disks:
 //!
@@ -9,9 +9,9 @@
 //!   waits, and at the latest when it ends.
 
 use crate::runtime::ctx::Ctx;
-use crate::runtime::mailbox::{Mailbox, Wake};
+use crate::runtime::mailbox::Wake;
 use crate::runtime::shared::{SHARED, Shared};
-use forebay_core::{Bio, Defer, PlugPolicy, QueuedBio, UnplugCause};
+use forebay_core::{Defer, PlugPolicy, UnplugCause};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,8 +26,6 @@ struct ThreadState {
     deferred: RefCell<Defer<Deferred>>,
     /// The disks that the thread has used.
     ctxs: RefCell<Vec<Rc<Ctx>>>,
-    /// What the thread's blocking calls use, one at a time.
-    blocking: RefCell<Option<Blocking>>,
     /// An empty list, kept for its memory.
     spare: RefCell<Vec<Wake>>,
 }
@@ -38,36 +36,6 @@ struct Deferred(Rc<Ctx>);
 impl PartialEq for Deferred {
     fn eq(&self, other: &Deferred) -> bool {
         Rc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-/// A box for a bio, and the mailbox that it comes back to.
-#[derive(Debug)]
-pub(crate) struct Blocking {
-    pub(crate) mailbox: Arc<Mailbox>,
-    /// None while a bio is in the layer.
-    bio: Option<Box<QueuedBio>>,
-    /// How many bios were taken in, ever.
-    pub(crate) nr_queued: u64,
-}
-
-impl Blocking {
-    fn new() -> Blocking {
-        let mailbox = Arc::new(Mailbox::of_thread());
-        let bio = Some(QueuedBio::new(mailbox.owner(), 0));
-        Blocking { mailbox, bio, nr_queued: 0 }
-    }
-
-    /// The box, with a bio in it.
-    pub(crate) fn boxed(&mut self, bio: Bio) -> Box<QueuedBio> {
-        let mut boxed = self.bio.take().expect("one bio at a time");
-        boxed.fill(bio);
-        boxed
-    }
-
-    /// The box is back.
-    pub(crate) fn put_box(&mut self, boxed: Box<QueuedBio>) {
-        self.bio = Some(boxed);
     }
 }
 
@@ -88,7 +56,6 @@ thread_local! {
             plugged: RefCell::new(Vec::new()),
             deferred: RefCell::new(Defer::new()),
             ctxs: RefCell::new(Vec::new()),
-            blocking: RefCell::new(None),
             spare: RefCell::new(Vec::new()),
         }
     };
@@ -242,18 +209,6 @@ pub(crate) fn owns(shared: &Arc<Shared>, at: usize) -> bool {
         thread.ctxs.borrow().iter().any(|ctx| ctx.is_of(shared) && ctx.hctx() == at)
     };
     THREAD.try_with(owns).unwrap_or(false)
-}
-
-/// What this thread's blocking calls use. It is given back by [`put_blocking`].
-pub(crate) fn take_blocking() -> Blocking {
-    let kept = THREAD.try_with(|thread| thread.blocking.borrow_mut().take());
-    kept.ok().flatten().unwrap_or_else(Blocking::new)
-}
-
-/// Keeps it for the next call.
-pub(crate) fn put_blocking(blocking: Blocking) {
-    // Where the thread is ending, it is dropped: all its bios have ended.
-    let _ = THREAD.try_with(|thread| *thread.blocking.borrow_mut() = Some(blocking));
 }
 
 /// An empty list of those to wake, with the memory of the last one.

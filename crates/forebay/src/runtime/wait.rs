@@ -37,8 +37,11 @@ pub(crate) fn wait_as_owner(shared: &Shared, at: usize, turned: Turned, nr: u32)
     }
     if let Some(mut token) = shared.hctx(at).try_take() {
         let nr = token.core.prepare_wait(nr);
-        if let Some(token) = token.wait_as_owner(nr) {
-            token.finish(shared.info().policy.iostats);
+        if let Some(mut token) = token.wait_as_owner(nr) {
+            // It was kept because something was published, and that mark is gone.
+            let iostats = shared.info().policy.iostats;
+            token.turn(now_ns(iostats), Commit::Now, None, None);
+            token.finish(iostats);
         }
     }
 }
@@ -96,20 +99,23 @@ fn lead(shared: &Shared, hctx: &Hctx, mailbox: &Mailbox, goal: u64) {
         }
         mailbox.end_wait();
     }
-    if let Some(token) = kept {
+    if let Some(mut token) = kept {
+        // It was kept because something was published, and that mark is gone.
+        token.turn(now_ns(iostats), Commit::Now, None, None);
         token.finish(iostats);
     }
     hctx.hand_off();
 }
 
-/// Gives up the token, if we have it, and says that we are going to wait in the driver; or keeps
+/// Says that we are going to wait in the driver, and gives up the token, if we have it; or keeps
 /// it, where something was published meanwhile: a turn is due.
 fn block<'a>(hctx: &'a Hctx, token: Option<Token<'a>>) -> Option<Token<'a>> {
     match token {
-        None => {
-            hctx.run.block();
-            None
-        }
+        None => hctx.block(),
         Some(token) => token.release_to_wait(),
     }
 }
+
+#[cfg(test)]
+#[path = "wait_models.rs"]
+mod models;

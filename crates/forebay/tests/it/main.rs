@@ -3,6 +3,7 @@
 mod common;
 mod data;
 mod holds;
+mod miri;
 mod overlap;
 mod plug;
 mod progress;

@@ -170,3 +170,22 @@ fn a_thousand_threads_finish() {
     assert!(started.elapsed() < Duration::from_secs(300));
     assert_eq!(disk.stats().queue.op(forebay::Op::Read).bios, 10_000);
 }
+
+/// A leader of one disk must not be taken for a follower of another that it waited for before.
+#[test]
+fn threads_go_from_disk_to_disk() {
+    let spec = "ram:1M?req_ns=20000&nr_hw_queues=1";
+    let disks = [spec, spec].map(|spec| Disk::open(spec).expect("a disk"));
+    std::thread::scope(|scope| {
+        for thread in 0..6 {
+            let disks = &disks;
+            scope.spawn(move || {
+                let mut buf = [0; 512];
+                for round in 0..500 {
+                    let disk = &disks[(thread + round) % 2];
+                    assert_eq!(disk.read_at(&mut buf, 0).expect("a read"), 512);
+                }
+            });
+        }
+    });
+}

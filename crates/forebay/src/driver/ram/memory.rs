@@ -78,9 +78,11 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     pub(super) fn new(len: u64) -> io::Result<Memory> {
+        // Miri knows no other flags.
+        let no_reserve = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
         let (prot, flags) = (
             libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | no_reserve,
         );
         // SAFETY: a new anonymous mapping replaces nothing.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), len as usize, prot, flags, -1, 0) };
@@ -168,7 +170,8 @@ impl Memory {
     /// As [`zero`](Self::zero), by who holds the locks of all regions of the range.
     fn zero_locked(&self, start: u64, end: u64) {
         let (first, last) = (start.next_multiple_of(PAGE).min(end), end - end % PAGE);
-        let given_back = first < last && {
+        // Miri does not know how.
+        let given_back = first < last && !cfg!(miri) && {
             let at = self.at(first, last - first).cast();
             // SAFETY: whole pages of our own private mapping; they read as zeroes afterwards.
             unsafe { libc::madvise(at, (last - first) as usize, libc::MADV_DONTNEED) == 0 }

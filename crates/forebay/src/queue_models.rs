@@ -1,0 +1,85 @@
+//! Models of the submit-and-reap interface on a context that threads share.
+// It vouches for the memory of its bios, as any caller of `submit_raw` does.
+#![allow(unsafe_code)]
+
+use super::BioQueue;
+use crate::runtime::ctx::Ctx;
+use crate::runtime::mailbox::{Mailbox, models::free};
+use crate::runtime::primitive::{check_within, thread};
+use crate::runtime::shared::{SHARED, Shared};
+use crate::runtime::toy::{AT_ONCE, How, Page, Toy};
+use std::sync::Arc;
+
+/// A queue of a thread of its own.
+fn queue_on(shared: &Arc<Shared>) -> BioQueue {
+    BioQueue::on(Arc::clone(shared), Ctx::new(shared, SHARED))
+}
+
+fn submit(queue: &mut BioQueue, page: &Page) {
+    // SAFETY: the page is looked at when the queue is gone, which waits.
+    unsafe { queue.submit_raw(page.bio()) }.expect("a good bio");
+}
+
+/// What is kept of a mailbox that was freed, for loom.
+type Memory = Option<Arc<Mailbox>>;
+
+/// Drops a queue. Nobody uses its mailbox afterwards: under Miri it is gone, loom is told so.
+fn drop_whole(queue: BioQueue) -> Memory {
+    let mailbox = cfg!(blk_loom).then(|| Arc::clone(&queue.mailbox));
+    drop(queue);
+    mailbox.and_then(free)
+}
+
+/// Submits, looks for ends without waiting, and drops the queue, which waits for the rest.
+fn submit_and_poll(shared: &Arc<Shared>, nr_polls: usize) -> Memory {
+    let (page, mut done) = (Page::default(), Vec::new());
+    let mut queue = queue_on(shared);
+    submit(&mut queue, &page);
+    for _ in 0..nr_polls {
+        queue.reap(0, 1, &mut done);
+    }
+    let memory = drop_whole(queue);
+    assert!(done.iter().all(|completion| completion.result == Ok(512)));
+    assert_eq!(page.nr_written(), 1);
+    memory
+}
+
+/// Submits two and waits for both, one by one.
+fn submit_and_wait(shared: &Arc<Shared>) -> Memory {
+    let (pages, mut done) = ([Page::default(), Page::default()], Vec::new());
+    let mut queue = queue_on(shared);
+    pages.iter().for_each(|page| submit(&mut queue, page));
+    assert_eq!(queue.reap(1, 1, &mut done), 1);
+    assert_eq!(queue.reap(1, 2, &mut done), 1);
+    let memory = drop_whole(queue);
+    assert!(pages.iter().all(|page| page.nr_written() == 1));
+    memory
+}
+
+fn in_two_threads(how: How, work: impl Fn(&Arc<Shared>) -> Memory + Send + Copy + 'static) {
+    let shared = Toy::disk(how);
+    let other = {
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || work(&shared))
+    };
+    let _memories = [work(&shared), other.join().unwrap()];
+    let run = &shared.hctx(SHARED).run;
+    assert!(!run.is_running() && !run.has_leader(), "all is given back");
+}
+
+/// An end that another thread's turn delivers may be reaped before its delivery is over; then the
+/// queue is dropped while the other is at its mailbox.
+#[test]
+fn a_queue_that_has_reaped_everything_may_be_dropped() {
+    check_within(3, || in_two_threads(AT_ONCE, |shared| submit_and_poll(shared, 1)));
+}
+
+#[test]
+fn a_queue_is_dropped_with_bios_in_flight() {
+    check_within(3, || in_two_threads(AT_ONCE, |shared| submit_and_poll(shared, 0)));
+}
+
+#[test]
+fn two_queues_wait_for_their_own() {
+    check_within(2, || in_two_threads(AT_ONCE, submit_and_wait));
+}

@@ -1,0 +1,39 @@
+//! What a thread's blocking calls on one disk use.
+
+use crate::runtime::mailbox::Mailbox;
+use forebay_core::{Bio, QueuedBio};
+use std::sync::Arc;
+
+/// A box for a bio, and the mailbox that it comes back to. One call at a time uses it.
+///
+/// Each disk has its own: a mailbox may stay in a context's list of followers after its owner has
+/// gone on, and must not be given that context's baton while the owner waits for another's.
+#[derive(Debug)]
+pub(crate) struct Blocking {
+    pub(crate) mailbox: Arc<Mailbox>,
+    /// None while a bio is in the layer.
+    bio: Option<Box<QueuedBio>>,
+    /// How many bios were taken in, ever.
+    pub(crate) nr_queued: u64,
+}
+
+impl Blocking {
+    /// For this thread.
+    pub(crate) fn new() -> Blocking {
+        let mailbox = Arc::new(Mailbox::of_thread());
+        let bio = Some(QueuedBio::new(mailbox.owner(), 0));
+        Blocking { mailbox, bio, nr_queued: 0 }
+    }
+
+    /// The box, with a bio in it.
+    pub(crate) fn boxed(&mut self, bio: Bio) -> Box<QueuedBio> {
+        let mut boxed = self.bio.take().expect("one bio at a time");
+        boxed.fill(bio);
+        boxed
+    }
+
+    /// The box is back.
+    pub(crate) fn put_box(&mut self, boxed: Box<QueuedBio>) {
+        self.bio = Some(boxed);
+    }
+}

@@ -1,0 +1,84 @@
+//! Models of the token: two threads that send through one hardware context.
+
+use crate::runtime::ctx::Ctx;
+use crate::runtime::hctx::now_ns;
+use crate::runtime::mailbox::Mailbox;
+use crate::runtime::primitive::{check, check_within, thread};
+use crate::runtime::shared::{SHARED, Shared};
+use crate::runtime::toy::{AT_ONCE, How, Page, Toy};
+use forebay_core::{Commit, QueuedBio};
+use std::sync::Arc;
+
+/// What a thread has sent and not seen the end of.
+struct Sent {
+    mailbox: Arc<Mailbox>,
+    pages: Vec<Box<Page>>,
+}
+
+/// Sends `nr` bios, one by one; waits for none.
+fn send(shared: &Arc<Shared>, nr: u32) -> Sent {
+    let ctx = Ctx::new(shared, SHARED);
+    let mailbox = Arc::new(Mailbox::of_thread());
+    let pages: Vec<_> = (0..nr).map(|_| Box::<Page>::default()).collect();
+    for (number, page) in (0..).zip(&pages) {
+        let mut bio = QueuedBio::new(mailbox.owner(), number);
+        bio.fill(page.bio());
+        ctx.queue_bio(bio, 0).expect("a good bio");
+        ctx.turn(shared, now_ns(false), Some(Commit::Now), None);
+    }
+    Sent { mailbox, pages }
+}
+
+/// Two threads send; whoever comes last, a turn reaps what is left. Nothing is lost, whichever
+/// thread's turn did it.
+fn two_send(how: How, nr: u32) {
+    let shared = Toy::disk(how);
+    let other = {
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || send(&shared, nr))
+    };
+    let mine = send(&shared, nr);
+    let sents = [mine, other.join().unwrap()];
+    assert!(!shared.hctx(SHARED).run.is_running(), "who held the token gave it back");
+    // Everything was issued by now; the last turn of each found no completion of its own yet.
+    let mut token = shared.hctx(SHARED).try_take().expect("nobody else is left");
+    let turned = token.turn(0, Commit::Now, None, None);
+    assert!(turned.is_drained && !turned.work_left, "nothing was forgotten in the inbox");
+    token.core.check_invariants();
+    assert!(token.release().is_none());
+    for Sent { mailbox, pages } in sents {
+        assert_eq!(mailbox.nr_delivered(), nr.into());
+        let bios: Vec<_> = mailbox.take().into_iter().flatten().collect();
+        assert_eq!(bios.len(), nr as usize);
+        assert!(bios.iter().all(|bio| bio.result() == Ok(512)));
+        assert!(pages.iter().all(|page| page.nr_written() == 1));
+    }
+}
+
+#[test]
+fn what_two_threads_send_is_issued_and_ends_once() {
+    check(|| two_send(AT_ONCE, 1));
+}
+
+#[test]
+fn several_bios_of_two_threads_end_once() {
+    check_within(4, || two_send(AT_ONCE, 2));
+}
+
+/// With one tag the other's request waits in the backlog for the first one's completion, which the
+/// last turn reaps.
+#[test]
+fn one_tag_is_shared_by_two_threads() {
+    check(|| {
+        let shared = Toy::disk(How { queue_depth: 1, ..AT_ONCE });
+        let other = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || send(&shared, 1))
+        };
+        let sents = [send(&shared, 1), other.join().unwrap()];
+        let mut token = shared.hctx(SHARED).try_take().expect("nobody else is left");
+        while !token.turn(0, Commit::Now, None, None).is_drained {}
+        assert!(token.release().is_none());
+        sents.iter().for_each(|sent| assert_eq!(sent.mailbox.nr_delivered(), 1));
+    });
+}

@@ -1,0 +1,278 @@
+//! A disk for models: its device completes when the model says, and waits by what a checker sees.
+//!
+//! It is as strict as a driver may be, and as the ring of `file` is. A wait returns when more was
+//! completed, ever, than had been reaped when it began. A kick is a completion of the device's own:
+//! one that is reaped before the wait begins wakes nobody, which K8 excludes. A wait with a time
+//! limit returns at once, since no time passes in a model.
+//!
+//! Each bio has a page, which the device writes when it completes the request. So a checker sees
+//! whether the device's work happens before what the bio's owner does after its end.
+// It follows the addresses of segments.
+#![allow(unsafe_code)]
+
+use crate::driver::{Device, DriverQueue, Mode, Waiter};
+use crate::info::DiskInfo;
+use crate::runtime::ctx::Ctx;
+use crate::runtime::primitive::{Condvar, Mutex, UnsafeCell, lock, thread};
+use crate::runtime::shared::{SHARED, Shared};
+use forebay_core::{
+    Bio, Completions, Driver, Issue, IssuedRequest, Look, Op, Policy, QueueLimits, Segment, Tag,
+};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a toy works.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    pub(crate) queue_depth: u32,
+    /// It completes so many at once, when it has them, the newest first.
+    pub(crate) batch: usize,
+    /// So many times, to begin with, it is busy.
+    pub(crate) nr_busy: u32,
+    pub(crate) by: By,
+}
+
+/// Who completes a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// Whoever commits it; the completion wakes who waits.
+    Commit,
+    /// As `Commit`, but no wait tells of it ([`Driver::has_ready`]).
+    Silence,
+    /// A thread of the device, which runs [`Toy::work`].
+    Thread,
+}
+
+/// At once, one by one, when it is committed.
+pub(crate) const AT_ONCE: How = How { queue_depth: 8, batch: 1, nr_busy: 0, by: By::Commit };
+
+/// The device.
+pub(crate) struct Toy {
+    how: How,
+    state: Mutex<State>,
+    /// Wakes who waits beside the driver.
+    completed: Condvar,
+    /// Wakes the device's thread.
+    committed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    at_device: Vec<AtDevice>,
+    done: Vec<AtDevice>,
+    is_kicked: bool,
+    /// Completions, and kicks, ever.
+    nr_posted: u64,
+    nr_reaped: u64,
+}
+
+struct AtDevice {
+    tag: Tag,
+    page: usize,
+    len: u64,
+}
+
+/// What a bio reads into.
+#[derive(Default)]
+pub(crate) struct Page(UnsafeCell<u64>);
+
+// SAFETY: the device has it from submit to end, its owner before and after.
+unsafe impl Sync for Page {}
+
+impl Page {
+    /// A bio that reads into it.
+    pub(crate) fn bio(&self) -> Bio {
+        let addr = std::ptr::from_ref(self).expose_provenance();
+        Bio::data(Op::Read, 0, Segment { addr, len: 512 })
+    }
+
+    /// How often it was written.
+    pub(crate) fn nr_written(&self) -> u64 {
+        // SAFETY: by the owner, who has seen the end of the bio.
+        self.0.with(|nr| unsafe { *nr })
+    }
+
+    /// By the device.
+    ///
+    /// # Safety
+    /// `addr` is that of a page, whose bio is at the device.
+    unsafe fn write(addr: usize) {
+        // SAFETY: the caller's obligation.
+        let page = unsafe { &*std::ptr::with_exposed_provenance::<Page>(addr) };
+        // SAFETY: the device has it.
+        page.0.with_mut(|nr| unsafe { *nr += 1 });
+    }
+}
+
+impl Toy {
+    pub(crate) fn new(how: How) -> Arc<Toy> {
+        let (state, completed, committed) = (Mutex::default(), Condvar::new(), Condvar::new());
+        Arc::new(Toy { how, state, completed, committed })
+    }
+
+    /// A disk with one hardware context, which is shared.
+    pub(crate) fn disk(how: How) -> Arc<Shared> {
+        Toy::open(&Toy::new(how))
+    }
+
+    pub(crate) fn open(toy: &Arc<Toy>) -> Arc<Shared> {
+        let policy =
+            Policy { queue_depth: toy.how.queue_depth, iostats: false, ..Policy::default() };
+        let info = DiskInfo {
+            spec: String::from("toy"),
+            driver: "toy",
+            limits: toy.limits(),
+            policy,
+            features: Vec::new(),
+        };
+        let device = Arc::new(ToyDevice(Arc::clone(toy)));
+        Shared::new(info, device, false).expect("a toy has no system to fail")
+    }
+
+    /// The device's thread: completes `nr` requests, as they come.
+    pub(crate) fn work(&self, nr: usize) {
+        let mut nr_done = 0;
+        while nr_done < nr {
+            let mut state = lock(&self.state);
+            while state.at_device.len() < self.how.batch {
+                state = self.committed.wait(state).expect("nobody panics under the lock");
+            }
+            let nr_before = state.at_device.len();
+            self.complete(&mut state);
+            nr_done += nr_before - state.at_device.len();
+        }
+    }
+
+    fn complete(&self, state: &mut State) {
+        let State { at_device, done, nr_posted, .. } = state;
+        while at_device.len() >= self.how.batch {
+            for rq in at_device.drain(..self.how.batch).rev() {
+                // SAFETY: it is at the device.
+                unsafe { Page::write(rq.page) };
+                done.push(rq);
+                *nr_posted += 1;
+            }
+        }
+        if self.how.by != By::Silence {
+            self.completed.notify_one();
+        }
+    }
+
+    fn limits(&self) -> QueueLimits {
+        QueueLimits { capacity_bytes: None, ..QueueLimits::default() }
+    }
+}
+
+struct ToyDevice(Arc<Toy>);
+
+impl Device for ToyDevice {
+    fn limits(&self) -> QueueLimits {
+        self.0.limits()
+    }
+
+    fn open_queue(&self, _: u32, _: Mode) -> std::io::Result<DriverQueue> {
+        let toy = Arc::clone(&self.0);
+        let waiter = Arc::new(ToyWaiter(Arc::clone(&toy)));
+        let nr_busy = toy.how.nr_busy;
+        let driver = ToyDriver { toy, queued: Vec::new(), nr_busy, nr_ready: 0 };
+        Ok(DriverQueue { driver: Box::new(driver), waiter })
+    }
+}
+
+struct ToyDriver {
+    toy: Arc<Toy>,
+    queued: Vec<AtDevice>,
+    nr_busy: u32,
+    /// Completions that no wait tells of.
+    nr_ready: usize,
+}
+
+impl Driver for ToyDriver {
+    fn limits(&self) -> QueueLimits {
+        self.toy.limits()
+    }
+
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+        if self.nr_busy > 0 {
+            self.nr_busy -= 1;
+            return Issue::Busy;
+        }
+        let page = rq.segments().next().expect("a page").addr;
+        self.queued.push(AtDevice { tag: rq.tag, page, len: rq.len });
+        Issue::Queued
+    }
+
+    fn commit_rqs(&mut self) {
+        let mut state = lock(&self.toy.state);
+        state.at_device.append(&mut self.queued);
+        if self.toy.how.by == By::Thread {
+            self.toy.committed.notify_one();
+        } else if state.at_device.len() >= self.toy.how.batch {
+            self.toy.complete(&mut state);
+            self.nr_ready = state.done.len();
+        }
+    }
+
+    fn reap(&mut self, done: &mut Completions, _: Look) {
+        let mut state = lock(&self.toy.state);
+        state.nr_reaped = state.nr_posted;
+        state.is_kicked = false;
+        state.done.drain(..).for_each(|rq| done.push(rq.tag, Ok(rq.len)));
+        self.nr_ready = 0;
+    }
+
+    fn wait(&mut self, _: u32) {
+        unreachable!("its one context is shared");
+    }
+
+    fn kick(&mut self) {
+        let mut state = lock(&self.toy.state);
+        if !std::mem::replace(&mut state.is_kicked, true) {
+            state.nr_posted += 1;
+            self.toy.completed.notify_one();
+        }
+    }
+
+    fn has_ready(&self) -> bool {
+        self.toy.how.by == By::Silence && self.nr_ready > 0
+    }
+}
+
+struct ToyWaiter(Arc<Toy>);
+
+impl Waiter for ToyWaiter {
+    fn wait(&self, timeout: Option<Duration>) {
+        if timeout.is_some() || self.0.how.by == By::Silence {
+            return thread::yield_now();
+        }
+        let mut state = lock(&self.0.state);
+        let nr_reaped = state.nr_reaped;
+        while state.nr_posted <= nr_reaped {
+            state = self.0.completed.wait(state).expect("nobody panics under the lock");
+        }
+    }
+}
+
+/// A thread that makes blocking calls on a disk. What it keeps is here and not with the thread: a
+/// model's threads may be coroutines of one thread of the system, and share its thread-locals.
+pub(crate) struct Caller {
+    ctx: Rc<Ctx>,
+    page: Box<Page>,
+}
+
+impl Caller {
+    /// Of this thread.
+    pub(crate) fn new(shared: &Arc<Shared>) -> Caller {
+        Caller { ctx: Ctx::new(shared, SHARED), page: Box::default() }
+    }
+
+    /// One blocking read; checks that the page was written, once.
+    pub(crate) fn read(&mut self, shared: &Shared) {
+        let nr_written = self.page.nr_written();
+        // SAFETY: the page lives as long as this, and is not looked at meanwhile.
+        let result = unsafe { shared.run_in(&self.ctx, self.page.bio()) };
+        assert_eq!(result, Ok(Ok(512)));
+        assert_eq!(self.page.nr_written(), nr_written + 1);
+    }
+}
