@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use forebay::{Disk, DiskInfo, FeatureState, QueueLimits, Spec};
+use forebay::{Disk, DiskInfo, FeatureState, Spec};
 use forebay_fio::report::number;
 use serde_json::{Map, Value, json};
 
@@ -33,7 +33,10 @@ pub(crate) fn main(text: &str, as_json: bool) -> Result<(), Failure> {
 }
 
 /// The limits by their names in `/sys/block/X/queue`, without the capacity.
-pub(crate) fn limits_of(limits: &QueueLimits) -> [(&'static str, Value); 17] {
+pub(crate) fn limits_of(info: &DiskInfo) -> [(&'static str, Value); 18] {
+    let limits = &info.limits;
+    // As large a bio as finds tags for all its parts.
+    let max_nowait = u64::from(limits.max_sectors) * 512 * u64::from(info.policy.queue_depth);
     [
         ("logical_block_size", limits.logical_block_size.into()),
         ("physical_block_size", limits.physical_block_size.into()),
@@ -52,6 +55,7 @@ pub(crate) fn limits_of(limits: &QueueLimits) -> [(&'static str, Value); 17] {
         ("max_discard_segments", limits.max_discard_segments.into()),
         ("max_write_zeroes_sectors", limits.max_write_zeroes_sectors.into()),
         ("rotational", limits.rotational.into()),
+        ("max_nowait_bytes", max_nowait.into()),
     ]
 }
 
@@ -70,7 +74,7 @@ pub(crate) fn policy_of(info: &DiskInfo) -> Value {
 }
 
 fn json_of(info: &DiskInfo) -> Value {
-    let limits = limits_of(&info.limits).map(|(name, value)| (name.to_owned(), value));
+    let limits = limits_of(info).map(|(name, value)| (name.to_owned(), value));
     let features = info.features.iter().map(|feature| {
         let (key, text) = match &feature.state {
             FeatureState::Present(how) => ("how", how),
@@ -107,7 +111,7 @@ fn text_of(info: &DiskInfo) -> String {
     line("read-only", yes(info.limits.read_only));
     line("volatile cache", yes(info.limits.volatile_cache));
     line("limits", "");
-    for (name, value) in limits_of(&info.limits) {
+    for (name, value) in limits_of(info) {
         line(&format!("  {name}"), &value.to_string());
     }
     line("settings", "");

@@ -154,7 +154,12 @@ impl Hctx {
         // AcqRel: if it is on the list, or was until a moment ago, who takes it off does so in a
         // later change of this flag, and sees that its owner is parked.
         if !mailbox.is_listed.swap(true, Ordering::AcqRel) {
-            lock(&self.followers).push(Arc::clone(mailbox));
+            let mut followers = lock(&self.followers);
+            if followers.len() == followers.capacity() {
+                // Those of threads that have ended are nobody's any more.
+                followers.retain(|follower| Arc::strong_count(follower) > 1);
+            }
+            followers.push(Arc::clone(mailbox));
         }
     }
 
