@@ -1,4 +1,4 @@
-//! Rather no process than one whose memory a device still writes to.
+//! Rather no process than one whose memory a device still writes to, or whose disk nobody turns.
 
 /// Ends the process if a panic drops it: held where unwinding would free memory in flight.
 #[derive(Debug)]
@@ -7,10 +7,20 @@ pub(crate) struct AbortOnUnwind(());
 impl AbortOnUnwind {
     /// Runs `work`, which must return.
     pub(crate) fn guard<T>(work: impl FnOnce() -> T) -> T {
-        let abort = AbortOnUnwind(());
+        let abort = AbortOnUnwind::arm();
         let result = work();
-        std::mem::forget(abort);
+        abort.disarm();
         result
+    }
+
+    /// From here on, unwinding ends the process.
+    pub(crate) fn arm() -> AbortOnUnwind {
+        AbortOnUnwind(())
+    }
+
+    /// The danger is over.
+    pub(crate) fn disarm(self) {
+        std::mem::forget(self);
     }
 }
 

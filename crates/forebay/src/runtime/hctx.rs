@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::driver::{DriverQueue, Waiter};
+use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::clock;
 use crate::runtime::mailbox::{Delivered, Mailbox, Wake};
 use crate::runtime::primitive::{Mutex, Ordering, UnsafeCell, lock};
@@ -101,7 +102,7 @@ impl Hctx {
     #[inline]
     pub(crate) fn run(&self) -> Option<Token<'_>> {
         if self.run.run() {
-            return Some(Token { hctx: self, wakes: Vec::new() });
+            return Some(Token::of(self));
         }
         // Relaxed: a count.
         self.nr_skipped.fetch_add(1, Ordering::Relaxed);
@@ -111,7 +112,7 @@ impl Hctx {
     /// Takes the token if it is free; see [`RunState::try_take`].
     #[inline]
     pub(crate) fn try_take(&self) -> Option<Token<'_>> {
-        self.run.try_take().then(|| Token { hctx: self, wakes: Vec::new() })
+        self.run.try_take().then(|| Token::of(self))
     }
 
     /// Says that the leader, who does not hold the token, is going to wait beside the driver; or
@@ -195,6 +196,8 @@ pub(crate) struct Token<'a> {
     /// Whose bios have ended. They are woken when the token was given back: a thread that is woken
     /// wants it next, and a waker is code of others, and may do as it likes.
     wakes: Vec<Wake>,
+    /// A token that is lost, by a panic in a turn, would leave all others waiting for ever.
+    abort: AbortOnUnwind,
 }
 
 impl Deref for Token<'_> {
@@ -218,23 +221,30 @@ impl DerefMut for Token<'_> {
 }
 
 impl<'a> Token<'a> {
+    #[inline]
+    fn of(hctx: &'a Hctx) -> Token<'a> {
+        Token { hctx, wakes: Vec::new(), abort: AbortOnUnwind::arm() }
+    }
+
     /// Gives the token back; or keeps it, where something was published meanwhile: a turn is due.
     #[inline]
     #[must_use]
-    pub(crate) fn release(mut self) -> Option<Token<'a>> {
+    pub(crate) fn release(self) -> Option<Token<'a>> {
         if !self.hctx.run.release() {
             return Some(self);
         }
-        self.wake();
+        self.is_back();
         None
     }
 
     /// The token was given back: wakes whom it is about.
     #[inline]
-    fn wake(&mut self) {
-        if !self.wakes.is_empty() {
-            self.wakes.drain(..).for_each(Wake::fire);
-            thread::put_spare(std::mem::take(&mut self.wakes));
+    fn is_back(self) {
+        let Token { mut wakes, abort, .. } = self;
+        abort.disarm();
+        if !wakes.is_empty() {
+            wakes.drain(..).for_each(Wake::fire);
+            thread::put_spare(wakes);
         }
     }
 
@@ -265,27 +275,28 @@ impl<'a> Token<'a> {
     /// Gives the token back and says that its holder, the leader, is going to wait beside the
     /// driver; or keeps it, where something was published meanwhile.
     #[must_use]
-    pub(crate) fn release_to_wait(mut self) -> Option<Token<'a>> {
+    pub(crate) fn release_to_wait(self) -> Option<Token<'a>> {
         if !self.hctx.run.release_to_wait() {
             return Some(self);
         }
-        self.wake();
+        self.is_back();
         None
     }
 
     /// Gives the token back and waits in the driver, for `nr` completions; or keeps it, where
     /// something was published meanwhile. Only the owner of an owned context may call this.
-    pub(crate) fn wait_as_owner(mut self, nr: u32) -> Option<Token<'a>> {
+    pub(crate) fn wait_as_owner(self, nr: u32) -> Option<Token<'a>> {
         assert!(!self.hctx.is_shared);
         if !self.hctx.run.release_to_wait() {
             return Some(self);
         }
-        self.wake();
+        let hctx = self.hctx;
+        self.is_back();
         // SAFETY: nobody but the owner, who is here, ever takes an owned context's token. That it
         // is given back is for those who only look whether it is held.
-        let inner = self.hctx.inner.with_mut(|place| unsafe { (*place).as_mut() });
+        let inner = hctx.inner.with_mut(|place| unsafe { (*place).as_mut() });
         inner.expect("a context in use has an inner part").driver.wait(nr);
-        self.hctx.run.unblock();
+        hctx.run.unblock();
         None
     }
 
