@@ -176,7 +176,7 @@ impl Turn<'_> {
         hctx.bios_per_request_max = hctx.bios_per_request_max.max(rq.nr_bios);
         hctx.nr_with_more_commands += u32::from(rq.has_more_commands());
         hctx.nr_in_flight += 1;
-        hctx.uncommitted = true;
+        hctx.nr_uncommitted += 1;
         hctx.counters.issued.add(1);
     }
 

@@ -62,8 +62,8 @@ pub struct HardwareContext {
     pub(crate) nr_with_more_commands: u32,
     /// The next turn asks the driver for completions even if none can have come.
     pub(crate) reap_kick: bool,
-    /// Something was issued since the last commit.
-    pub(crate) uncommitted: bool,
+    /// How many were issued since the last commit.
+    pub(crate) nr_uncommitted: u32,
     pub(crate) busy_since_ns: u64,
 }
 
@@ -92,6 +92,9 @@ pub enum Commit {
     /// Not in this turn: the caller commits soon ([`HardwareContext::commit`]), or means to wait in
     /// the driver next ([`HardwareContext::prepare_wait`]), which does both with one system call.
     Later,
+    /// At the end of the turn; but if at least so many requests are at the driver already, not in
+    /// this turn: somebody waits for their completions, and commits when one comes.
+    Unless(u32),
 }
 
 /// What a turn may do. Each is the opposite of a gate that somebody has closed.
@@ -159,7 +162,7 @@ impl HardwareContext {
             bios_per_request_max: 1,
             nr_with_more_commands: 0,
             reap_kick: false,
-            uncommitted: false,
+            nr_uncommitted: 0,
             busy_since_ns: 0,
         }
     }
@@ -207,7 +210,12 @@ impl HardwareContext {
         let mut turn = Turn { hctx: self, now, gates, ended };
         turn.reap(driver);
         turn.dispatch(driver);
-        if commit == Commit::Now {
+        let is_due = match commit {
+            Commit::Now => true,
+            Commit::Later => false,
+            Commit::Unless(nr) => self.nr_in_flight.saturating_sub(self.nr_uncommitted) < nr,
+        };
+        if is_due {
             self.commit(driver);
         }
         self.counters.runs.add(1);
@@ -230,8 +238,8 @@ impl HardwareContext {
     /// Commits what turns with [`Commit::Later`] have issued.
     #[inline]
     pub fn commit<D: Driver + ?Sized>(&mut self, driver: &mut D) {
-        if self.uncommitted {
-            self.uncommitted = false;
+        if self.nr_uncommitted > 0 {
+            self.nr_uncommitted = 0;
             self.counters.commits.add(1);
             driver.commit_rqs();
         }
@@ -240,7 +248,7 @@ impl HardwareContext {
     /// Whether something was issued and not committed.
     #[inline]
     pub fn is_uncommitted(&self) -> bool {
-        self.uncommitted
+        self.nr_uncommitted > 0
     }
 
     /// For a caller that waits in the driver next, which commits the batch: how many completions to
@@ -253,8 +261,8 @@ impl HardwareContext {
     #[inline]
     pub fn prepare_wait(&mut self, nr_bios: u32) -> u32 {
         assert!(self.nr_in_flight > 0, "there is something to wait for");
-        if self.uncommitted {
-            self.uncommitted = false;
+        if self.nr_uncommitted > 0 {
+            self.nr_uncommitted = 0;
             self.counters.commits.add(1);
         }
         if self.has_waiting() || self.nr_with_more_commands > 0 {

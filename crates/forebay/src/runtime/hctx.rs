@@ -315,6 +315,11 @@ impl<'a> Token<'a> {
         let run = &hctx.run;
         let gates =
             Gates { enter: run.may_enter(), dispatch: run.may_dispatch(), reap: !run.is_kicked() };
+        let commit = match commit {
+            // Without a leader in the driver nobody commits what is left.
+            Commit::Unless(_) if !run.is_blocked() => Commit::Now,
+            commit => commit,
+        };
         let inner = &mut **self;
         if !hctx.inbox.is_empty() {
             for first in hctx.inbox.take_all() {

@@ -26,6 +26,16 @@ use std::time::Duration;
 /// (`BLK_MQ_RESOURCE_DELAY`).
 pub(crate) const RESOURCE_DELAY: Duration = Duration::from_millis(3);
 
+/// With so many requests at the device, a follower leaves the commit of its own to the leader, who
+/// comes back with the next completion. (A thread that commits is also the one that the kernel
+/// wakes for the completion, to no avail: the leader takes it.)
+///
+/// What is left is committed: as long as it is not, a leader was blocked with so many requests at
+/// the device. It comes back, since a completion that another takes still ends its wait, or is left
+/// to its next; and each turn of a leader, of who is about to lead, and of one that finds no leader
+/// blocked, commits.
+const BUSY: u32 = 16;
+
 /// Waits in an owned context until `nr` more of its bios may have ended, or for a while. The
 /// owner turns it afterwards.
 pub(crate) fn wait_as_owner(shared: &Shared, at: usize, turned: Turned, nr: u32) {
@@ -50,11 +60,13 @@ pub(crate) fn wait_as_owner(shared: &Shared, at: usize, turned: Turned, nr: u32)
 pub(crate) fn wait_shared(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>, goal: u64) {
     let hctx = shared.hctx(ctx.hctx());
     assert!(hctx.is_shared);
+    let iostats = shared.info().policy.iostats;
     loop {
         // What the thread has detached goes with it.
-        ctx.turn(shared, now_ns(shared.info().policy.iostats), Some(Commit::Now), None);
+        ctx.turn(shared, now_ns(iostats), Some(Commit::Unless(BUSY)), None);
         if mailbox.nr_delivered() >= goal {
-            return;
+            // Its other bios do not wait for the leader.
+            return ctx.commit(shared);
         }
         if hctx.run.try_lead() || follow(hctx, mailbox, goal) {
             return lead(shared, hctx, mailbox, goal);
