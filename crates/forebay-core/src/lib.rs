@@ -1,9 +1,10 @@
 //! The core of Forebay: a multi-queue block layer as plain values.
 //!
-//! A [`Bio`] (a caller's I/O) is **queued** on a [`RequestQueue`], waits in a **plug** where its
-//! neighbours merge with it, becomes part of a request, takes a [`Tag`], is **issued** to a
-//! [`Driver`], and **ends** once, with its own status and length. The whole way is driven by one
-//! function, [`RequestQueue::turn`].
+//! A [`Bio`] (a caller's I/O) is **queued** on the [`SoftwareQueue`] of its thread, waits in a
+//! **plug** there, where its neighbours merge with it, and becomes part of a [`Request`]. That goes
+//! to a [`HardwareContext`], takes a [`Tag`], is **issued** to a [`Driver`], and its bios **end**
+//! once each, with their own status and length. All that a context does is driven by one function,
+//! [`HardwareContext::turn`]; who may call it, one thread at a time, says a [`RunState`].
 //!
 //! What is deliberately absent here: I/O, threads, clocks, random numbers, `unsafe`, and any
 //! dependency. Time and capacities are arguments. Memory addresses are opaque numbers that this

@@ -27,9 +27,9 @@ pub enum KickPolicy {
     /// once for each hardware context. A plug is a section.
     #[default]
     Deferred,
-    /// The state *before*: the section is the device's, a counter behind a lock that all its
-    /// threads take at the beginning, for each request, and at the end. Kept so that the two can be
-    /// compared.
+    /// As `Deferred`, with the cost of the state *before*, in which sections were the device's: in
+    /// each turn within a section, and when it ends, a thread takes a lock that is the device's.
+    /// (What is kicked, and when, is the same.) Kept so that the two can be compared.
     PerDevice,
     /// After each request: the lower end of that comparison.
     PerRequest,

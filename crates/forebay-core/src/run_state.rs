@@ -17,6 +17,14 @@
 //! No fence is needed, and an uncontended run and release are two locked instructions.
 //!
 //! Plain loads acquire: who sees the bits of a change sees what was published before it.
+//!
+//! Its rules; those of who waits, W1 to W5, are the runtime's (`runtime/wait.rs`):
+//!
+//! - R1 the holder reads the inbox after it took the token, and after it cleared a mark;
+//! - R2 work is published before a turn is asked for, and who finds the token taken writes the mark
+//!   even if it is set;
+//! - R4 a gate takes no marks away, and whoever opens it asks for a turn;
+//! - R5 once a gate is closed and the token was seen free, no turn from before is under way.
 
 use crate::primitive::{AtomicU32, Ordering};
 
@@ -39,7 +47,8 @@ const FROZEN: u32 = 1 << 7;
 pub enum Gate {
     /// No dispatch, by order of the program. Counterpart: `blk_mq_quiesce_queue`.
     Quiesced,
-    /// No dispatch, by order of the driver, which is full. Counterpart: `blk_mq_stop_hw_queue`.
+    /// No dispatch, as [`Gate::Quiesced`]; who closes it does not wait for the turn that is under
+    /// way, and so may be that turn. Counterpart: `blk_mq_stop_hw_queue`.
     Stopped,
     /// Nothing enters. Counterpart: `blk_freeze_queue_start`.
     Frozen,
@@ -57,7 +66,7 @@ impl Gate {
 
 /// The token of a hardware context, its marks, and its gates.
 ///
-/// A turn is always of this form, and R1 to R4 rest on its order:
+/// A turn is always of this form, and R1, R2 and R4 rest on its order:
 ///
 /// ```
 /// # let state = forebay_core::RunState::new();
@@ -271,10 +280,11 @@ impl RunState {
 
     /// Whether bios may enter: not frozen.
     ///
-    /// Who enters first counts itself, somewhere else, then asks; who freezes closes the gate,
-    /// then looks at the count. With two words it takes sequential consistency on all four (the
-    /// entrant's count, this load, [`close`](RunState::close), the freezer's look at the count), so
-    /// that one of them sees the other. Ours are; the count's owner sees to the other two.
+    /// For the holder of the token, who lets requests in by what this says; who freezes closes the
+    /// gate, waits until the token was free once (R5), and then looks whether the context is
+    /// drained. (Whoever enters without the token has to count itself before it asks, and the
+    /// freezer to look at that count after [`close`](RunState::close), all four with sequential
+    /// consistency. Ours are.)
     #[inline]
     pub fn may_enter(&self) -> bool {
         self.word.load(Ordering::SeqCst) & FROZEN == 0

@@ -19,7 +19,13 @@ use std::sync::Arc;
 /// An open disk. Handles are cheap to clone and name the same disk.
 ///
 /// Blocking calls wait for their own I/O; everything that the thread has plugged goes first, and
-/// merges with it. Any number of threads may use a disk at once.
+/// merges with it. Any number of threads may use a disk at once: it is `Send` and `Sync`, and what
+/// stays on its thread is a [`BioQueue`].
+///
+/// Offsets and lengths are bytes, and whole logical blocks
+/// ([`logical_block_size`](QueueLimits::logical_block_size)); what is not is refused. So is, with
+/// `direct=on`, memory that does not suit the device (a [`Buf`](crate::Buf) does); and all I/O in a
+/// child of a fork.
 ///
 /// Counterpart in Linux: `struct gendisk`.
 ///
@@ -95,7 +101,7 @@ impl Disk {
     /// Reads `buf.len()` bytes from `offset` on. Says how many: fewer only at the end of a file.
     ///
     /// # Errors
-    /// Why it was refused, or why it failed.
+    /// Why it was refused, or why it failed: what `buf` holds then is not known.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<u64, IoError> {
         let segments = segments_of(buf.as_mut_ptr().expose_provenance(), buf.len());
         let bio = Bio { segments, ..Bio::range(Op::Read, offset, buf.len() as u64) };
@@ -122,7 +128,8 @@ impl Disk {
         self.run_without_memory(Bio::flush())
     }
 
-    /// Says that a range is not needed any more. What it reads as is the disk's choice.
+    /// Says that `len` bytes from `offset` on are not needed any more. What they read as is the
+    /// disk's choice.
     ///
     /// # Errors
     /// Why it was refused, or why it failed.
@@ -130,7 +137,7 @@ impl Disk {
         self.run_without_memory(Bio::range(Op::Discard, offset, len))
     }
 
-    /// Makes a range read as zeroes.
+    /// Makes `len` bytes from `offset` on read as zeroes.
     ///
     /// # Errors
     /// Why it was refused, or why it failed.
@@ -138,7 +145,8 @@ impl Disk {
         self.run_without_memory(Bio::range(Op::WriteZeroes, offset, len))
     }
 
-    /// An I/O as a future; see [`IoFuture`] for who makes it progress.
+    /// An I/O as a future; see [`IoFuture`] for who makes it progress. If it is refused, the future
+    /// says so.
     ///
     /// ```
     /// # fn block_on<F: Future>(future: F) -> F::Output {
@@ -182,7 +190,8 @@ impl Disk {
     /// Freezes the disk: nothing new is let in, and this waits until all that was let in has ended;
     /// also what other threads have in flight, who must reap it if they own a hardware context.
     /// Meanwhile blocking calls wait, submitted I/O is kept, and I/O that does not want to wait
-    /// ends with [`BlockStatus::Again`](crate::BlockStatus::Again).
+    /// ends with [`BlockStatus::Again`](crate::BlockStatus::Again). The thread that keeps the hold
+    /// is no exception: a blocking call of its own waits for ever; so with the two that follow.
     ///
     /// Counterpart in Linux: `blk_mq_freeze_queue`.
     pub fn freeze(&self) -> Hold {

@@ -1,15 +1,13 @@
 //! A future for each I/O, without a runtime.
-// It vouches for the buffer that it owns.
-#![allow(unsafe_code)]
 
 use crate::buf::Buf;
 use crate::error::SubmitError;
 use crate::queue::{Completion, Io};
 use crate::runtime::hctx::now_ns;
 use crate::runtime::mailbox::{Doing, Mailbox};
-use crate::runtime::shared::{SHARED, Shared};
+use crate::runtime::shared::Shared;
 use crate::runtime::{fork, thread};
-use forebay_core::{Commit, QueuedBio, Refusal};
+use forebay_core::{QueuedBio, Refusal};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -117,16 +115,5 @@ impl Drop for IoFuture {
 impl fmt::Debug for IoFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IoFuture").finish_non_exhaustive()
-    }
-}
-
-impl Shared {
-    /// One turn of the shared context: the progress that can be made at once.
-    pub(crate) fn poll_shared(&self) {
-        let iostats = self.info().policy.iostats;
-        if let Some(mut token) = self.hctx(SHARED).run() {
-            token.turn(now_ns(iostats), Commit::Now, None, None);
-            token.finish(iostats);
-        }
     }
 }

@@ -380,11 +380,11 @@ impl BioQueue {
             let event = Arc::new(Event::new()?);
             let hctx = self.shared.hctx(self.ctx.hctx());
             let waiter = match hctx.is_shared {
-                true => self.shared.waiter_handle(),
+                true => Arc::clone(self.shared.waiter()),
                 false => {
                     let token = hctx.try_take().expect("an owner finds its token free");
                     let waiter = Arc::clone(&token.waiter);
-                    token.finish(self.shared.info().policy.iostats);
+                    token.finish();
                     waiter
                 }
             };

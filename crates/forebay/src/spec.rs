@@ -14,11 +14,26 @@ use std::str::FromStr;
 /// | `null` | a size | `kick_ns`, `logical_block_size` |
 /// | `fault` | another spec, without keys | `rule` (repeated), `seed`, the keys of the other |
 ///
-/// Every disk has the keys `plug=outermost|per-level|none`, `nomerges=0|1|2`,
-/// `kick=deferred|per-device|per-request|loop-end`, `queue_depth`, `nr_hw_queues`,
-/// `max_sectors_kb`, `nr_bios`, `fua`, `iostats` and `read_only`. Switches are `on` or `off`. Sizes
-/// take `k`, `m`, `g` and `t`, powers of 1024. In a path, `?` is written `%3F`, and `%` is written
-/// `%25` if a `3F` or `25` follows it.
+/// Every disk has these keys:
+///
+/// | key | values | what |
+/// |---|---|---|
+/// | `plug` | the names of [`PlugPolicy`](crate::PlugPolicy) | when bios are unplugged |
+/// | `nomerges` | the numbers of [`MergePolicy`](crate::MergePolicy) | which merges are tried |
+/// | `kick` | the names of [`KickPolicy`](crate::KickPolicy) | when the driver begins |
+/// | `queue_depth` | 1 to 10240; 256 | requests that a hardware context has at the driver |
+/// | `nr_bios` | 1 to 1048576; 4096 | I/Os in a [`BioQueue`](crate::BioQueue) |
+/// | `nr_hw_queues` | 1 to 1024 | hardware contexts: one is shared, others have a thread each |
+/// | `max_sectors_kb` | 1 to 1048576 | the largest request, KiB |
+/// | `service` | switch; `off` | a thread of the disk makes progress |
+/// | `iostats` | switch; `on` | latencies are recorded |
+/// | `fua` | switch | `off`: a flush follows a durable write instead |
+/// | `read_only` | switch; `off` | whatever changes the disk is refused |
+///
+/// Behind a semicolon stands the default. Without `nr_hw_queues` there is one context
+/// more than processors, and only one where the disk is rotational or has `service=on`. Switches
+/// are `on` or `off`. Sizes take `k`, `m`, `g` and `t`, powers of 1024. In a path, `?` is written
+/// `%3F`, and `%` is written `%25` if a `3F` or `25` follows it.
 ///
 /// ```
 /// let spec: forebay::Spec = "ram:2G?req_ns=10100&io_ns=4000".parse()?;

@@ -5,8 +5,8 @@
 //! Between the two steps of the move the tags are in neither word, and another allocator finds
 //! nothing and goes to sleep, though tags are free and no completion will come to wake it: it
 //! took a lock to mend (T7). Here a tag has one bit in one word, so there is no move, and none of
-//! it. What lazy clearing is for, few writes to a shared word, comes from batches instead: a turn
-//! puts all tags that it has reaped with one write for each word.
+//! it. What lazy clearing is for, few writes to a shared word, comes from batches instead: a
+//! hardware context takes many at once, and keeps what is freed at hand (`TagCache`).
 //!
 //! The argument for the orderings: a bit is set by the one that puts the tag, and cleared by the
 //! one that gets it, both by a read-modify-write that returns what was there before. For each bit

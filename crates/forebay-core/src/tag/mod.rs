@@ -1,7 +1,14 @@
 //! Tags: the slots of the request table, given out one by one.
 //!
 //! Counterpart in Linux: `struct blk_mq_tags`. A tag is an index into a table that is allocated
-//! once, so a request costs no allocation.
+//! once, so a request costs no allocation. The rules:
+//!
+//! - T1 nobody sleeps while the tags that it needs are free and none will be put;
+//! - T2 who waits announces it and tries again; who puts tags looks for those who wait;
+//! - T5 a wake that is not used is passed on;
+//! - T7 a tag that is free is found: it is in one word, always;
+//! - T8 who was woken in vain keeps its turn;
+//! - T10 nobody needs more at once than half of the depth, rounded up.
 
 mod bitmap;
 mod cache;

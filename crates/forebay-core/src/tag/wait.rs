@@ -3,9 +3,10 @@
 //! Counterpart in Linux: `struct sbitmap_queue` and `blk_mq_get_tag`'s wait loop; the policy is
 //! the one of Forebay: one waiter is woken for each tag that is freed, in the order of arrival.
 //!
-//! Nothing blocks here. The runtime keeps a [`TagWaits`] under a lock and a [`WaiterCount`] beside
-//! it, so that freeing a tag touches the lock only when somebody waits, and puts threads to sleep;
-//! the simulator does the same to tasks. The steps, which T1 rests on, are always these (T2):
+//! Nothing blocks here, and nothing of the library waits in this way yet: its bios wait in the
+//! backlog. Whoever uses it keeps a [`TagWaits`] under a lock and a [`WaiterCount`] beside it, so
+//! that freeing a tag touches the lock only when somebody waits, and puts threads or tasks to
+//! sleep. The steps, which T1 rests on, are always these (T2):
 //!
 //! | who frees | who waits |
 //! |---|---|

@@ -80,8 +80,8 @@ impl Ctx {
         self.blocking.set(Some(blocking));
     }
 
-    /// Takes a bio in: into the plug, or on its way to the hardware context, and then
-    /// [`Ctx::send`] is due.
+    /// Takes a bio in: into the plug, or on its way to the hardware context. True: something is on
+    /// its way, and [`Ctx::turn`] is due.
     #[inline]
     pub(crate) fn queue_bio(
         self: &Rc<Ctx>,
@@ -127,7 +127,7 @@ impl Ctx {
         if by_policy && commit == Commit::Later && token.core.is_uncommitted() {
             self.put_off(&mut token);
         }
-        token.finish(self.iostats);
+        token.finish();
         Some(turned)
     }
 
@@ -186,7 +186,7 @@ impl Ctx {
         // Where another holds the token, it commits.
         if let Some(mut token) = shared.hctx(self.hctx()).try_take() {
             token.commit();
-            token.finish(self.iostats);
+            token.finish();
         }
     }
 

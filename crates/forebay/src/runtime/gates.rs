@@ -1,9 +1,9 @@
 //! Freeze, quiesce and stop: three ways to hold a disk.
 
-use crate::runtime::hctx::{Hctx, now_ns};
+use crate::runtime::hctx::Hctx;
 use crate::runtime::primitive::{lock, thread};
 use crate::runtime::shared::Shared;
-use forebay_core::{Commit, Gate};
+use forebay_core::Gate;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,11 +50,7 @@ impl Hold {
     fn is_drained(&self, at: usize, hctx: &Hctx) -> bool {
         // A shared context, and one of our own, may have nobody else to turn it.
         if hctx.is_shared || crate::runtime::thread::owns(&self.shared, at) {
-            let iostats = self.shared.info().policy.iostats;
-            if let Some(mut token) = hctx.run() {
-                token.turn(now_ns(iostats), Commit::Now, None, None);
-                token.finish(iostats);
-            }
+            hctx.run_turn();
         }
         // Once no turn is under way, every later one finds the gate closed, and lets nothing in.
         !hctx.run.is_running() && hctx.is_drained()
@@ -72,13 +68,7 @@ impl Drop for Hold {
         drop(counts);
         // What was left behind the gate has no other to look for it (R4); but an owner, who looks
         // again by itself.
-        let iostats = self.shared.info().policy.iostats;
-        for hctx in self.shared.hctxs().iter().filter(|hctx| hctx.is_shared) {
-            if let Some(mut token) = hctx.run() {
-                token.turn(now_ns(iostats), Commit::Now, None, None);
-                token.finish(iostats);
-            }
-        }
+        self.shared.hctxs().iter().filter(|hctx| hctx.is_shared).for_each(Hctx::run_turn);
     }
 }
 

@@ -27,6 +27,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 pub(crate) struct Hctx {
     pub(crate) run: RunState,
     pub(crate) is_shared: bool,
+    /// Whether turns are given the time.
+    iostats: bool,
     inbox: BioStack,
     pub(crate) counters: Arc<RunCounters>,
     /// Runs that found the token taken, and left them to its holder.
@@ -71,10 +73,11 @@ pub(crate) struct Own<'a> {
 }
 
 impl Hctx {
-    pub(crate) fn new(is_shared: bool) -> Hctx {
+    pub(crate) fn new(is_shared: bool, iostats: bool) -> Hctx {
         Hctx {
             run: RunState::new(),
             is_shared,
+            iostats,
             inbox: BioStack::new(),
             counters: Arc::default(),
             nr_skipped: AtomicU64::new(0),
@@ -107,6 +110,14 @@ impl Hctx {
         // Relaxed: a count.
         self.nr_skipped.fetch_add(1, Ordering::Relaxed);
         None
+    }
+
+    /// Asks for a turn, and makes it, unless it is left to the holder of the token.
+    pub(crate) fn run_turn(&self) {
+        if let Some(mut token) = self.run() {
+            token.turn(now_ns(self.iostats), Commit::Now, None, None);
+            token.finish();
+        }
     }
 
     /// Takes the token if it is free; see [`RunState::try_take`].
@@ -249,10 +260,10 @@ impl<'a> Token<'a> {
     }
 
     /// Turns, and gives the token back, until nothing was published meanwhile.
-    pub(crate) fn finish(mut self, iostats: bool) {
+    pub(crate) fn finish(mut self) {
         while let Some(token) = self.release() {
             self = token;
-            self.turn(now_ns(iostats), Commit::Now, None, None);
+            self.turn(now_ns(self.hctx.iostats), Commit::Now, None, None);
         }
     }
 
@@ -269,7 +280,7 @@ impl<'a> Token<'a> {
         let inner = &mut *self;
         inner.is_kicked = true;
         inner.driver.kick();
-        self.finish(false);
+        self.finish();
     }
 
     /// Gives the token back and says that its holder, the leader, is going to wait beside the

@@ -36,7 +36,8 @@ pub(crate) struct Shared {
     plugs: Mutex<Plugs>,
     /// The thread of a disk with `service=on`.
     service: Option<Service>,
-    /// How many threads are in a section of this device (`kick=per-device`).
+    /// How many threads are in a section of this device (`kick=per-device`). Nobody asks: it is
+    /// there for what it costs.
     nr_sections: Mutex<u32>,
     /// How many holds there are on each gate.
     pub(crate) holds: Mutex<[u32; 3]>,
@@ -65,7 +66,9 @@ impl Shared {
         let waiter = Arc::clone(&queue.waiter);
         let mut shared = Shared {
             device,
-            hctxs: (0..nr_hctxs as usize).map(|at| Hctx::new(at == SHARED)).collect(),
+            hctxs: (0..nr_hctxs as usize)
+                .map(|at| Hctx::new(at == SHARED, info.policy.iostats))
+                .collect(),
             is_owned: (0..nr_hctxs as usize).map(|at| AtomicBool::new(at == SHARED)).collect(),
             waiter,
             plugs: Mutex::default(),
@@ -85,7 +88,7 @@ impl Shared {
         Ok(Arc::new(shared))
     }
 
-    /// `kick=per-device`: a request is submitted in a section, the thread's first or another.
+    /// `kick=per-device`: a turn in a section, the first of it or another.
     pub(crate) fn note_section(&self, is_first: bool) {
         *lock(&self.nr_sections) += u32::from(is_first);
     }
@@ -123,12 +126,8 @@ impl Shared {
         &self.hctxs
     }
 
-    pub(crate) fn waiter(&self) -> &dyn Waiter {
-        &*self.waiter
-    }
-
-    pub(crate) fn waiter_handle(&self) -> Arc<dyn Waiter> {
-        Arc::clone(&self.waiter)
+    pub(crate) fn waiter(&self) -> &Arc<dyn Waiter> {
+        &self.waiter
     }
 
     pub(crate) fn stats(&self) -> DiskStats {
@@ -200,12 +199,17 @@ impl Shared {
         loop {
             let Some(mut token) = self.hctxs[at].run() else { continue };
             let turned = token.turn(now_ns(iostats), Commit::Now, None, None);
-            token.finish(iostats);
+            token.finish();
             if turned.is_drained && !turned.work_left {
                 return;
             }
             wait::wait_as_owner(self, at, turned, 1);
         }
+    }
+
+    /// Makes the progress that can be made at once on the shared context.
+    pub(crate) fn poll_shared(&self) {
+        self.hctxs[SHARED].run_turn();
     }
 
     /// Takes a bio in, and waits for its end. Says what became of it.
@@ -292,7 +296,7 @@ impl Drop for Shared {
         AbortOnUnwind::guard(|| {
             while let Some(mut token) = self.hctxs[SHARED].try_take() {
                 let turned = token.turn(now_ns(iostats), Commit::Now, None, None);
-                token.finish(iostats);
+                token.finish();
                 if turned.is_drained && !turned.work_left {
                     return;
                 }

@@ -51,7 +51,7 @@ pub(crate) fn wait_as_owner(shared: &Shared, at: usize, turned: Turned, nr: u32)
             // It was kept because something was published, and that mark is gone.
             let iostats = shared.info().policy.iostats;
             token.turn(now_ns(iostats), Commit::Now, None, None);
-            token.finish(iostats);
+            token.finish();
         }
     }
 }
@@ -114,7 +114,7 @@ fn lead(shared: &Shared, hctx: &Hctx, mailbox: &Mailbox, goal: u64) {
     if let Some(mut token) = kept {
         // It was kept because something was published, and that mark is gone.
         token.turn(now_ns(iostats), Commit::Now, None, None);
-        token.finish(iostats);
+        token.finish();
     }
     hctx.hand_off();
 }

@@ -1,0 +1,73 @@
+//! Futures without a runtime: several reads at once, joined, and waited for by a few lines.
+
+use forebay::{Buf, Completion, Disk, Io, SubmitError};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake};
+use std::thread::{self, Thread};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // The disk has a thread, so that I/O makes progress while this one sleeps.
+    let disk = Disk::open("ram:64M?service=on&req_ns=20000")?;
+    let written = block_on(disk.start(Io::write(Buf::from(&[7; 65536][..]), 0)))?;
+    assert_eq!(written.result, Ok(65536));
+
+    let read = |n| Box::pin(disk.start(Io::read(Buf::new(4096), n * 4096).user_data(n)));
+    let reads = block_on(Join { running: (0..16).map(read).collect(), ended: Vec::new() });
+    for read in reads {
+        let Completion { result, buf, .. } = read?;
+        assert_eq!((result, buf.as_deref()), (Ok(4096), Some(&[7; 4096][..])));
+    }
+    // One write; and sixteen reads, which were neighbours.
+    assert_eq!(disk.stats().queue.issued, 2);
+    Ok(())
+}
+
+/// Waits for a future on this thread.
+fn block_on<F: Future>(future: F) -> F::Output {
+    let waker = Arc::new(Unpark(thread::current())).into();
+    let mut future = pin!(future);
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Unpark>) {
+        self.0.unpark();
+    }
+}
+
+/// Several I/Os as one future, which gives what came of them in the order of their ends.
+struct Join<F> {
+    running: Vec<Pin<Box<F>>>,
+    ended: Vec<Result<Completion, SubmitError>>,
+}
+
+impl<F: Future<Output = Result<Completion, SubmitError>>> Future for Join<F> {
+    type Output = Vec<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Join { running, ended } = &mut *self;
+        {
+            // What is submitted here is a batch: neighbours join.
+            let _plug = forebay::plug();
+            running.retain_mut(|future| match future.as_mut().poll(context) {
+                Poll::Ready(result) => {
+                    ended.push(result);
+                    false
+                }
+                Poll::Pending => true,
+            });
+        }
+        match running.is_empty() {
+            true => Poll::Ready(std::mem::take(ended)),
+            false => Poll::Pending,
+        }
+    }
+}

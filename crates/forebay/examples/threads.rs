@@ -1,0 +1,48 @@
+//! Many threads with blocking calls on one disk: each writes and reads back blocks of its own.
+//!
+//! The first threads have a hardware context each; the others share one, where one of those who
+//! wait does so for all.
+
+#![allow(clippy::print_stdout, reason = "an example talks through its standard streams")]
+
+use forebay::{Disk, IoError};
+use std::thread;
+
+const THREADS: u8 = 16;
+const BLOCKS: u64 = 100;
+const LEN: usize = 4096;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // A request takes 20 us, so that threads meet. With `nr_hw_queues=1` all of them share.
+    let disk = Disk::open("ram:64M?nr_hw_queues=3&req_ns=20000")?;
+    thread::scope(|scope| {
+        let start = |number| {
+            let disk = &disk;
+            scope.spawn(move || write_and_read(disk, number))
+        };
+        let threads: Vec<_> = (0..THREADS).map(start).collect();
+        threads.into_iter().try_for_each(|thread| match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    })?;
+    let stats = disk.stats();
+    println!("{} requests by {THREADS} threads", stats.queue.issued);
+    // Memory takes none; a file takes one for a batch, or for a wait.
+    println!("system calls: {}", stats.nr_syscalls);
+    println!("turns: {}, of which {} found nothing", stats.queue.runs, stats.queue.empty_runs);
+    println!("skips: {} times another thread was at it already", stats.skipped_runs);
+    assert_eq!(stats.queue.issued, 2 * BLOCKS * u64::from(THREADS));
+    Ok(())
+}
+
+fn write_and_read(disk: &Disk, number: u8) -> Result<(), IoError> {
+    let mut block = [0; LEN];
+    for nth in 0..BLOCKS {
+        let offset = (u64::from(number) * BLOCKS + nth) * LEN as u64;
+        disk.write_at(&[number; LEN], offset)?;
+        disk.read_at(&mut block, offset)?;
+        assert_eq!(block, [number; LEN]);
+    }
+    Ok(())
+}
