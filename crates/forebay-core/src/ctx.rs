@@ -110,6 +110,12 @@ impl SoftwareQueue {
         !self.outgoing.is_empty()
     }
 
+    /// How many requests are on their way.
+    #[inline]
+    pub fn nr_outgoing(&self) -> usize {
+        self.outgoing.len()
+    }
+
     /// Takes the requests that are on their way, oldest first.
     #[inline]
     pub fn outgoing(&mut self) -> Drain<'_, Request> {

@@ -64,10 +64,17 @@ impl Turn<'_> {
         // A1; what is being tried again is not held back by itself.
         if retries.any() && retries.hold_back(rq.retry, rq.ranges(&hctx.splits)) {
             hctx.held.push(tag);
+            if is_write {
+                retries.write_is_out(hctx.index);
+            }
             return false;
         }
         rq.issued_ns = self.now;
-        match driver.queue_rq(&issued(&hctx.splits, &hctx.limits, rq, tag), last) {
+        let answer = driver.queue_rq(&issued(&hctx.splits, &hctx.limits, rq, tag), last);
+        if is_write {
+            retries.write_is_out(hctx.index);
+        }
+        match answer {
             Issue::Queued => {
                 slot.state = SlotState::Issued;
                 if is_write {

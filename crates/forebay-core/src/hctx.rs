@@ -245,10 +245,10 @@ impl HardwareContext {
         }
     }
 
-    /// Whether something was issued and not committed.
+    /// How many commands were issued and not committed.
     #[inline]
-    pub fn is_uncommitted(&self) -> bool {
-        self.nr_uncommitted > 0
+    pub fn nr_uncommitted(&self) -> u32 {
+        self.nr_uncommitted
     }
 
     /// For a caller that waits in the driver next, which commits the batch: how many completions to

@@ -87,7 +87,7 @@ pub(crate) struct Retries {
     nr: AtomicU32,
     /// First byte and byte after the last; free where both are 0.
     ranges: [(AtomicU64, AtomicU64); RETRIES_MAX],
-    /// How many writes each context has issued: written by the holder of its token alone.
+    /// Twice as many as the writes that each context has issued: written by the holder of its token alone.
     nr_writes: Box<[AtomicU64]>,
 }
 
@@ -104,7 +104,8 @@ impl Retries {
         }
     }
 
-    /// Context `hctx` is about to issue a write (C, and the fence).
+    /// Context `hctx` is about to issue a write (C, and the fence). The count is odd until
+    /// [`write_is_out`](Self::write_is_out).
     #[inline]
     pub(crate) fn count_write(&self, hctx: u32) {
         // With one context there is nobody to tell.
@@ -115,14 +116,27 @@ impl Retries {
         }
     }
 
-    /// The moment after a write that context `hctx` has just noted in its log.
-    pub(crate) fn moment(&self, hctx: u32, log: &WriteLog) -> Moment {
-        Moment { own: log.count, others: self.writes_of_others(hctx) }
+    /// The write was issued, or will not be now. Release: who sees the count sees it issued.
+    #[inline]
+    pub(crate) fn write_is_out(&self, hctx: u32) {
+        if self.nr_writes.len() > 1 {
+            let count = &self.nr_writes[hctx as usize];
+            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Release);
+        }
     }
 
-    fn writes_of_others(&self, hctx: u32) -> u64 {
+    /// The moment after a write that context `hctx` has just noted in its log.
+    pub(crate) fn moment(&self, hctx: u32, log: &WriteLog) -> Moment {
+        // Where another is about to issue one, no later count is the same.
+        Moment { own: log.count, others: self.writes_of_others(hctx).unwrap_or(u64::MAX) }
+    }
+
+    /// None where one of them is being issued.
+    fn writes_of_others(&self, hctx: u32) -> Option<u64> {
         let others = self.nr_writes.iter().enumerate().filter(|(at, _)| *at != hctx as usize);
-        others.map(|(_, count)| count.load(Ordering::Relaxed)).sum()
+        others
+            .map(|(_, count)| count.load(Ordering::Acquire))
+            .try_fold(0, |sum, count| count.is_multiple_of(2).then(|| sum + count))
     }
 
     /// Enters a range that is to be tried again (A). `None` where too many are.
@@ -139,6 +153,8 @@ impl Retries {
         };
         // Until this, the range reads as one from 0 on, which holds back more than it must.
         self.ranges[at].0.store(start, Ordering::SeqCst);
+        // Two that enter ranges which overlap see each other, one at least.
+        fence(Ordering::SeqCst);
         Some(RetrySlot(at as u8))
     }
 
@@ -161,7 +177,8 @@ impl Retries {
         ranges: impl Iterator<Item = (u64, u64)>,
     ) -> bool {
         fence(Ordering::SeqCst);
-        self.writes_of_others(hctx) != since.others || log.overlaps_since(since.own, tag, ranges)
+        self.writes_of_others(hctx) != Some(since.others)
+            || log.overlaps_since(since.own, tag, ranges)
     }
 
     /// Whether any retry is under way (D; a write has been counted before).
@@ -209,6 +226,14 @@ mod tests {
         check(&retries, &log, false);
         retries.count_write(1);
         check(&retries, &log, true);
+        retries.write_is_out(1);
+        check(&retries, &log, true);
+        let since = retries.moment(0, &log);
+        assert!(!retries.was_overtaken(0, &log, since, own, [(0, 1)].into_iter()));
+        retries.count_write(1);
+        let since = retries.moment(0, &log);
+        retries.write_is_out(1);
+        assert!(retries.was_overtaken(0, &log, since, own, [(0, 1)].into_iter()));
         let retries = Retries::new(2);
         log.push(4095, 1, other);
         check(&retries, &log, true);

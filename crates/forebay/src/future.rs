@@ -6,8 +6,8 @@ use crate::queue::{Completion, Io};
 use crate::runtime::hctx::now_ns;
 use crate::runtime::mailbox::{Doing, Mailbox};
 use crate::runtime::shared::Shared;
-use crate::runtime::{fork, thread};
-use forebay_core::{QueuedBio, Refusal};
+use crate::runtime::thread;
+use forebay_core::{Bio, Commit, KickPolicy, QueuedBio, Refusal};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl IoFuture {
     fn submit(&mut self, io: Io) -> Result<(), SubmitError> {
         let (bio, buf) = io.into_parts();
         let refused = |refusal, bio, buf| SubmitError { refusal, io: Io::of_parts(bio, buf) };
-        if fork::is_child() {
+        if self.shared.is_foreign() {
             return Err(refused(Refusal::Forked, bio, buf));
         }
         let mailbox = Arc::new(Mailbox::of_task());
@@ -59,7 +59,9 @@ impl IoFuture {
         // if this is dropped, by the mailbox itself.
         self.state = State::InLayer { mailbox, buf };
         if turn_due {
-            ctx.turn(&self.shared, now, None, None);
+            // A loop's end is a thread's; a future has none.
+            let is_loops = self.shared.info().policy.kick == KickPolicy::LoopEnd;
+            ctx.turn(&self.shared, now, is_loops.then_some(Commit::Now), None);
         }
         Ok(())
     }
@@ -76,6 +78,12 @@ impl Future for IoFuture {
                 if let Err(error) = this.submit(io) {
                     return Poll::Ready(Err(error));
                 }
+            }
+            State::InLayer { mailbox, buf } if this.shared.is_foreign() => {
+                // What is in the layer is the parent's; the buffer here is a copy.
+                std::mem::forget(mailbox);
+                let io = Io::of_parts(Bio::flush(), buf);
+                return Poll::Ready(Err(SubmitError { refusal: Refusal::Forked, io }));
             }
             State::InLayer { mailbox, buf } => {
                 mailbox.end_wait();
@@ -104,7 +112,7 @@ impl Future for IoFuture {
 impl Drop for IoFuture {
     fn drop(&mut self) {
         if let State::InLayer { mailbox, buf } = std::mem::replace(&mut self.state, State::Over) {
-            if fork::is_child() {
+            if self.shared.is_foreign() {
                 return std::mem::forget((mailbox, buf));
             }
             mailbox.abandon(buf);

@@ -10,7 +10,7 @@ use crate::runtime::event::{AnyOf, Event};
 use crate::runtime::hctx::{Own, now_ns};
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::shared::Shared;
-use crate::runtime::{fork, thread, wait};
+use crate::runtime::{thread, wait};
 use forebay_core::{
     Bio, BioFlags, BlockStatus, Commit, Op, QueuedBio, Refusal, Segment, Segments, Turned,
     UnplugCause,
@@ -20,6 +20,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// An I/O with the buffer it owns, to be submitted. Offsets and lengths are bytes.
 #[derive(Debug)]
@@ -170,6 +171,8 @@ pub struct BioQueue {
     nr_in_layer: usize,
     /// How many came through the mailbox, ever.
     nr_mailed: u64,
+    /// The last turn left work that no completion moves on: a busy driver, or a closed gate.
+    is_stuck: bool,
     /// Made when somebody asks for a descriptor.
     poll: Option<QueuePoll>,
 }
@@ -200,6 +203,7 @@ impl BioQueue {
             ready: VecDeque::new(),
             nr_in_layer: 0,
             nr_mailed: 0,
+            is_stuck: false,
             poll: None,
         }
     }
@@ -244,7 +248,7 @@ impl BioQueue {
         bio: Bio,
         buf: Option<Buf>,
     ) -> Result<(), (Refusal, Bio, Option<Buf>)> {
-        if fork::is_child() {
+        if self.shared.is_foreign() {
             return Err((Refusal::Forked, bio, buf));
         }
         let Some(mut boxed) = self.free.pop().or_else(|| self.new_box()) else {
@@ -293,6 +297,7 @@ impl BioQueue {
         let own = Own { owner: self.mailbox.owner(), ended: &mut self.ready };
         let turned = self.ctx.turn(&self.shared, now, commit, Some(own));
         self.nr_in_layer -= self.ready.len() - before;
+        self.is_stuck = turned.is_some_and(|turned| turned.work_left && turned.nr_in_flight == 0);
         turned
     }
 
@@ -324,7 +329,7 @@ impl BioQueue {
         }
         self.take_mail();
         let nr_ready = self.ready.len();
-        if nr_ready < max && (nr_ready < min || min == 0) && !fork::is_child() {
+        if nr_ready < max && (nr_ready < min || min == 0) && !self.shared.is_foreign() {
             thread::unplug_all(UnplugCause::Wait, Some(&self.ctx));
             self.wait(min);
         }
@@ -382,7 +387,9 @@ impl BioQueue {
             let waiter = match hctx.is_shared {
                 true => Arc::clone(self.shared.waiter()),
                 false => {
-                    let token = hctx.try_take().expect("an owner finds its token free");
+                    let Some(token) = hctx.try_take() else {
+                        return Err(io::Error::other(Refusal::Forked));
+                    };
                     let waiter = Arc::clone(&token.waiter);
                     token.finish();
                     waiter
@@ -390,6 +397,8 @@ impl BioQueue {
             };
             let driver = waiter.poll_fd();
             let any = AnyOf::new(&event, driver)?;
+            // Relaxed: this thread's turns are those that count, or see it in time.
+            hctx.is_polled.store(true, Ordering::Relaxed);
             self.mailbox.set_event(&event);
             // What was delivered before told nobody.
             event.signal();
@@ -401,7 +410,7 @@ impl BioQueue {
     /// Keeps the descriptor readable while there is something to reap that nobody else tells of.
     fn signal(&self) {
         if let Some(poll) = &self.poll
-            && (!self.ready.is_empty() || poll.is_mute && self.nr_in_layer > 0)
+            && (!self.ready.is_empty() || self.nr_in_layer > 0 && (poll.is_mute || self.is_stuck))
         {
             poll.event.signal();
         }
@@ -423,7 +432,7 @@ impl Drop for BioQueue {
         // The caller's memory may be freed once this returns, so it must not unwind before.
         AbortOnUnwind::guard(|| {
             self.take_mail();
-            if fork::is_child() {
+            if self.shared.is_foreign() {
                 // What is in flight is the parent's: its memory is left alone.
                 std::mem::forget(std::mem::take(&mut self.bufs));
             } else if self.nr_in_layer > 0 {

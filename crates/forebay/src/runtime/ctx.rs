@@ -1,7 +1,6 @@
 //! A thread's part of a disk: its software queue, and the hardware context that it leads to.
 
 use crate::runtime::blocking::Blocking;
-use crate::runtime::fork;
 use crate::runtime::hctx::{Own, Token, now_ns};
 use crate::runtime::shared::Shared;
 use crate::runtime::thread;
@@ -108,9 +107,6 @@ impl Ctx {
         commit: Option<Commit>,
         own: Option<Own<'_>>,
     ) -> Option<Turned> {
-        if fork::is_child() {
-            return None;
-        }
         let hctx = shared.hctx(self.hctx());
         let mut queue = self.queue.borrow_mut();
         // What was published before is taken in first; so nothing of this thread is overtaken.
@@ -123,9 +119,17 @@ impl Ctx {
         };
         let by_policy = commit.is_none();
         let commit = commit.unwrap_or_else(|| self.when_to_commit(shared));
+        let nr_own = ctx.as_ref().map_or(0, |queue| queue.nr_outgoing()) as u32;
+        let nr_before = token.core.nr_uncommitted();
         let turned = token.turn(now, commit, ctx, own);
-        if by_policy && commit == Commit::Later && token.core.is_uncommitted() {
-            self.put_off(&mut token);
+        drop(queue);
+        if by_policy && commit == Commit::Later {
+            // What is put off is the thread's own; others may wait for what is theirs (I5).
+            match token.core.nr_uncommitted() {
+                0 => {}
+                nr if hctx.is_shared && nr > nr_before + nr_own => token.commit(),
+                _ => self.put_off(&mut token),
+            }
         }
         token.finish();
         Some(turned)
@@ -183,10 +187,14 @@ impl Ctx {
 
     /// Commits what a turn with [`Commit::Later`] has issued.
     pub(crate) fn commit(&self, shared: &Shared) {
-        // Where another holds the token, it commits.
-        if let Some(mut token) = shared.hctx(self.hctx()).try_take() {
-            token.commit();
-            token.finish();
+        let hctx = shared.hctx(self.hctx());
+        match hctx.try_take() {
+            Some(mut token) => {
+                token.commit();
+                token.finish();
+            }
+            // The holder turns once more, for this mark, and commits in that turn.
+            None => hctx.run_turn(),
         }
     }
 
@@ -222,11 +230,13 @@ impl Ctx {
 
     /// The thread ends: what it has plugged goes, and its hardware context is given up.
     pub(crate) fn retire(self: &Rc<Ctx>) {
-        if fork::is_child() {
-            return;
-        }
         self.unplug(UnplugCause::Wait, 1);
         if let Some(shared) = self.shared.upgrade() {
+            if shared.is_foreign() {
+                return;
+            }
+            // D5: what was put off is done.
+            self.commit(&shared);
             shared.retire(self.hctx.replace(0), &self.counters);
         }
     }

@@ -1,19 +1,23 @@
-//! Knows whether this process is a child of the one that opened its disks.
+//! Knows whether this process is a child of the one that opened a disk.
 //!
 //! A child of a fork shares rings and memory with its parent, and has none of the parent's other
-//! threads: nothing of a disk can be used there. A page that the kernel wipes in a child tells,
-//! without a system call, and whichever way the child was made.
+//! threads: nothing of a disk can be used there that was opened before. A page that the kernel
+//! wipes in a child tells, without a system call, and whichever way the child was made. What the
+//! child opens itself is its own: it makes a mark of its own.
 // It maps a page.
 #![allow(unsafe_code)]
 
 use std::sync::LazyLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The mark; it reads false in a child. None where the kernel does not wipe pages (before Linux
-/// 4.14): then nothing is known.
-static MARK: LazyLock<Option<&AtomicBool>> = LazyLock::new(mark);
+/// The mark of this process; it reads 0 in a child that has opened nothing. None where the kernel
+/// does not wipe pages (before Linux 4.14): then nothing is known.
+static MARK: LazyLock<Option<&AtomicU64>> = LazyLock::new(mark);
 
-fn mark() -> Option<&'static AtomicBool> {
+/// The last mark that was made. A child goes on from its parent's.
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+fn mark() -> Option<&'static AtomicU64> {
     const PAGE: usize = 4096;
     if cfg!(miri) {
         return None;
@@ -29,20 +33,23 @@ fn mark() -> Option<&'static AtomicBool> {
         page
     };
     // SAFETY: zeroed, aligned, and never unmapped.
-    let mark = unsafe { &*page.cast::<AtomicBool>() };
-    mark.store(true, Ordering::Relaxed);
-    Some(mark)
+    Some(unsafe { &*page.cast::<AtomicU64>() })
 }
 
-/// Makes the mark, if it is not there. Called when a disk is opened.
-pub(crate) fn begin() {
-    LazyLock::force(&MARK);
+/// The mark of this process, for a disk that it opens.
+// Relaxed, here and below: a mark changes once in a process, from 0, and by a fork.
+pub(crate) fn begin() -> u64 {
+    let Some(mark) = *MARK else { return 0 };
+    if mark.load(Ordering::Relaxed) == 0 {
+        let next = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        // Where another thread was first, its mark counts.
+        let _ = mark.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    mark.load(Ordering::Relaxed)
 }
 
-/// Whether this is a child of the process that called [`begin`] first, and so of every disk's that
-/// is not the child's own.
-// Relaxed: the mark changes only by a fork, which has one thread.
+/// Whether a disk with this mark was opened by an ancestor of this process.
 #[inline]
-pub(crate) fn is_child() -> bool {
-    MARK.is_some_and(|mark| !mark.load(Ordering::Relaxed))
+pub(crate) fn is_foreign(disks: u64) -> bool {
+    MARK.is_some_and(|mark| mark.load(Ordering::Relaxed) != disks)
 }

@@ -32,7 +32,7 @@ impl Hold {
     /// Waits until no turn is under way that began before the gate was closed (R5).
     pub(crate) fn await_turns(&self) {
         for hctx in self.shared.hctxs() {
-            while hctx.run.is_running() {
+            while hctx.run.is_running() && !self.shared.is_foreign() {
                 thread::yield_now();
             }
         }
@@ -48,6 +48,9 @@ impl Hold {
     }
 
     fn is_drained(&self, at: usize, hctx: &Hctx) -> bool {
+        if self.shared.is_foreign() {
+            return true;
+        }
         // A shared context, and one of our own, may have nobody else to turn it.
         if hctx.is_shared || crate::runtime::thread::owns(&self.shared, at) {
             hctx.run_turn();

@@ -5,6 +5,7 @@
 use crate::driver::{DriverQueue, Waiter};
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::clock;
+use crate::runtime::fork;
 use crate::runtime::mailbox::{Delivered, Mailbox, Wake};
 use crate::runtime::primitive::{Mutex, Ordering, UnsafeCell, lock};
 use crate::runtime::stack::BioStack;
@@ -33,6 +34,10 @@ pub(crate) struct Hctx {
     pub(crate) counters: Arc<RunCounters>,
     /// Runs that found the token taken, and left them to its holder.
     nr_skipped: AtomicU64,
+    /// Of the process that opened the disk.
+    mark: u64,
+    /// Somebody waits for a descriptor: turns leave nothing that it would not tell of.
+    pub(crate) is_polled: AtomicBool,
     /// Whether the last turn left nothing in it that was let in.
     is_drained: AtomicBool,
     /// System calls of its drivers until the last turn: of those that are gone, and of all.
@@ -73,8 +78,10 @@ pub(crate) struct Own<'a> {
 }
 
 impl Hctx {
-    pub(crate) fn new(is_shared: bool, iostats: bool) -> Hctx {
+    pub(crate) fn new(is_shared: bool, iostats: bool, mark: u64) -> Hctx {
         Hctx {
+            mark,
+            is_polled: AtomicBool::new(false),
             run: RunState::new(),
             is_shared,
             iostats,
@@ -104,6 +111,10 @@ impl Hctx {
     /// Asks for a turn after something was published; see [`RunState::run`].
     #[inline]
     pub(crate) fn run(&self) -> Option<Token<'_>> {
+        // In a child of a fork nobody gets a token: what it stands for is the parent's.
+        if fork::is_foreign(self.mark) {
+            return None;
+        }
         if self.run.run() {
             return Some(Token::of(self));
         }
@@ -123,7 +134,7 @@ impl Hctx {
     /// Takes the token if it is free; see [`RunState::try_take`].
     #[inline]
     pub(crate) fn try_take(&self) -> Option<Token<'_>> {
-        self.run.try_take().then(|| Token::of(self))
+        (!fork::is_foreign(self.mark) && self.run.try_take()).then(|| Token::of(self))
     }
 
     /// Says that the leader, who does not hold the token, is going to wait beside the driver; or
@@ -252,11 +263,12 @@ impl<'a> Token<'a> {
     #[inline]
     fn is_back(self) {
         let Token { mut wakes, abort, .. } = self;
-        abort.disarm();
         if !wakes.is_empty() {
+            // If a waker panics, the others are not woken: then rather no process.
             wakes.drain(..).for_each(Wake::fire);
             thread::put_spare(wakes);
         }
+        abort.disarm();
     }
 
     /// Turns, and gives the token back, until nothing was published meanwhile.
@@ -348,7 +360,7 @@ impl<'a> Token<'a> {
             inner.core.reap_kick();
         }
         let mut turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);
-        if hctx.is_shared {
+        if hctx.is_shared || hctx.is_polled.load(Ordering::Relaxed) {
             // No wait beside the driver would tell of these.
             while gates.reap && inner.driver.has_ready() {
                 turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);

@@ -135,6 +135,7 @@ impl Mailbox {
         let mut nr = 0;
         self.ended.push_all(bios.inspect(|_| nr += 1));
         let mut wake = None;
+        let mut task = None;
         let event = self.event.get().map(Arc::clone);
         let mut word = self.word.load(Ordering::Acquire);
         loop {
@@ -144,8 +145,12 @@ impl Mailbox {
             let is_reached = is_waiting && count >= self.goal.load(Ordering::Relaxed);
             let next = if is_reached { Doing::Told } else { doing };
             if is_reached && doing == Doing::Parked {
-                // Each time: a future may have put another there since.
-                wake = self.wake().or(wake);
+                match &self.owner {
+                    Owner::Thread(thread) => wake = Some(Wake::Thread(thread.clone())),
+                    // Its waker is taken when the token was given back: it may change until then.
+                    Owner::Task { .. } if task.is_none() => task = Some(self.hold()),
+                    Owner::Task { .. } => {}
+                }
             }
             // AcqRel: the owner that sees the count sees the bios; and see `begin_wait`.
             let (old, new) = (word, count << DOING_BITS | next as u64);
@@ -153,8 +158,9 @@ impl Mailbox {
                 // The mailbox may be gone from here on; or it is ours to free.
                 Ok(_) if doing == Doing::Abandoned => {
                     // SAFETY: `abandon` left its count behind for this.
-                    drop(unsafe { Arc::from_raw(ptr::from_ref(self)) });
-                    return Delivered::Quietly;
+                    let mailbox = unsafe { Arc::from_raw(ptr::from_ref(self)) };
+                    // Not freed in a turn: what is dropped with it is code of others.
+                    return Delivered::ToSleeper(Wake::Nobody(mailbox));
                 }
                 Ok(_) => {
                     if let Some(event) = event {
@@ -168,14 +174,18 @@ impl Mailbox {
                 Err(now) => word = now,
             }
         }
-        // Also what was taken in vain: who told the owner meanwhile did not find it.
+        // Where the owner was told meanwhile, by another, this wakes it once more.
+        let wake = task.map(Wake::Task).or(wake);
         wake.map_or(Delivered::Quietly, Delivered::ToSleeper)
     }
 
-    fn wake(&self) -> Option<Wake> {
-        match &self.owner {
-            Owner::Thread(thread) => Some(Wake::Thread(thread.clone())),
-            Owner::Task { waker, .. } => lock(waker).take().map(Wake::Task),
+    /// One more handle on it.
+    fn hold(&self) -> Arc<Mailbox> {
+        let mailbox = ptr::from_ref(self);
+        // SAFETY: every mailbox is in an `Arc`, which is there while bios are on their way to it.
+        unsafe {
+            Arc::increment_strong_count(mailbox);
+            Arc::from_raw(mailbox)
         }
     }
 
@@ -270,8 +280,8 @@ impl Mailbox {
             let baton = word & !DOING_MASK | Doing::Baton as u64;
             match self.word.compare_exchange(word, baton, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
-                    if let Some(wake) = self.wake() {
-                        wake.fire();
+                    if let Owner::Thread(thread) = &self.owner {
+                        thread.wake();
                     }
                     return true;
                 }
@@ -286,14 +296,23 @@ impl Mailbox {
 #[derive(Debug)]
 pub(crate) enum Wake {
     Thread(Sleeper),
-    Task(Waker),
+    /// The mailbox of a future, which has the waker.
+    Task(Arc<Mailbox>),
+    /// The mailbox of a future that was dropped: it is freed.
+    Nobody(Arc<Mailbox>),
 }
 
 impl Wake {
     pub(crate) fn fire(self) {
         match self {
             Wake::Thread(thread) => thread.wake(),
-            Wake::Task(waker) => waker.wake(),
+            Wake::Task(mailbox) => {
+                if let Owner::Task { waker, .. } = &mailbox.owner {
+                    let waker = lock(waker).take();
+                    waker.into_iter().for_each(Waker::wake);
+                }
+            }
+            Wake::Nobody(mailbox) => drop(mailbox),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! follows. Submitters still turn the context themselves.
 
 use crate::driver::Waiter;
+use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::hctx::{Hctx, now_ns};
 use crate::runtime::primitive::{AtomicBool, Ordering, thread};
 use crate::runtime::shared::SHARED;
@@ -36,7 +37,8 @@ pub(crate) fn start(
         iostats,
     };
     let builder = std::thread::Builder::new().name(String::from("forebay-service"));
-    let thread = builder.stack_size(256 * 1024).spawn(move || server.serve())?;
+    let thread =
+        builder.stack_size(256 * 1024).spawn(move || AbortOnUnwind::guard(|| server.serve()))?;
     Ok(Service { thread, is_over })
 }
 

@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     /// Waits in the driver of the shared context.
     waiter: Arc<dyn Waiter>,
     plugs: Mutex<Plugs>,
+    /// Of the process that opened it.
+    mark: u64,
     /// The thread of a disk with `service=on`.
     service: Option<Service>,
     /// How many threads are in a section of this device (`kick=per-device`). Nobody asks: it is
@@ -58,7 +60,7 @@ impl Shared {
         device: Arc<dyn Device>,
         with_service: bool,
     ) -> Result<Arc<Shared>, OpenError> {
-        fork::begin();
+        let mark = fork::begin();
         let nr_hctxs = info.policy.nr_hw_queues;
         let state = Arc::new(DeviceState::new(nr_hctxs));
         let depth = info.policy.queue_depth;
@@ -67,11 +69,12 @@ impl Shared {
         let mut shared = Shared {
             device,
             hctxs: (0..nr_hctxs as usize)
-                .map(|at| Hctx::new(at == SHARED, info.policy.iostats))
+                .map(|at| Hctx::new(at == SHARED, info.policy.iostats, mark))
                 .collect(),
             is_owned: (0..nr_hctxs as usize).map(|at| AtomicBool::new(at == SHARED)).collect(),
             waiter,
             plugs: Mutex::default(),
+            mark,
             service: None,
             nr_sections: Mutex::default(),
             holds: Mutex::default(),
@@ -130,6 +133,12 @@ impl Shared {
         &self.waiter
     }
 
+    /// Whether it was opened by an ancestor of this process, and cannot be used.
+    #[inline]
+    pub(crate) fn is_foreign(&self) -> bool {
+        fork::is_foreign(self.mark)
+    }
+
     pub(crate) fn stats(&self) -> DiskStats {
         let mut queue = QueueStats::default();
         let plugs = lock(&self.plugs);
@@ -155,6 +164,9 @@ impl Shared {
     /// The hardware context for a thread that uses the disk for the first time: one of its own, if
     /// one is left.
     pub(crate) fn assign(&self) -> usize {
+        if self.is_foreign() {
+            return SHARED;
+        }
         // Acquire, with the release in `retire`: what the last owner has left is seen.
         let claim = |owned: &AtomicBool| {
             let swap = (Ordering::Acquire, Ordering::Relaxed);
@@ -221,7 +233,7 @@ impl Shared {
         self: &Arc<Shared>,
         bio: Bio,
     ) -> Result<Result<u64, BlockStatus>, Refusal> {
-        if fork::is_child() {
+        if self.is_foreign() {
             return Err(Refusal::Forked);
         }
         let ctx = thread::ctx_of(self);
@@ -284,7 +296,7 @@ impl Drop for Shared {
     /// Waits for what is in flight: of futures that were dropped. (Whoever else has bios in flight
     /// has a handle, too.)
     fn drop(&mut self) {
-        if fork::is_child() {
+        if self.is_foreign() {
             // Rings and requests are the parent's.
             std::mem::forget(Arc::clone(&self.hctxs));
             return std::mem::forget(self.service.take());

@@ -160,10 +160,14 @@ pub(crate) fn unplug_all(cause: UnplugCause, waiter: Option<&Ctx>) {
 
 /// The end of an inner plug: under `per-level` it unplugs what was queued on its level.
 fn unplug_level(level: u32) {
+    let Ok(mut ctxs) = THREAD.try_with(|thread| thread.plugged.take()) else { return };
+    ctxs.retain(|ctx| {
+        ctx.plug_policy() != PlugPolicy::PerLevel || ctx.unplug(UnplugCause::Level, level)
+    });
+    // A waker may have plugged others meanwhile.
     let _ = THREAD.try_with(|thread| {
-        thread.plugged.borrow_mut().retain(|ctx| {
-            ctx.plug_policy() != PlugPolicy::PerLevel || ctx.unplug(UnplugCause::Level, level)
-        });
+        let others = thread.plugged.replace(ctxs);
+        thread.plugged.borrow_mut().extend(others);
     });
 }
 

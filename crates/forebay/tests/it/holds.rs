@@ -159,7 +159,10 @@ fn a_child_of_a_fork_is_refused_and_the_parent_goes_on() {
             let io = disk.read_at(&mut [0; 4096], 0);
             let submitted = queue.submit(Io::read(Buf::new(4096), 0));
             let refused = submitted.is_err_and(|error| error.refusal == Refusal::Forked);
-            let fresh = Disk::open("ram:1M").is_ok();
+            disk.poll();
+            drop((disk.stop(), disk.freeze()));
+            let own = Disk::open("ram:1M").expect("a disk of the child's own");
+            let fresh = own.write_at(&[1; 512], 0).is_ok() && disk.flush().is_err();
             refused && fresh && matches!(io, Err(IoError::Refused(Refusal::Forked)))
         });
         assert!(ok, "{spec}");

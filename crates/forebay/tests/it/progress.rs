@@ -1,7 +1,7 @@
 //! Futures, descriptors for event loops, and the disk's own thread.
 
 use crate::common::{Scratch, open, submit};
-use forebay::{Buf, Io, IoFuture, Refusal};
+use forebay::{Buf, Disk, Io, IoFuture, Refusal};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::pin::pin;
 use std::sync::Arc;
@@ -158,7 +158,17 @@ fn a_queue_with_a_descriptor_is_reaped_when_it_is_readable() {
     let specs = ["direct=on&nr_hw_queues=1", "direct=on&nr_hw_queues=2", "nr_hw_queues=2"]
         .map(|keys| scratch.spec(keys))
         .into_iter()
-        .chain(["ram:1M".into(), "ram:1M?req_ns=20000".into(), "null:1M".into()]);
+        .chain(
+            [
+                "ram:1M",
+                "ram:1M?req_ns=20000",
+                "null:1M",
+                "fault:ram:1M?rule=write:short=512:nth=3&nr_hw_queues=3",
+                "fault:ram:1M?rule=any:busy:nth=2&nr_hw_queues=1",
+                "fault:ram:1M?rule=any:busy:nth=2&nr_hw_queues=3",
+            ]
+            .map(String::from),
+        );
     for spec in specs {
         let disk = open(&spec);
         let mut queue = disk.queue();
@@ -192,4 +202,72 @@ fn a_disk_with_a_thread_closes_from_anywhere() {
         drop((disk, future));
         thread.join().expect("no panic");
     }
+}
+
+/// A waker that submits to the same disk, as an executor that polls at once would.
+struct Submits(std::sync::Mutex<Option<Disk>>, Thread);
+
+impl Wake for Submits {
+    fn wake(self: Arc<Self>) {
+        let disk = self.0.lock().expect("no panic").take();
+        if let Some(disk) = disk {
+            let mut future = Box::pin(disk.start(Io::read(Buf::new(512), 0)));
+            let _ = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            drop(future);
+            drop(disk);
+        }
+        self.1.unpark();
+    }
+}
+
+#[test]
+fn a_waker_may_use_the_disk_and_close_it() {
+    for keys in ["", "&service=on", "&req_ns=100000&service=on"] {
+        let disk = open(&format!("ram:1M?nr_bios=64{keys}"));
+        let last = std::sync::Mutex::new(Some(disk.clone()));
+        let waker = Waker::from(Arc::new(Submits(last, std::thread::current())));
+        let plug = forebay::plug();
+        let mut future = Box::pin(disk.start(Io::read(Buf::new(512), 0)));
+        let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        drop(plug);
+        let polled = loop {
+            match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                Poll::Ready(done) => break done,
+                Poll::Pending => std::thread::park(),
+            }
+        };
+        assert_eq!(polled.expect("taken").result, Ok(512), "{keys}");
+        drop((disk, future));
+    }
+}
+
+#[test]
+fn sections_put_off_nothing_of_others() {
+    let scratch = Scratch::new(1 << 20);
+    let disk = open(&scratch.spec("nr_hw_queues=1&fua=off&kick=deferred"));
+    let other = disk.clone();
+    let (begin, begun) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let mut queue = other.queue();
+        submit(&mut queue, Io::write(Buf::from(&[3; 4096][..]), 0).fua());
+        begin.send(()).expect("the test waits");
+        // Its steps are taken by whoever turns the context; this thread only watches.
+        let mut done = Vec::new();
+        while !queue.is_empty() {
+            await_readable(queue.poll_fd().expect("a descriptor"), "the writer");
+            queue.reap(0, 8, &mut done);
+        }
+        end.send(done.pop().expect("one").result).expect("the test waits");
+    });
+    begun.recv().expect("it begins");
+    let section = forebay::defer();
+    let mut queue = disk.queue();
+    for n in 0..64 {
+        submit(&mut queue, Io::read(Buf::new(512), n * 512));
+    }
+    assert_eq!(ended.recv_timeout(std::time::Duration::from_secs(60)), Ok(Ok(4096)));
+    drop(section);
+    thread.join().expect("no panic");
 }
