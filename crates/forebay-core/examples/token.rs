@@ -4,6 +4,7 @@
 //! `cargo run --release -p forebay-core --example token -- [with|without] [NUMBER]` does the one or
 //! the other; without arguments it times both in turn. `cargo xtask instructions` counts.
 
+#![allow(clippy::vec_box, reason = "as in the crate")]
 #![allow(clippy::print_stdout, reason = "an example talks through its standard streams")]
 
 use forebay_core::{

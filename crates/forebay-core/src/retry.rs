@@ -87,7 +87,8 @@ pub(crate) struct Retries {
     nr: AtomicU32,
     /// First byte and byte after the last; free where both are 0.
     ranges: [(AtomicU64, AtomicU64); RETRIES_MAX],
-    /// Twice as many as the writes that each context has issued: written by the holder of its token alone.
+    /// Twice as many as the writes that each context has issued: written by the holder of its
+    /// token alone.
     nr_writes: Box<[AtomicU64]>,
 }
 

@@ -23,8 +23,8 @@
 //!
 //! # Threads
 //! Any number of threads may use a [`Disk`]. The first of them own a hardware context each
-//! (`nr_hw_queues` less one), all others share one. A [`BioQueue`] stays on the thread that made it;
-//! an [`IoFuture`] may go anywhere. Plugs and sections ([`defer`]) are a thread's. What nobody
+//! (`nr_hw_queues` less one), all others share one. A [`BioQueue`] stays on the thread that made
+//! it; an [`IoFuture`] may go anywhere. Plugs and sections ([`defer`]) are a thread's. What nobody
 //! waits for makes progress when somebody submits or reaps, when an event loop that watches a
 //! descriptor says so, or by a thread of the disk's own (`service=on`).
 //!

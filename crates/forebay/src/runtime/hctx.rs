@@ -255,13 +255,13 @@ impl<'a> Token<'a> {
         if !self.hctx.run.release() {
             return Some(self);
         }
-        self.is_back();
+        self.came_back();
         None
     }
 
     /// The token was given back: wakes whom it is about.
     #[inline]
-    fn is_back(self) {
+    fn came_back(self) {
         let Token { mut wakes, abort, .. } = self;
         if !wakes.is_empty() {
             // If a waker panics, the others are not woken: then rather no process.
@@ -302,7 +302,7 @@ impl<'a> Token<'a> {
         if !self.hctx.run.release_to_wait() {
             return Some(self);
         }
-        self.is_back();
+        self.came_back();
         None
     }
 
@@ -314,7 +314,7 @@ impl<'a> Token<'a> {
             return Some(self);
         }
         let hctx = self.hctx;
-        self.is_back();
+        self.came_back();
         // SAFETY: nobody but the owner, who is here, ever takes an owned context's token. That it
         // is given back is for those who only look whether it is held.
         let inner = hctx.inner.with_mut(|place| unsafe { (*place).as_mut() });

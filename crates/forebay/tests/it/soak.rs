@@ -1,4 +1,4 @@
-//! Threads that do whatever the library offers, at random: nothing is lost, and every byte is right.
+//! Threads that do whatever the library offers, at random: nothing is lost, every byte is right.
 //!
 //! It runs for 3 seconds, or for `FOREBAY_SOAK_SECONDS`. The seed is printed; `FOREBAY_SOAK_SEED`
 //! gives the same choices again, if not the same interleaving.
