@@ -1,4 +1,4 @@
-//! `cargo xtask bare`: builds core for a machine without an operating system.
+//! `cargo xtask bare`: builds core and the device models for a machine without an operating system.
 //!
 //! `#![no_std]` alone does not prove much: a dependency or a feature may bring std back. A target
 //! that has no std at all cannot be fooled.
@@ -11,12 +11,17 @@ use crate::command::Line;
 /// Has `core` and `alloc` and nothing else, and rustup ships it ready-made.
 const TARGET: &str = "x86_64-unknown-none";
 
+/// What must do without an operating system.
+const PACKAGES: &[&str] = &["forebay-core", "forebay-model"];
+
 pub(crate) fn run() -> Outcome {
     if !installed()? {
         Line::new("rustup", &format!("target add {TARGET}")).run()?;
     }
-    Line::cargo(&format!("build --quiet --package forebay-core --lib --target {TARGET}")).run()?;
-    println!("bare: forebay-core builds for {TARGET}");
+    for package in PACKAGES {
+        Line::cargo(&format!("build --quiet --package {package} --lib --target {TARGET}")).run()?;
+        println!("bare: {package} builds for {TARGET}");
+    }
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //!
 //! - [`mod@bench`]: `forebay bench`, with the options and the report of fio;
 //! - [`info`]: `forebay info`, what a disk is and can do;
+//! - [`sim`]: `forebay sim`, the layer in virtual time, with faults, checked;
 //! - [`output`] and [`failure`]: how anything is printed, and how a run ends.
 //!
 //! Exit codes: 0 if all went well, 1 if the run failed or was interrupted, 2 if what was asked for
@@ -13,6 +14,7 @@ mod bench;
 mod failure;
 mod info;
 mod output;
+mod sim;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -51,6 +53,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Run a fio job file, or random scenarios, in virtual time on a modelled device, and check all
+    Sim(sim::Args),
 }
 
 fn main() -> ExitCode {
@@ -74,6 +78,7 @@ fn run() -> Result<(), Failure> {
     match Cli::try_parse() {
         Ok(Cli { command: Command::Bench { options } }) => bench::main(options.into_iter()),
         Ok(Cli { command: Command::Info { spec, json } }) => info::main(&spec, json),
+        Ok(Cli { command: Command::Sim(args) }) => sim::main(&args),
         Err(error) if error.use_stderr() => {
             output::stderr(&error.render().to_string());
             Err(Failure::Told { usage: true })

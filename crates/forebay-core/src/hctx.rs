@@ -271,6 +271,11 @@ impl HardwareContext {
         nr_bios.div_ceil(self.bios_per_request_max).clamp(1, self.nr_in_flight)
     }
 
+    /// How many of its tags can be had: those at hand here, and those of the set.
+    pub fn nr_free_tags(&self) -> u32 {
+        self.tags.nr_free()
+    }
+
     /// Asserts that the structure is whole (Q1 to Q3), and says how many bios are in it. For tests:
     /// it looks at everything.
     ///

@@ -38,6 +38,7 @@ pub mod cmdline;
 pub mod generator;
 pub mod histogram;
 pub mod job;
+pub mod jobfile;
 pub mod options;
 pub mod permutation;
 pub mod random;

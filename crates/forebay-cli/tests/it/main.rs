@@ -6,3 +6,4 @@ mod common;
 mod endings;
 mod refusals;
 mod sharing;
+mod sim;

@@ -1,0 +1,57 @@
+//! `forebay sim`: a job file and random scenarios in virtual time, and the same again by the seed.
+
+use std::process::Output;
+
+use tempfile::TempDir;
+
+use crate::common::{folder, forebay, stderr, stdout};
+
+const JOB: &str = "; reads in batches\n[global]\nbs=4k\nsize=1m\n[a]\nrw=read\niodepth=16\n\
+                   iodepth_batch=16\niodepth_batch_complete=16\n";
+
+fn sim(folder: &TempDir, args: &str) -> Output {
+    forebay(folder).arg("sim").args(args.split_whitespace()).output().expect("it can be run")
+}
+
+#[test]
+fn a_job_runs_in_virtual_time_and_again_by_its_seed() {
+    let folder = folder();
+    std::fs::write(folder.path().join("job.fio"), JOB).expect("a file");
+    let first = sim(&folder, "job.fio --seed 3");
+    assert_eq!(first.status.code(), Some(0), "{}", stderr(&first));
+    let text = stdout(&first);
+    assert!(text.contains("bios         : 256, 0 failed"), "{text}");
+    assert!(text.contains("merges=240"), "{text}");
+    assert!(text.contains("replay with  : forebay sim job.fio --seed 3"), "{text}");
+    assert_eq!(stdout(&sim(&folder, "job.fio --seed 3")), text);
+    let flaky = stdout(&sim(&folder, "job.fio --seed 3 --model flaky:fail=100000"));
+    assert!(!flaky.contains(" 0 failed"), "{flaky}");
+}
+
+#[test]
+fn random_scenarios_say_what_was_checked() {
+    let folder = folder();
+    let output = sim(&folder, "--random --seeds 3 --seed 1");
+    let text = stdout(&output);
+    assert!(text.starts_with("3 seeds from 1: no rule is broken\n"), "{text}");
+    assert!(stdout(&sim(&folder, "--random")).starts_with("seed "));
+}
+
+#[track_caller]
+fn check_refused(args: &str, code: i32, message: &str) {
+    let folder = folder();
+    std::fs::write(folder.path().join("wrong.fio"), "[a]\niodpth=4\n").expect("a file");
+    let output = sim(&folder, args);
+    assert_eq!(output.status.code(), Some(code), "{args}");
+    assert_eq!(stderr(&output), format!("forebay: {message}\n"), "{args}");
+}
+
+#[test]
+fn what_cannot_be_run_is_refused() {
+    let unknown = "sim: wrong.fio: line 2: unknown option --iodpth; did you mean --iodepth?";
+    check_refused("wrong.fio", 2, unknown);
+    let model = "sim: --model=hdd: there is no model 'hdd'; there are fixed and flaky";
+    check_refused("wrong.fio --model hdd", 2, model);
+    check_refused("none.fio", 1, "sim: none.fio: No such file or directory (os error 2)");
+    check_refused("", 2, "sim: name a job file of fio to run, or say --random");
+}

@@ -1,0 +1,394 @@
+//! Every bio ends exactly once, at its owner, with its own status and length.
+//!
+//! For each block of each bio in the layer this knows where it stands: not at the driver, at the
+//! driver, moved, or failed and how. So the only right result of a bio follows from the first of
+//! its blocks that was not moved.
+
+use super::register::Register;
+use super::{Verdict, broken};
+use forebay_core::{Bio, BioFlags, BlockStatus, Op, QueuedBio, Tag};
+use std::collections::VecDeque;
+
+/// Bits of an address that say where in its bio a byte is; those above number the segment.
+pub(crate) const OFFSET_BITS: u32 = 24;
+/// Bits of an address below the box's number.
+pub(crate) const SLOT_SHIFT: u32 = 32;
+/// Bits of a block's value below the bio's serial number.
+const VALUE_SHIFT: u32 = 16;
+
+/// Where a block of a bio stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unit {
+    /// Not at the driver.
+    Idle,
+    /// At the driver.
+    Issued,
+    /// Moved; it must not be issued again.
+    Moved,
+    /// The last command that had it failed.
+    Failed(BlockStatus),
+    /// The last command that had it moved nothing: the end of a file.
+    EndOfFile,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// With its owner.
+    Free,
+    /// In the layer.
+    Queued,
+    /// Ended, and on its way to its owner.
+    Ended,
+}
+
+/// A box, and the bio that is in it.
+#[derive(Debug)]
+pub(crate) struct BioRow {
+    pub(crate) owner: usize,
+    pub(crate) stage: Stage,
+    /// Names the bio, for ever.
+    pub(crate) serial: u64,
+    pub(crate) op: Op,
+    pub(crate) flags: BioFlags,
+    /// The first block on the device.
+    pub(crate) block: u64,
+    pub(crate) units: Vec<Unit>,
+    /// What a read has brought, by block.
+    pub(crate) values: Vec<u64>,
+    /// A command had a part of it only.
+    pub(crate) is_cut: bool,
+    /// Tags of the budget that it holds.
+    pub(crate) charge: Option<Tag>,
+    queued_at: u64,
+    pub(crate) queued_ns: u64,
+}
+
+impl BioRow {
+    /// What block number `unit` of this bio holds once it is written.
+    pub(crate) fn value(&self, unit: usize) -> u64 {
+        self.serial << VALUE_SHIFT | unit as u64
+    }
+
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.units.iter().all(|unit| *unit == Unit::Idle)
+    }
+
+    /// Whether nothing of it was done, as far as the layer was told: a driver may have refused it.
+    fn is_undone(&self) -> bool {
+        self.units.iter().all(|unit| matches!(unit, Unit::Idle | Unit::Failed(_)))
+    }
+
+    fn name(&self) -> String {
+        let (op, block, nr) = (self.op.name(), self.block, self.units.len());
+        format!("bio {} ({op} of {nr} blocks at {block}, task {})", self.serial, self.owner)
+    }
+}
+
+/// Every box there is.
+#[derive(Debug)]
+pub(crate) struct Bios {
+    rows: Vec<BioRow>,
+    block_size: u64,
+    /// A clock that counts what it orders: begins and ends.
+    clock: u64,
+    serial: u64,
+    /// Boxes by the order of queueing, with their serials, from the oldest bio in the layer on.
+    line: VecDeque<(u32, u64)>,
+    /// Boxes with bios in the layer that have a range and no memory; no two of them overlap.
+    ranges: Vec<u32>,
+    /// When a flush last failed, and any command, by status; when the device was last
+    /// known to be gone.
+    flush_failed_at: [u64; BlockStatus::ALL.len()],
+    failed_at: [u64; BlockStatus::ALL.len()],
+    /// When a command last moved nothing.
+    none_at: u64,
+    offline_at: u64,
+    pub(crate) nr_ended: u64,
+    pub(crate) nr_blocks_read: u64,
+}
+
+impl Bios {
+    pub(crate) fn new(block_size: u32) -> Bios {
+        Bios {
+            rows: Vec::new(),
+            block_size: block_size.into(),
+            clock: 1,
+            serial: 0,
+            line: VecDeque::new(),
+            ranges: Vec::new(),
+            flush_failed_at: [0; BlockStatus::ALL.len()],
+            failed_at: [0; BlockStatus::ALL.len()],
+            none_at: 0,
+            offline_at: 0,
+            nr_ended: 0,
+            nr_blocks_read: 0,
+        }
+    }
+
+    /// A new box of `owner`; its number.
+    pub(crate) fn new_row(&mut self, owner: usize) -> u32 {
+        self.rows.push(BioRow {
+            owner,
+            stage: Stage::Free,
+            serial: 0,
+            op: Op::Flush,
+            flags: BioFlags::NONE,
+            block: 0,
+            units: Vec::new(),
+            values: Vec::new(),
+            is_cut: false,
+            charge: None,
+            queued_at: 0,
+            queued_ns: 0,
+        });
+        self.rows.len() as u32 - 1
+    }
+
+    #[inline]
+    pub(crate) fn row(&self, slot: u32) -> &BioRow {
+        &self.rows[slot as usize]
+    }
+
+    #[inline]
+    pub(crate) fn row_mut(&mut self, slot: u32) -> &mut BioRow {
+        &mut self.rows[slot as usize]
+    }
+
+    /// How many bios the owner has in the layer.
+    pub(crate) fn nr_live(&self) -> usize {
+        self.rows.iter().filter(|row| row.stage != Stage::Free).count()
+    }
+
+    /// Whether a bio without memory may be queued: such are told apart by their ranges alone.
+    pub(crate) fn is_range_free(&self, block: u64, nr: u64) -> bool {
+        self.ranges.iter().all(|&slot| {
+            let row = self.row(slot);
+            block >= row.block + row.units.len() as u64 || row.block >= block + nr
+        })
+    }
+
+    /// The bio without memory that has this range.
+    pub(crate) fn of_range(&self, op: Op, block: u64, nr: u64) -> Option<u32> {
+        self.ranges.iter().copied().find(|&slot| {
+            let row = self.row(slot);
+            let end = row.block + row.units.len() as u64;
+            row.op == op && row.block <= block && block + nr <= end
+        })
+    }
+
+    /// A bio goes to the layer.
+    pub(crate) fn queue(&mut self, slot: u32, bio: &Bio, now: u64, register: &mut Register) {
+        self.clock += 1;
+        self.serial += 1;
+        let (clock, serial, size) = (self.clock, self.serial, self.block_size);
+        let row = &mut self.rows[slot as usize];
+        assert!(row.stage == Stage::Free, "a box is filled when it is free");
+        row.stage = Stage::Queued;
+        (row.serial, row.op, row.flags, row.block) = (serial, bio.op, bio.flags, bio.start / size);
+        (row.queued_at, row.queued_ns, row.is_cut) = (clock, now, false);
+        row.units.clear();
+        row.units.resize((bio.len / size) as usize, Unit::Idle);
+        row.values.clear();
+        row.values.resize(if bio.op == Op::Read { row.units.len() } else { 0 }, u64::MAX);
+        if bio.op.is_write() {
+            let oldest = self.line.front().map_or(clock, |&(slot, _)| {
+                let oldest = &self.rows[slot as usize];
+                oldest.queued_at
+            });
+            let row = &self.rows[slot as usize];
+            for unit in 0..row.units.len() {
+                register.begin_write(row.block + unit as u64, row.value(unit), clock, oldest);
+            }
+            if bio.op != Op::Write {
+                self.ranges.push(slot);
+            }
+        }
+        self.line.push_back((slot, serial));
+    }
+
+    /// The layer refused the bio: it never was there.
+    pub(crate) fn refuse(&mut self, slot: u32, register: &mut Register) {
+        let row = &self.rows[slot as usize];
+        if row.op.is_write() {
+            for unit in 0..row.units.len() {
+                register.forget_write(row.block + unit as u64, row.value(unit));
+            }
+        }
+        self.free(slot);
+    }
+
+    /// A block goes to the driver.
+    #[inline]
+    pub(crate) fn issue(&mut self, slot: u32, units: std::ops::Range<usize>) -> Verdict {
+        let row = &mut self.rows[slot as usize];
+        row.is_cut |= units.len() < row.units.len();
+        for at in units {
+            let unit = row.units[at];
+            if row.stage != Stage::Queued || matches!(unit, Unit::Moved | Unit::Issued) {
+                let (name, stage) = (row.name(), row.stage);
+                let what = format!("block {at} of {name}, which is {stage:?}, was {unit:?}");
+                return broken("each byte is issued until it is moved, by one command", what);
+            }
+            row.units[at] = Unit::Issued;
+        }
+        Ok(())
+    }
+
+    /// The driver has handed blocks back.
+    #[inline]
+    pub(crate) fn complete(&mut self, slot: u32, units: std::ops::Range<usize>, to: Unit) {
+        self.rows[slot as usize].units[units].fill(to);
+    }
+
+    pub(crate) fn failed(&mut self, op: Op, status: BlockStatus) {
+        self.clock += 1;
+        self.failed_at[status as usize] = self.clock;
+        if op == Op::Flush {
+            self.flush_failed_at[status as usize] = self.clock;
+        }
+    }
+
+    pub(crate) fn moved_none(&mut self) {
+        self.clock += 1;
+        self.none_at = self.clock;
+    }
+
+    /// The device is gone, as far as the layer knows.
+    pub(crate) fn offline(&mut self) {
+        self.clock += 1;
+        self.offline_at = self.clock;
+    }
+
+    /// A bio has ended.
+    pub(crate) fn end(&mut self, bio: &QueuedBio, register: &mut Register) -> Verdict {
+        self.clock += 1;
+        self.nr_ended += 1;
+        let slot = bio.number();
+        let row = &mut self.rows[slot as usize];
+        if row.stage != Stage::Queued || row.serial != bio.bio().user_data {
+            let what = format!("{} ended, and was {:?}", row.name(), row.stage);
+            return broken("every bio ends exactly once", what);
+        }
+        row.stage = Stage::Ended;
+        let row = &self.rows[slot as usize];
+        self.check_result(row, bio.result())?;
+        if row.flags.contains(BioFlags::NOWAIT) {
+            check_nowait(row, bio)?;
+        }
+        let (queued_at, clock) = (row.queued_at, self.clock);
+        let is_done = row.op != Op::Discard && bio.result().is_ok();
+        for (at, unit) in row.units.iter().enumerate() {
+            let block = row.block + at as u64;
+            if row.op.is_write() {
+                register.end_write(block, row.value(at), is_done, clock);
+            } else if *unit == Unit::Moved {
+                self.nr_blocks_read += 1;
+                register.end_read(block, row.values[at], queued_at, clock, row.serial)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The result follows from the first block that was not moved.
+    fn check_result(&self, row: &BioRow, result: Result<u64, BlockStatus>) -> Verdict {
+        let first = row.units.iter().position(|unit| *unit != Unit::Moved);
+        let at = first.unwrap_or(row.units.len());
+        let is_right = match (first.map(|at| row.units[at]), result) {
+            (Some(Unit::Issued), _) => {
+                let what = format!("block {at} of {}, which ended", row.name());
+                return broken("nothing ends while the driver has it (K2)", what);
+            }
+            (None | Some(Unit::EndOfFile), Ok(len)) => len == at as u64 * self.block_size,
+            (Some(Unit::Failed(last)), Err(status)) if status == last => true,
+            // E1, E3: what ends one of the bios that are tried one by one may end those behind it.
+            (Some(Unit::Failed(last)), Ok(len)) => {
+                let is_left = last.may_be_of_one_bio() && row.op == Op::Read;
+                is_left && self.none_at > row.queued_at && len == at as u64 * self.block_size
+            }
+            (unit, Err(status)) => self.may_fail(row, unit, status),
+            (_, Ok(_)) => false,
+        };
+        if is_right {
+            return Ok(());
+        }
+        let what = format!("{} ended with {result:?}; its blocks: {:?}", row.name(), row.units);
+        broken("a bio ends with its own status and length", what)
+    }
+
+    /// Whether a bio may fail with a status that no command for its bytes had.
+    fn may_fail(&self, row: &BioRow, unit: Option<Unit>, status: BlockStatus) -> bool {
+        let flushes = BioFlags::FUA.union(BioFlags::PREFLUSH);
+        let has_flush = row.op == Op::Flush || row.flags.intersects(flushes);
+        let failed_at = self.flush_failed_at[status as usize];
+        if has_flush && failed_at > row.queued_at {
+            return true;
+        }
+        match status {
+            BlockStatus::Offline => {
+                // Also instead of a retry.
+                let is_left = matches!(unit, Some(Unit::Idle | Unit::Failed(_)));
+                (has_flush || is_left) && self.offline_at > row.queued_at
+            }
+            BlockStatus::Again | BlockStatus::NotSupported
+                if row.flags.contains(BioFlags::NOWAIT) && row.is_undone() =>
+            {
+                true
+            }
+            // E3: while the bios of a request are tried one by one, a failure that is of no single
+            // bio ends those that are left.
+            _ => {
+                let was_left = matches!(unit, Some(Unit::Failed(last)) if last.may_be_of_one_bio());
+                let failed = self.failed_at[status as usize] > row.queued_at;
+                let stuck = self.none_at > row.queued_at && status == BlockStatus::Io;
+                was_left && (!status.may_be_of_one_bio() && failed || stuck)
+            }
+        }
+    }
+
+    /// A bio is back with its owner.
+    pub(crate) fn reap(&mut self, slot: u32, by: usize) -> Verdict {
+        let row = &self.rows[slot as usize];
+        if row.stage != Stage::Ended || row.owner != by {
+            let what = format!("{} came to task {by} while {:?}", row.name(), row.stage);
+            return broken("every end comes to its owner, once", what);
+        }
+        self.free(slot);
+        Ok(())
+    }
+
+    fn free(&mut self, slot: u32) {
+        let row = &mut self.rows[slot as usize];
+        row.stage = Stage::Free;
+        if row.op.is_write() && row.op != Op::Write {
+            self.ranges.retain(|&other| other != slot);
+        }
+        while let Some(&(slot, serial)) = self.line.front() {
+            let row = &self.rows[slot as usize];
+            if row.stage != Stage::Free && row.serial == serial {
+                break;
+            }
+            self.line.pop_front();
+        }
+    }
+
+    /// The serial of the bio that is queued next.
+    pub(crate) fn next_serial(&self) -> u64 {
+        self.serial + 1
+    }
+}
+
+/// Nothing of it was done if it ended with `Again`; and it never waited for a tag.
+fn check_nowait(row: &BioRow, bio: &QueuedBio) -> Verdict {
+    let again = matches!(bio.result(), Err(BlockStatus::Again));
+    if again && !row.is_undone() {
+        let what = format!("{} ended with Again; its blocks: {:?}", row.name(), row.units);
+        return broken("of a NOWAIT bio that ends with Again nothing is done", what);
+    }
+    // Of a bio that is cut, a part may wait for a busy driver after another was issued or refused.
+    match bio.tag_wait() {
+        Some(_) if !row.is_cut && row.units.len() == 1 => {
+            broken("a NOWAIT bio does not wait for a tag", row.name())
+        }
+        _ => Ok(()),
+    }
+}

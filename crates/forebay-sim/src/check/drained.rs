@@ -1,0 +1,46 @@
+//! In the end everything is drained: nothing is in a context, and all tags are free.
+
+use super::{Verdict, broken};
+use crate::runtime::hctx::Hctx;
+use forebay_core::TagSet;
+
+/// Checks one hardware context.
+pub(crate) fn hctx(at: usize, hctx: &Hctx) -> Verdict {
+    if hctx.run.is_running() {
+        let what = format!("somebody runs context {at}");
+        return broken("in the end everything is drained", what);
+    }
+    inner(at, hctx)
+}
+
+/// Checks its inner part.
+pub(crate) fn inner(at: usize, hctx: &Hctx) -> Verdict {
+    let inner = hctx.inner.borrow();
+    let Some(inner) = &*inner else { return Ok(()) };
+    let nr_bios = inner.core.check_invariants();
+    let (free, depth) = (inner.core.nr_free_tags(), inner.tags.depth());
+    let is_empty = hctx.inbox.borrow().is_empty() && inner.driver.is_idle();
+    if nr_bios > 0 || free < depth || !is_empty {
+        let what = format!(
+            "context {at} has {nr_bios} bios, {free} of {depth} tags are free; its inbox and \
+             driver are empty: {is_empty}"
+        );
+        return broken("in the end everything is drained", what);
+    }
+    Ok(())
+}
+
+/// Checks the budget.
+pub(crate) fn budget(tags: &TagSet, nr_waiting: usize) -> Verdict {
+    match tags.nr_free() == tags.depth() && nr_waiting == 0 {
+        true => Ok(()),
+        false => broken(
+            "in the end everything is drained",
+            format!(
+                "{} of {} tags of the budget are free, {nr_waiting} wait",
+                tags.nr_free(),
+                tags.depth()
+            ),
+        ),
+    }
+}

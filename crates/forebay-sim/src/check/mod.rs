@@ -1,0 +1,89 @@
+//! The checkers. Each file holds one rule, and what it has to remember.
+//!
+//! - [`bios`]: every bio ends exactly once, at its owner, with its own status and length; no byte
+//!   moves twice; nothing ends while the driver still has it (P1, K2);
+//! - [`cover`]: a request covers exactly its bios, and its bytes their memory (P4);
+//! - [`limits`]: a request keeps every limit of the device (K3);
+//! - [`register`]: each block reads as a legal value (P3);
+//! - [`order`]: nobody is overtaken beyond the bound, and NOWAIT does not wait (P5);
+//! - [`gates`]: one holder of the token; nothing is dispatched behind a closed gate (R5).
+//!
+//! That no tag is live twice, the driver sees (`driver.rs`); that nothing stalls, the scheduler's
+//! loop (`world.rs`); that all is drained at the end, [`drained`].
+//!
+//! What is not checked: durability, since no power is cut yet; which of several failures of one
+//! byte is reported, beyond that it is the last one; memory, which has no content here but the
+//! values of whole blocks.
+
+pub(crate) mod bios;
+pub(crate) mod cover;
+pub(crate) mod drained;
+pub(crate) mod gates;
+pub(crate) mod limits;
+pub(crate) mod order;
+pub(crate) mod register;
+
+use crate::trace::{Kind, Trace};
+use bios::Bios;
+use forebay_core::QueueLimits;
+use gates::Gatekeeper;
+use order::Order;
+use register::Register;
+
+/// A rule that does not hold.
+#[derive(Debug)]
+pub(crate) struct Broken {
+    pub(crate) rule: &'static str,
+    pub(crate) what: String,
+}
+
+/// What a check says.
+pub(crate) type Verdict = Result<(), Broken>;
+
+/// That a rule is broken.
+pub(crate) fn broken(rule: &'static str, what: String) -> Verdict {
+    Err(Broken { rule, what })
+}
+
+/// All that the checkers remember of a run.
+#[derive(Debug)]
+pub(crate) struct Checks {
+    pub(crate) trace: Trace,
+    /// What the device can take, whatever the layer was told.
+    pub(crate) limits: QueueLimits,
+    pub(crate) bios: Bios,
+    pub(crate) register: Register,
+    pub(crate) order: Order,
+    pub(crate) gates: Gatekeeper,
+    pub(crate) broken: Option<Broken>,
+    /// The step in which something last moved on.
+    pub(crate) progress_at: u64,
+}
+
+impl Checks {
+    pub(crate) fn new(trace: Trace, limits: QueueLimits, nr_hctxs: usize, bound: u64) -> Checks {
+        Checks {
+            trace,
+            limits,
+            bios: Bios::new(limits.logical_block_size),
+            register: Register::default(),
+            order: Order::new(nr_hctxs, bound),
+            gates: Gatekeeper::new(nr_hctxs),
+            broken: None,
+            progress_at: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn note(&mut self, kind: Kind, a: u64, b: u64) {
+        self.trace.note(kind, a, b);
+    }
+
+    /// Keeps the first rule that is broken; the run ends with it.
+    #[inline]
+    pub(crate) fn expect(&mut self, verdict: Verdict) {
+        if let Err(broken) = verdict {
+            self.broken.get_or_insert(broken);
+        }
+    }
+}

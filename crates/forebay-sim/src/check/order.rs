@@ -1,0 +1,99 @@
+//! Nobody is overtaken beyond the bound, and NOWAIT does not wait.
+//!
+//! A hardware context issues bios in the order in which it took them in. What may overtake: NOWAIT,
+//! which is answered in its turn; what takes a flush first; and, where the device fails, everything
+//! while a retry of the same place is under way, hence the bound.
+
+use super::bios::{Bios, Stage, Unit};
+use super::{Verdict, broken};
+use forebay_core::{BioFlags, Op};
+use std::collections::VecDeque;
+
+/// How many of the newest arrivals are looked at: an overtaker is found when it comes.
+const NR_LOOKED_AT: usize = 32;
+
+#[derive(Clone, Copy, Debug)]
+struct Arrival {
+    number: u64,
+    slot: u32,
+    serial: u64,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    /// Taken in, and not issued as far as is known; the first of them is not.
+    waiting: VecDeque<Arrival>,
+    nr_arrived: u64,
+    /// NOWAIT bios that were taken in for the turn that comes.
+    nowait: Vec<(u32, u64)>,
+}
+
+/// The arrivals at all hardware contexts.
+#[derive(Debug)]
+pub(crate) struct Order {
+    lines: Vec<Line>,
+    bound: u64,
+}
+
+impl Order {
+    pub(crate) fn new(nr_hctxs: usize, bound: u64) -> Order {
+        Order { lines: (0..nr_hctxs).map(|_| Line::default()).collect(), bound }
+    }
+
+    /// A context takes a bio in.
+    pub(crate) fn arrive(&mut self, hctx: usize, slot: u32, bios: &Bios) {
+        let row = bios.row(slot);
+        let line = &mut self.lines[hctx];
+        let flushes = BioFlags::FUA.union(BioFlags::PREFLUSH);
+        if row.op == Op::Flush || row.flags.intersects(flushes) {
+            return;
+        }
+        if row.flags.contains(BioFlags::NOWAIT) {
+            // Parts of a bio that was cut may all be held back by a retry, where there are any.
+            if self.bound == 0 || row.units.len() == 1 {
+                line.nowait.push((slot, row.serial));
+            }
+            return;
+        }
+        line.nr_arrived += 1;
+        line.waiting.push_back(Arrival { number: line.nr_arrived, slot, serial: row.serial });
+    }
+
+    /// A turn is over.
+    pub(crate) fn turned(&mut self, hctx: usize, bios: &Bios) -> Verdict {
+        let line = &mut self.lines[hctx];
+        for (slot, serial) in line.nowait.drain(..) {
+            if is_waiting(bios, slot, serial) {
+                let what = format!("bio {serial} is neither ended nor issued after its turn");
+                return broken("a NOWAIT bio does not wait", what);
+            }
+        }
+        let is_waiting = |first: &mut Arrival| !is_waiting(bios, first.slot, first.serial);
+        while line.waiting.pop_front_if(is_waiting).is_some() {}
+        let Some(first) = line.waiting.front() else { return Ok(()) };
+        let overtaken_by = line.waiting.iter().rev().take(NR_LOOKED_AT).find(|later| {
+            later.number - first.number > self.bound && was_issued(bios, later.slot, later.serial)
+        });
+        match overtaken_by {
+            Some(later) => {
+                let (first, later) = (first.serial, later.serial);
+                let what =
+                    format!("bio {first} waits, and bio {later}, which came after, does not");
+                broken("nobody is overtaken beyond the bound", what)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn is_waiting(bios: &Bios, slot: u32, serial: u64) -> bool {
+    let row = bios.row(slot);
+    row.serial == serial && row.stage == Stage::Queued && row.is_untouched()
+}
+
+fn was_issued(bios: &Bios, slot: u32, serial: u64) -> bool {
+    let row = bios.row(slot);
+    row.serial == serial
+        && row.stage == Stage::Queued
+        && row.units.iter().any(|unit| matches!(unit, Unit::Issued | Unit::Moved))
+}

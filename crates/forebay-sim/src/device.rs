@@ -1,0 +1,116 @@
+//! The simulated device: a model for the time, and blocks that hold what was written.
+//!
+//! Each block holds one number, which says which bio wrote it, and which of its blocks it was.
+
+use crate::check::bios::{BioRow, Bios};
+use crate::check::cover::Piece;
+use crate::plant::Plant;
+use crate::sparse::Sparse;
+use forebay_core::Op;
+use forebay_model::{Model, Random};
+
+/// How often a planted bug shows: once in so many chances.
+const PLANT_OF: u32 = 12;
+
+/// How many writes are late at once, for a planted bug.
+const NR_LATE: usize = 8;
+
+/// The device of all hardware contexts.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) model: Box<dyn Model>,
+    pub(crate) random: Random,
+    blocks: Sparse<Block>,
+    /// Writes that are done too late: a planted bug.
+    late: Vec<(u64, u64)>,
+    plant: Option<Plant>,
+    plant_random: Random,
+}
+
+/// What a block holds, and what it held before.
+#[derive(Clone, Copy, Debug, Default)]
+struct Block {
+    value: u64,
+    before: u64,
+}
+
+impl Device {
+    pub(crate) fn new(
+        model: Box<dyn Model>,
+        random: Random,
+        plant: Option<Plant>,
+        plant_random: Random,
+    ) -> Device {
+        let (blocks, late) = (Sparse::default(), Vec::new());
+        Device { model, random, blocks, late, plant, plant_random }
+    }
+
+    /// Whether this bug shows now.
+    #[inline]
+    pub(crate) fn shows(&mut self, plant: Plant) -> bool {
+        self.plant == Some(plant) && self.plant_random.chance(1, PLANT_OF)
+    }
+
+    /// Does what a command asks for, in the first `nr_sure` of its blocks, and in some of the
+    /// others: what a device has done of a command that fails, nobody knows.
+    pub(crate) fn apply(&mut self, op: Op, pieces: &[Piece], nr_sure: u64, bios: &mut Bios) {
+        if op == Op::Write && self.shows(Plant::LostWrite) {
+            return;
+        }
+        if self.late.len() > NR_LATE {
+            let (block, value) = self.late.remove(0);
+            self.set(block, value);
+        }
+        let nr_all: u64 = pieces.iter().map(|piece| piece.nr as u64).sum();
+        let torn = op == Op::Write && nr_sure == nr_all && self.shows(Plant::TornWrite);
+        let mut nth = 0;
+        for piece in pieces {
+            for at in 0..piece.nr {
+                nth += 1;
+                let is_sure = nth <= nr_sure && !(torn && nth == nr_all);
+                if !is_sure && (torn || op == Op::Read || self.random.chance(1, 2)) {
+                    continue;
+                }
+                let (unit, block) = (piece.first + at, piece.block + at as u64);
+                self.apply_block(op, bios.row_mut(piece.slot), unit, block);
+            }
+            if op == Op::Discard && self.shows(Plant::WideDiscard) {
+                self.set(piece.block + piece.nr as u64, 0);
+            }
+        }
+    }
+
+    fn apply_block(&mut self, op: Op, row: &mut BioRow, unit: usize, block: u64) {
+        match op {
+            Op::Read => row.values[unit] = self.read(block),
+            Op::Write => {
+                let beside = self.shows(Plant::MisdirectedWrite);
+                match self.shows(Plant::LateWrite) {
+                    true => self.late.push((block, row.value(unit))),
+                    false => self.set(block + u64::from(beside), row.value(unit)),
+                }
+            }
+            Op::WriteZeroes => self.set(block, row.value(unit)),
+            // What it reads as afterwards is the device's choice.
+            Op::Discard if self.random.chance(1, 2) => self.set(block, row.value(unit)),
+            Op::Discard | Op::Flush => {}
+        }
+    }
+
+    fn read(&mut self, block: u64) -> u64 {
+        if self.shows(Plant::WrongData) {
+            return self.random.draw();
+        }
+        if self.shows(Plant::StaleRead) {
+            return self.blocks.at_mut(block).before;
+        }
+        let block = block + u64::from(self.shows(Plant::MisdirectedRead));
+        self.blocks.at(block).map_or(0, |block| block.value)
+    }
+
+    fn set(&mut self, block: u64, value: u64) {
+        let block = self.blocks.at_mut(block);
+        block.before = block.value;
+        block.value = value;
+    }
+}

@@ -1,0 +1,268 @@
+//! The simulated driver: core's [`Driver`] over a [`Device`], one queue per hardware context.
+//!
+//! A command begins when it is committed, and is done at the time that the model says. Its data
+//! moves at either time, so that commands which overlap meet in every order. Its completion is
+//! handed over by `reap`. Before any of that the checkers look at it.
+
+use crate::check::bios::Unit;
+use crate::check::cover::{self, Piece};
+use crate::check::{Checks, broken, limits};
+use crate::device::Device;
+use crate::heap::{Event, EventHeap};
+use crate::plant::Plant;
+use crate::trace::{DEVICE, Kind, code};
+use forebay_core::{
+    BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag,
+};
+use forebay_model::{Admission, Command, Service};
+use std::collections::VecDeque;
+
+/// A command at the device, by the number of its tag.
+#[derive(Debug)]
+struct Row {
+    is_live: bool,
+    command: Command,
+    pieces: Vec<Piece>,
+    result: Result<u64, BlockStatus>,
+    /// Its data has moved.
+    is_applied: bool,
+}
+
+/// The state of the driver of one hardware context.
+#[derive(Debug)]
+pub(crate) struct DriverState {
+    hctx: usize,
+    rows: Vec<Row>,
+    /// Taken, and not begun.
+    queued: Vec<usize>,
+    /// Done, and not handed over.
+    ready: VecDeque<(Tag, Result<u64, BlockStatus>)>,
+    /// A kick is there for the thread that waits, or will.
+    has_kick: bool,
+    /// Said to be taken, and forgotten: a planted bug.
+    forgotten: Vec<usize>,
+}
+
+impl DriverState {
+    pub(crate) fn new(hctx: usize, depth: u32) -> DriverState {
+        let command = Command { op: Op::Flush, start: 0, len: 0 };
+        let row = || Row {
+            is_live: false,
+            command,
+            pieces: Vec::new(),
+            result: Ok(0),
+            is_applied: false,
+        };
+        DriverState {
+            hctx,
+            rows: (0..depth).map(|_| row()).collect(),
+            queued: Vec::new(),
+            ready: VecDeque::new(),
+            has_kick: false,
+            forgotten: Vec::new(),
+        }
+    }
+
+    /// Whether a thread that waits for `nr` completions may come back.
+    pub(crate) fn is_wait_over(&self, nr: u32) -> bool {
+        self.has_kick || self.ready.len() >= nr as usize
+    }
+
+    /// Whether it is as it was at first.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queued.is_empty() && self.ready.is_empty() && self.rows.iter().all(|row| !row.is_live)
+    }
+
+    /// A command is done.
+    pub(crate) fn done(&mut self, tag: usize, device: &mut Device, checks: &mut Checks) {
+        let row = &mut self.rows[tag];
+        assert!(row.is_live, "what is done was begun");
+        apply(row, device, checks);
+        let mut result = row.result;
+        let len = row.command.len;
+        match result {
+            Err(_) if device.shows(Plant::HideFailure) => result = Ok(len),
+            Ok(n) if n < len && device.shows(Plant::HideShort) => result = Ok(len),
+            _ => {}
+        }
+        checks.trace.note_of(DEVICE, Kind::Done, tag as u64, code(result));
+        if device.shows(Plant::LoseCompletion) {
+            return;
+        }
+        let other = self.rows.iter().position(|row| row.is_live).unwrap_or(tag);
+        let tag = if device.shows(Plant::WrongTag) { other } else { tag };
+        self.ready.push_back((Tag::from_index(tag), result));
+        if device.shows(Plant::CompleteTwice) {
+            self.ready.push_back((Tag::from_index(tag), result));
+        }
+    }
+}
+
+/// Moves the data of a command, once.
+fn apply(row: &mut Row, device: &mut Device, checks: &mut Checks) {
+    if std::mem::replace(&mut row.is_applied, true) {
+        return;
+    }
+    let block_size = u64::from(checks.limits.logical_block_size);
+    let nr_sure = row.result.unwrap_or(0) / block_size;
+    device.apply(row.command.op, &row.pieces, nr_sure, &mut checks.bios);
+}
+
+/// The driver as a turn sees it: its state, the device, and those who watch.
+#[derive(Debug)]
+pub(crate) struct Port<'a> {
+    pub(crate) state: &'a mut DriverState,
+    pub(crate) device: &'a mut Device,
+    pub(crate) checks: &'a mut Checks,
+    pub(crate) heap: &'a mut EventHeap,
+    pub(crate) now: u64,
+    /// A kick is on its way to a thread that is not back yet.
+    pub(crate) is_kicked: bool,
+}
+
+impl Port<'_> {
+    fn check(&mut self, rq: &IssuedRequest<'_>) -> bool {
+        let Port { state, checks, .. } = self;
+        let row = &mut state.rows[rq.tag.index()];
+        checks.expect(checks.gates.check_issue(state.hctx));
+        checks.expect(limits::check(&checks.limits, rq));
+        if row.is_live {
+            let what = format!("tag {} was issued and not reaped", rq.tag.index());
+            checks.expect(broken("no tag is live twice (K1)", what));
+            return false;
+        }
+        let block_size = checks.limits.logical_block_size.into();
+        let covered = cover::pieces(rq, &checks.bios, block_size, &mut row.pieces);
+        checks.expect(covered);
+        checks.broken.is_none()
+    }
+
+    fn take(&mut self, rq: &IssuedRequest<'_>, command: Command) {
+        let Port { state, checks, .. } = self;
+        let row = &mut state.rows[rq.tag.index()];
+        for piece in &row.pieces {
+            let issued = checks.bios.issue(piece.slot, piece.units());
+            checks.expect(issued);
+        }
+        (row.is_live, row.command, row.is_applied) = (true, command, false);
+    }
+
+    /// Begins everything that was queued.
+    pub(crate) fn begin(&mut self) {
+        let Port { state, device, checks, heap, now, .. } = self;
+        if state.queued.is_empty() || device.shows(Plant::ForgetCommit) {
+            return;
+        }
+        checks.note(Kind::Commit, state.hctx as u64, state.queued.len() as u64);
+        for tag in state.queued.drain(..) {
+            let row = &mut state.rows[tag];
+            let Device { model, random, .. } = &mut **device;
+            let Service { done_at_ns, result } = model.serve(&row.command, *now, random);
+            assert!(done_at_ns >= *now, "a model does not go back in time");
+            row.result = result;
+            if random.chance(1, 2) {
+                apply(row, device, checks);
+            }
+            heap.add(done_at_ns, Event::Done { hctx: state.hctx, tag });
+        }
+    }
+}
+
+impl Driver for Port<'_> {
+    fn limits(&self) -> QueueLimits {
+        self.checks.limits
+    }
+
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+        if !self.check(rq) {
+            // The run ends with this step; until then, no more of it.
+            return Issue::Failed(BlockStatus::Io);
+        }
+        let command = Command { op: rq.op, start: rq.start, len: rq.len };
+        let Device { model, random, .. } = &mut *self.device;
+        let admission = model.admit(&command, random);
+        let tag = rq.tag.index();
+        let kind = match admission {
+            Admission::Taken => Kind::Issue,
+            Admission::Busy => Kind::Busy,
+            Admission::Refused(_) => Kind::Fail,
+        };
+        self.checks.note(kind, tag as u64, rq.start);
+        match admission {
+            Admission::Busy if self.device.shows(Plant::ForgetBusy) => {
+                self.state.forgotten.push(tag);
+                Issue::Queued
+            }
+            Admission::Busy => Issue::Busy,
+            Admission::Taken => {
+                self.take(rq, command);
+                self.state.queued.push(tag);
+                Issue::Queued
+            }
+            Admission::Refused(status) => {
+                self.take(rq, command);
+                self.hand_over(tag, Err(status));
+                Issue::Failed(status)
+            }
+        }
+    }
+
+    fn commit_rqs(&mut self) {
+        self.begin();
+    }
+
+    fn reap(&mut self, done: &mut Completions, _look: Look) {
+        if self.is_kicked {
+            let what = format!("context {}", self.state.hctx);
+            self.checks.expect(broken("nothing is reaped while a kick is on its way (K8)", what));
+        }
+        self.state.has_kick = false;
+        while let Some((tag, result)) = self.state.ready.pop_front() {
+            self.checks.note(Kind::Complete, tag.index() as u64, code(result));
+            self.hand_over(tag.index(), result);
+            done.push(tag, result);
+        }
+    }
+
+    fn wait(&mut self, _nr_completions: u32) {
+        unreachable!("a task waits between turns, not in one");
+    }
+
+    fn kick(&mut self) {
+        self.state.has_kick = true;
+    }
+}
+
+impl Port<'_> {
+    /// Notes what the layer is told of a command's blocks.
+    fn hand_over(&mut self, tag: usize, result: Result<u64, BlockStatus>) {
+        let Port { state, checks, .. } = self;
+        let row = &mut state.rows[tag];
+        row.is_live = false;
+        checks.progress_at = checks.trace.step;
+        if result == Err(BlockStatus::Offline) {
+            checks.bios.offline();
+        }
+        if let Err(status) = result {
+            checks.bios.failed(row.command.op, status);
+        }
+        if result == Ok(0) && row.command.len > 0 {
+            checks.bios.moved_none();
+        }
+        let block_size = u64::from(checks.limits.logical_block_size);
+        let mut nr_moved = (result.unwrap_or(0) / block_size) as usize;
+        let rest = match (result, row.command.op) {
+            (Err(status), _) => Unit::Failed(status),
+            (Ok(0), Op::Read) => Unit::EndOfFile,
+            (Ok(0), _) => Unit::Failed(BlockStatus::Io),
+            (Ok(_), _) => Unit::Idle,
+        };
+        for piece in &row.pieces {
+            let moved = piece.nr.min(nr_moved);
+            nr_moved -= moved;
+            let units = piece.units();
+            checks.bios.complete(piece.slot, units.start..units.start + moved, Unit::Moved);
+            checks.bios.complete(piece.slot, units.start + moved..units.end, rest);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The deterministic simulator of Forebay: the same core, in virtual time.
+//!
+//! One thread runs many *tasks*, which stand for threads. They drive the core by the calls of the
+//! real runtime, and between any two of these calls another task may go first. The device is a
+//! model of `forebay-model`, with faults. Everything is drawn from one seed, so a run can be had
+//! again: the same seed in the same build gives the same trace, and the same hash of it.
+//!
+//! - [`run_seed`]: a *swarm* scenario, all of it drawn from the seed;
+//! - [`run_jobs`]: the jobs of fio, one task for each clone;
+//! - a run ends with a [`Summary`], or with the [`Violation`] of a rule. The rules are in `check/`;
+//! - [`Plant`]: bugs that the checkers must find.
+//!
+//! What it does not see: interleavings within a step of the core, which are loom's; the real
+//! drivers; time as real processors spend it; and, yet, power cuts and timeouts.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+#![allow(
+    clippy::vec_box,
+    reason = "boxes of bios are on their way; nobody owns the memory of a list"
+)]
+
+mod check;
+mod device;
+mod driver;
+mod heap;
+mod jobs;
+mod model_spec;
+mod plant;
+mod runtime;
+mod scenario;
+mod scheduler;
+mod sparse;
+mod summary;
+mod task;
+mod trace;
+mod violation;
+mod world;
+
+pub use jobs::{JobError, run_jobs};
+pub use model_spec::ModelSpec;
+pub use plant::Plant;
+pub use summary::{Reached, Summary, Tally};
+pub use violation::Violation;
+
+use crate::check::Broken;
+use crate::scenario::Scenario;
+use crate::world::{Task, World};
+use forebay_model::Random;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+/// What a run may be told, beyond its seed.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How many bios a swarm scenario submits, about.
+    pub nr_bios: u32,
+    /// A bug for the checkers to find.
+    pub plant: Option<Plant>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { nr_bios: 400, plant: None }
+    }
+}
+
+/// Runs the scenario of a seed.
+///
+/// # Errors
+/// The rule that was broken, and how to see it again.
+pub fn run_seed(seed: u64, options: &Options) -> Result<Summary, Box<Violation>> {
+    let mut random = Random::new(seed, 0);
+    let (scenario, load) = scenario::swarm(&mut random, options.nr_bios);
+    run(seed, scenario, options.plant, |world, id| {
+        let random = Random::new(seed, FIRST_TASK_STREAM + id as u64);
+        Box::pin(task::random::run(world, id, load.clone(), random))
+    })
+}
+
+/// The number of the random stream of the first task; those below have other users.
+const FIRST_TASK_STREAM: u64 = 16;
+
+/// Runs a scenario, with the tasks that `task` makes.
+fn run(
+    seed: u64,
+    scenario: Scenario,
+    plant: Option<Plant>,
+    task: impl Fn(Rc<World>, usize) -> Task,
+) -> Result<Summary, Box<Violation>> {
+    let nr_tasks = scenario.nr_tasks;
+    let world = World::new(seed, scenario, plant);
+    let tasks = (0..nr_tasks).map(|id| task(Rc::clone(&world), id)).collect();
+    // The core's assertions are checkers too.
+    let outcome = catch_unwind(AssertUnwindSafe(|| world.run(tasks)));
+    let outcome = outcome.unwrap_or_else(|panic| Err(assertion(&*panic)));
+    outcome.map_err(|broken| Box::new(world.violation(broken)))?;
+    Ok(world.summary())
+}
+
+fn assertion(panic: &(dyn Any + Send)) -> Broken {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    Broken { rule: "no assertion fails", what: text.unwrap_or_default() }
+}

@@ -1,0 +1,65 @@
+//! Freeze and quiesce, by a task, of the whole disk.
+
+use crate::runtime::hctx::{Hctx, Own};
+use crate::runtime::thread::Thread;
+use crate::trace::Kind;
+use forebay_core::{Commit, Gate};
+use std::rc::Rc;
+
+/// How long to leave others alone before looking again.
+const POLL_NS: u64 = 2_000;
+
+impl Thread {
+    /// Closes a gate on every hardware context, waits until it is in force, leaves it so for a
+    /// while, and opens it. Only one task at a time: a gate is closed or open, not counted.
+    pub(crate) async fn close_and_open(&mut self, gate: Gate, closed_ns: u64) {
+        let world = Rc::clone(&self.world);
+        if world.is_gated.replace(true) {
+            return;
+        }
+        for hctx in &world.hctxs {
+            hctx.run.close(gate);
+            world.note(Kind::Close, hctx.at as u64, gate as u64);
+            self.step().await;
+        }
+        for hctx in &world.hctxs {
+            while !self.is_in_force(hctx, gate).await {
+                world.scheduler.sleep(self.id, POLL_NS).await;
+            }
+            world.checks().gates.shut(hctx.at, true);
+        }
+        world.scheduler.sleep(self.id, closed_ns).await;
+        for hctx in &world.hctxs {
+            world.checks().gates.shut(hctx.at, false);
+            hctx.run.open(gate);
+            world.note(Kind::Open, hctx.at as u64, gate as u64);
+            self.step().await;
+            // R4. An owner looks by itself: nobody else may run what it owns.
+            if hctx.is_shared && self.run(hctx) {
+                self.turn_and_finish(hctx).await;
+            }
+        }
+        world.is_gated.set(false);
+    }
+
+    /// Whether nothing that the gate keeps back can happen any more.
+    async fn is_in_force(&mut self, hctx: &Hctx, gate: Gate) -> bool {
+        self.step().await;
+        if gate != Gate::Frozen {
+            return !hctx.run.is_running();
+        }
+        if hctx.is_shared {
+            if !self.run(hctx) {
+                return false;
+            }
+            self.turn_and_finish(hctx).await;
+        }
+        !hctx.run.is_running() && hctx.is_drained.get()
+    }
+
+    /// A turn by one that has just taken the token.
+    pub(crate) async fn turn_and_finish(&mut self, hctx: &Hctx) {
+        self.turn_once(hctx, Commit::Now, false, Own::Mail, None).await;
+        self.finish(hctx).await;
+    }
+}

@@ -1,0 +1,357 @@
+//! A task's part of the disk: its plug, its software queue, and submit and reap.
+
+use crate::check::bios::{OFFSET_BITS, SLOT_SHIFT};
+use crate::check::broken;
+use crate::plant::Plant;
+use crate::runtime::hctx::{Hctx, Own};
+use crate::runtime::mailbox::Goal;
+use crate::trace::Kind;
+use crate::world::World;
+use forebay_core::{
+    Bio, BioFlags, BlockStatus, Commit, Op, PlugPolicy, QueuedBio, Refusal, Request, Segment,
+    Segments, SoftwareQueue, Tag, Turned, UnplugCause,
+};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// An I/O to be submitted, in blocks.
+#[derive(Clone, Debug)]
+pub(crate) struct Io {
+    pub(crate) op: Op,
+    pub(crate) flags: BioFlags,
+    pub(crate) block: u64,
+    pub(crate) nr: u64,
+    /// Where its memory is cut into segments: bytes from its start.
+    pub(crate) cuts: Vec<u64>,
+    /// A tag of the budget, given back with its end.
+    pub(crate) charge: Option<Tag>,
+}
+
+/// An I/O that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ended {
+    pub(crate) len: u64,
+    pub(crate) latency_ns: u64,
+    pub(crate) result: Result<u64, BlockStatus>,
+}
+
+/// What a task has of the disk.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    pub(crate) world: Rc<World>,
+    pub(crate) id: usize,
+    hctx: Rc<Hctx>,
+    pub(crate) queue: SoftwareQueue,
+    /// How many plugs are open.
+    pub(crate) level: u32,
+    /// The boxes in the plug, with their levels; and of those that have left it.
+    plugged: Vec<(u32, u32)>,
+    outgoing: Vec<u32>,
+    free: Vec<Box<QueuedBio>>,
+    pub(crate) ready: VecDeque<Box<QueuedBio>>,
+    pub(crate) nr_in_layer: usize,
+    nr_mailed: u64,
+    /// What the last turn ended; empty between turns.
+    pub(crate) ended: Vec<Box<QueuedBio>>,
+    /// Whom to wake when the token was given back.
+    pub(crate) wakes: Vec<usize>,
+    /// The shared context is due a run: its leader is to be told.
+    pub(crate) owes_run: bool,
+    pub(crate) nr_waits_for_tags: u64,
+}
+
+impl Thread {
+    /// A task uses the disk for the first time: it gets a hardware context of its own if one is
+    /// left.
+    pub(crate) fn new(world: &Rc<World>, id: usize) -> Thread {
+        let hctx = world.hctxs.iter().find(|hctx| !hctx.is_owned.get()).unwrap_or(&world.hctxs[0]);
+        if !hctx.is_shared {
+            hctx.is_owned.set(true);
+            hctx.open(world);
+        }
+        let counters = Rc::clone(world).new_plug_counters();
+        Thread {
+            hctx: Rc::clone(hctx),
+            queue: SoftwareQueue::new(world.disk.limits, world.disk.policy, counters),
+            world: Rc::clone(world),
+            id,
+            level: 0,
+            plugged: Vec::new(),
+            outgoing: Vec::new(),
+            free: Vec::new(),
+            ready: VecDeque::new(),
+            nr_in_layer: 0,
+            nr_mailed: 0,
+            ended: Vec::new(),
+            wakes: Vec::new(),
+            owes_run: false,
+            nr_waits_for_tags: 0,
+        }
+    }
+
+    pub(crate) fn hctx(&self) -> Rc<Hctx> {
+        Rc::clone(&self.hctx)
+    }
+
+    #[inline]
+    pub(crate) async fn step(&self) {
+        self.world.scheduler.step().await;
+    }
+
+    /// Submits an I/O. False where it was refused. One without memory that overlaps another such
+    /// becomes a read: the checkers tell them apart by their ranges alone.
+    pub(crate) async fn submit(&mut self, mut io: Io) -> bool {
+        self.step().await;
+        let world = Rc::clone(&self.world);
+        if matches!(io.op, Op::Discard | Op::WriteZeroes)
+            && !world.checks().bios.is_range_free(io.block, io.nr)
+        {
+            (io.op, io.flags) = (Op::Read, BioFlags::NONE);
+        }
+        let mut boxed = self.free.pop().unwrap_or_else(|| {
+            let number = world.checks().bios.new_row(self.id);
+            QueuedBio::new(self.id as u64, number)
+        });
+        let slot = boxed.number();
+        let block_size = u64::from(world.disk.limits.logical_block_size);
+        {
+            let mut checks = world.checks();
+            let checks = &mut *checks;
+            let bio = bio_of(&io, slot, block_size, checks.bios.next_serial());
+            checks.note(Kind::Queue, slot.into(), bio.start);
+            checks.bios.queue(slot, &bio, world.now(), &mut checks.register);
+            checks.bios.row_mut(slot).charge = io.charge;
+            boxed.fill(bio);
+        }
+        if let Err((refusal, boxed)) = self.queue.queue_bio(boxed, self.level, world.now()) {
+            self.refused(&io, refusal, boxed).await;
+            return false;
+        }
+        self.nr_in_layer += 1;
+        self.place(slot);
+        if self.queue.has_outgoing() {
+            self.turn(Commit::Now, Own::Direct).await;
+        }
+        true
+    }
+
+    async fn refused(&mut self, io: &Io, refusal: Refusal, boxed: Box<QueuedBio>) {
+        let world = Rc::clone(&self.world);
+        let charge = {
+            let mut checks = world.checks();
+            let checks = &mut *checks;
+            checks.note(Kind::Refuse, boxed.number().into(), io.block);
+            let is_right = matches!(refusal, Refusal::NotSupported(op) if op == io.op);
+            if !is_right {
+                checks.expect(broken("no good bio is refused", format!("{io:?}: {refusal}")));
+            }
+            let charge = checks.bios.row_mut(boxed.number()).charge.take();
+            checks.bios.refuse(boxed.number(), &mut checks.register);
+            charge
+        };
+        self.free.push(boxed);
+        if let Some(tag) = charge {
+            self.refund(vec![tag]).await;
+            self.settle().await;
+        }
+        self.nr_in_layer += usize::from(world.plants(Plant::CountRefused));
+    }
+
+    /// Notes where the software queue has put a bio.
+    fn place(&mut self, slot: u32) {
+        let policy = self.world.disk.policy.plug;
+        let level = if policy == PlugPolicy::PerLevel { self.level } else { 1 };
+        let is_plugged = self.level > 0 && policy != PlugPolicy::None;
+        if self.queue.has_outgoing() {
+            self.outgoing.extend(self.plugged.drain(..).map(|(slot, _)| slot));
+        }
+        match is_plugged {
+            true => self.plugged.push((slot, level)),
+            false => self.outgoing.push(slot),
+        }
+    }
+
+    pub(crate) fn take_outgoing_slots(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.outgoing)
+    }
+
+    pub(crate) fn begin_plug(&mut self) {
+        self.level += 1;
+    }
+
+    /// Ends the innermost plug.
+    pub(crate) async fn end_plug(&mut self) {
+        let level = self.level;
+        self.level -= 1;
+        if level == 1 {
+            self.unplug(UnplugCause::Outermost, 1).await;
+        } else if self.world.disk.policy.plug == PlugPolicy::PerLevel {
+            self.unplug(UnplugCause::Level, level).await;
+        }
+    }
+
+    /// Unplugs the requests of `level` and above, and sends them.
+    pub(crate) async fn unplug(&mut self, cause: UnplugCause, level: u32) {
+        self.detach(cause, level);
+        if self.queue.has_outgoing() {
+            self.turn(Commit::Now, Own::Mail).await;
+        }
+    }
+
+    fn detach(&mut self, cause: UnplugCause, level: u32) {
+        self.queue.unplug(cause, level, self.world.now());
+        self.world.note(Kind::Unplug, level.into(), self.queue.has_outgoing().into());
+        let first = self.plugged.partition_point(|(_, of)| *of < level);
+        self.outgoing.extend(self.plugged.drain(first..).map(|(slot, _)| slot));
+    }
+
+    pub(crate) fn is_plugged(&self) -> bool {
+        self.queue.is_plugged()
+    }
+
+    /// One turn, or several, of the hardware context, with what is outgoing. None where another
+    /// task holds the token, and turns in our place.
+    pub(crate) async fn turn(&mut self, commit: Commit, own: Own) -> Option<Turned> {
+        let hctx = self.hctx();
+        let with_outgoing = self.try_take(&hctx);
+        if !with_outgoing {
+            self.step().await;
+            self.push_outgoing(&hctx);
+            self.step().await;
+            hctx.nr_publishing.set(hctx.nr_publishing.get() - 1);
+            if !self.run(&hctx) {
+                return None;
+            }
+        }
+        let turned = self.turn_once(&hctx, commit, with_outgoing, own, None).await;
+        self.finish(&hctx).await;
+        Some(turned)
+    }
+
+    /// Publishes what is outgoing. A run is due.
+    fn push_outgoing(&mut self, hctx: &Hctx) {
+        let mut inbox = hctx.inbox.borrow_mut();
+        inbox.requests.extend(self.queue.outgoing().map(Request::into_bios));
+        inbox.slots.append(&mut self.outgoing);
+        hctx.nr_publishing.set(hctx.nr_publishing.get() + 1);
+    }
+
+    /// Commits what a turn with `Commit::Later` has issued.
+    pub(crate) async fn commit(&mut self) {
+        let hctx = self.hctx();
+        if self.try_take(&hctx) {
+            hctx.with_port(&self.world, |core, port| core.commit(port));
+            self.finish(&hctx).await;
+        }
+    }
+
+    fn take_mail(&mut self) {
+        let mut mail = self.world.mailboxes[self.id].ended.borrow_mut();
+        self.nr_in_layer -= mail.len().min(self.nr_in_layer);
+        self.nr_mailed += mail.len() as u64;
+        self.ready.extend(mail.drain(..));
+    }
+
+    /// Takes at most `max` ends. Waits until there are `min`, or nothing of this task is left in
+    /// the layer.
+    pub(crate) async fn reap(&mut self, min: usize, max: usize, out: &mut Vec<Ended>) {
+        self.step().await;
+        self.take_mail();
+        if self.ready.len() < max && (self.ready.len() < min || min == 0) {
+            self.detach(UnplugCause::Wait, 1);
+            self.wait(min).await;
+        }
+        let nr = self.ready.len().min(max);
+        let world = Rc::clone(&self.world);
+        let mut checks = world.checks();
+        for boxed in self.ready.drain(..nr) {
+            let slot = boxed.number();
+            let row = checks.bios.row(slot);
+            let latency_ns = world.now() - row.queued_ns;
+            let bio = boxed.bio();
+            out.push(Ended { len: bio.len, latency_ns, result: boxed.result() });
+            let reaped = checks.bios.reap(slot, self.id);
+            checks.expect(reaped);
+            self.free.push(boxed);
+        }
+    }
+
+    /// Turns once at least, then until `min` are ready or nothing is left in the layer.
+    async fn wait(&mut self, min: usize) {
+        loop {
+            let hctx = self.hctx();
+            let later = self.ready.len() < min && !hctx.is_shared;
+            let commit = if later { Commit::Later } else { Commit::Now };
+            let turned = self.turn(commit, Own::Direct).await;
+            self.take_mail();
+            if self.ready.len() >= min || self.nr_in_layer == 0 {
+                if later {
+                    self.commit().await;
+                }
+                return;
+            }
+            let missing = min - self.ready.len();
+            if hctx.is_shared {
+                let goal = self.nr_mailed + missing.min(self.nr_in_layer) as u64;
+                self.wait_for(Goal::Delivered(goal)).await;
+                self.take_mail();
+            } else if let Some(turned) = turned {
+                let all_ours = self.nr_in_layer as u64 >= turned.nr_in_flight.into();
+                let nr = if all_ours { missing.try_into().unwrap_or(u32::MAX) } else { 1 };
+                self.wait_as_owner(turned, nr, Goal::None).await;
+            }
+        }
+    }
+
+    /// The task ends: what it has plugged goes, its bios end, and its context is free for another.
+    pub(crate) async fn retire(&mut self, out: &mut Vec<Ended>) {
+        self.level = 0;
+        let nr = self.nr_in_layer + self.ready.len();
+        self.reap(nr, usize::MAX, out).await;
+        self.unplug(UnplugCause::Wait, 1).await;
+        let hctx = self.hctx();
+        if hctx.is_shared {
+            return;
+        }
+        while let Some(turned) = self.turn(Commit::Now, Own::Mail).await {
+            if turned.is_drained && !turned.work_left {
+                break;
+            }
+            self.wait_as_owner(turned, 1, Goal::None).await;
+        }
+        assert!(self.try_take(&hctx), "nobody else is at an owned context");
+        let drained = crate::check::drained::inner(hctx.at, &hctx);
+        self.world.fail(drained);
+        hctx.inner.borrow_mut().take();
+        assert!(self.release(&hctx, false).await, "nobody else is at an owned context");
+        hctx.is_owned.set(false);
+    }
+}
+
+/// The bio of an I/O, in the box of this number.
+fn bio_of(io: &Io, slot: u32, block_size: u64, serial: u64) -> Bio {
+    let (start, len) = (io.block * block_size, io.nr * block_size);
+    assert!(len < 1 << OFFSET_BITS, "an address has room for it");
+    let mut bio = match io.op {
+        Op::Flush => Bio::flush(),
+        op => Bio::range(op, start, len),
+    };
+    bio.flags = io.flags;
+    bio.user_data = serial;
+    if io.op.moves_data() {
+        let segment = |nth: usize, from: u64, to: u64| Segment {
+            addr: (slot as usize) << SLOT_SHIFT | nth << OFFSET_BITS | from as usize,
+            len: (to - from) as u32,
+        };
+        bio.segments = match &io.cuts[..] {
+            [] => Segments::One(segment(0, 0, len)),
+            cuts => {
+                let from = std::iter::once(0).chain(cuts.iter().copied());
+                let to = cuts.iter().copied().chain(std::iter::once(len));
+                let pairs = from.zip(to).enumerate();
+                Segments::Many(pairs.map(|(nth, (from, to))| segment(nth, from, to)).collect())
+            }
+        };
+    }
+    bio
+}

@@ -1,0 +1,214 @@
+//! Waiting: for the ends of one's own bios, or for tags. The rules W1 to W5 are those of the
+//! library's `runtime/wait.rs`, whose steps these are.
+
+use crate::plant::Plant;
+use crate::runtime::hctx::{Hctx, Own};
+use crate::runtime::mailbox::{Doing, Goal};
+use crate::runtime::thread::Thread;
+use crate::trace::Kind;
+use forebay_core::{Commit, Turned};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// How long to leave a driver alone that is busy with nothing in flight.
+pub(crate) const RESOURCE_DELAY_NS: u64 = 3_000_000;
+
+/// With so many requests at the device, a follower leaves the commit to the leader. Fewer than in
+/// the library: it is to happen.
+const BUSY: u32 = 2;
+
+impl Thread {
+    pub(crate) fn is_reached(&self, goal: Goal) -> bool {
+        self.world.mailboxes[self.id].is_reached(goal)
+    }
+
+    /// Waits until the goal is reached, driving the own hardware context meanwhile.
+    pub(crate) async fn wait_for(&mut self, goal: Goal) {
+        match self.hctx().is_shared {
+            true => self.wait_shared(goal).await,
+            false => self.wait_owned(goal).await,
+        }
+    }
+
+    /// In an owned context: turns it, and waits in its driver.
+    async fn wait_owned(&mut self, goal: Goal) {
+        loop {
+            let turned = self.turn(Commit::Later, Own::Mail).await;
+            if self.is_reached(goal) {
+                return self.commit().await;
+            }
+            let Some(turned) = turned else { continue };
+            if turned.nr_in_flight == 0 && !turned.work_left {
+                // Only others can bring it: tags are what it waits for.
+                assert!(matches!(goal, Goal::Tags(_)), "there is something to wait for");
+                self.park(goal, None, |_| true).await;
+            } else {
+                self.wait_as_owner(turned, 1, goal).await;
+            }
+        }
+    }
+
+    /// Announces itself, in `followers` too, looks again (W2), and parks.
+    async fn park(
+        &mut self,
+        goal: Goal,
+        followers: Option<&RefCell<Vec<usize>>>,
+        may_park: impl Fn(&Thread) -> bool,
+    ) -> Doing {
+        let world = Rc::clone(&self.world);
+        let mailbox = &world.mailboxes[self.id];
+        mailbox.begin_wait(goal, Doing::Parked);
+        self.step().await;
+        if let Some(followers) = followers
+            && !mailbox.is_listed.replace(true)
+        {
+            self.step().await;
+            followers.borrow_mut().push(self.id);
+            self.step().await;
+        }
+        if !mailbox.is_reached(goal) && may_park(self) {
+            while mailbox.doing.get() == Doing::Parked {
+                world.scheduler.park(self.id).await;
+            }
+        }
+        self.step().await;
+        mailbox.end_wait()
+    }
+
+    /// Waits in an owned context until `nr` more bios may have ended, or for a while.
+    pub(crate) async fn wait_as_owner(&mut self, turned: Turned, nr: u32, goal: Goal) {
+        let world = Rc::clone(&self.world);
+        let hctx = self.hctx();
+        if turned.nr_in_flight == 0 {
+            if turned.work_left {
+                world.scheduler.park_for(self.id, RESOURCE_DELAY_NS).await;
+            }
+            return;
+        }
+        if !self.try_take(&hctx) {
+            return;
+        }
+        let nr = hctx.with_inner(|inner| inner.core.prepare_wait(nr));
+        self.step().await;
+        if !self.release(&hctx, true).await {
+            self.turn_once(&hctx, Commit::Now, false, Own::Mail, None).await;
+            return self.finish(&hctx).await;
+        }
+        // The wait commits, in the driver; nobody but the owner is ever there.
+        hctx.with_port(&world, |_, port| port.begin());
+        self.wait_in_driver(&hctx, nr, goal, None).await;
+        hctx.run.unblock();
+    }
+
+    /// Sleeps until there are completions, or a kick, or the goal is reached from outside.
+    async fn wait_in_driver(&mut self, hctx: &Hctx, nr: u32, goal: Goal, timeout: Option<u64>) {
+        let world = Rc::clone(&self.world);
+        world.note(Kind::Wait, hctx.at as u64, nr.into());
+        let is_over = || {
+            let is_over = hctx.with_inner(|inner| inner.driver.is_wait_over(nr));
+            is_over || !hctx.is_shared && self.is_reached(goal)
+        };
+        hctx.waiter.set(Some((self.id, nr)));
+        match timeout {
+            None => {
+                while !is_over() {
+                    world.scheduler.park(self.id).await;
+                }
+            }
+            Some(timeout) if !is_over() => world.scheduler.park_for(self.id, timeout).await,
+            Some(_) => {}
+        }
+        hctx.waiter.set(None);
+        self.step().await;
+    }
+
+    /// Waits in a shared context.
+    async fn wait_shared(&mut self, goal: Goal) {
+        let hctx = self.hctx();
+        loop {
+            self.turn(Commit::Unless(BUSY), Own::Mail).await;
+            if self.is_reached(goal) {
+                return self.commit().await;
+            }
+            self.step().await;
+            if hctx.run.try_lead() || self.follow(&hctx, goal).await {
+                return self.lead(&hctx, goal).await;
+            }
+        }
+    }
+
+    /// Parks until the goal is reached, or there is nobody who leads. True: we lead.
+    async fn follow(&mut self, hctx: &Hctx, goal: Goal) -> bool {
+        self.step().await;
+        self.world.note(Kind::Follow, hctx.at as u64, 0);
+        let may_park =
+            |thread: &Thread| hctx.run.has_leader() || thread.world.plants(Plant::ParkBlindly);
+        self.park(goal, Some(&hctx.followers), may_park).await == Doing::Baton
+    }
+
+    /// Waits in the driver, for all, until the goal is reached; then passes the baton (W3).
+    async fn lead(&mut self, hctx: &Hctx, goal: Goal) {
+        let world = Rc::clone(&self.world);
+        let mailbox = &world.mailboxes[self.id];
+        world.note(Kind::Lead, hctx.at as u64, 0);
+        let mut is_kept = false;
+        while !mailbox.is_reached(goal) {
+            let mut timeout = None;
+            let is_held = is_kept || self.try_take(hctx);
+            if is_held {
+                let turned = self.turn_once(hctx, Commit::Now, false, Own::Mail, None).await;
+                timeout = (turned.nr_in_flight == 0).then_some(RESOURCE_DELAY_NS);
+            } else {
+                world.scheduler.yield_now().await;
+            }
+            mailbox.begin_wait(goal, Doing::Leading);
+            self.step().await;
+            is_kept = match is_held {
+                true => !self.release(hctx, true).await,
+                false => self.block(hctx).await,
+            };
+            if !is_kept {
+                self.step().await;
+                // W2; a delivery that comes later kicks (W4).
+                if !mailbox.is_reached(goal) {
+                    self.wait_in_driver(hctx, 1, goal, timeout).await;
+                }
+                hctx.run.unblock();
+            }
+            mailbox.end_wait();
+        }
+        if is_kept {
+            if !world.plants(Plant::LeaveKept) {
+                self.turn_once(hctx, Commit::Now, false, Own::Mail, None).await;
+            }
+            self.finish(hctx).await;
+        }
+        self.hand_off(hctx).await;
+    }
+
+    /// Makes a follower the leader in place of this task; without one, there is no leader then.
+    async fn hand_off(&mut self, hctx: &Hctx) {
+        let world = Rc::clone(&self.world);
+        loop {
+            self.step().await;
+            let next = hctx.followers.borrow_mut().pop();
+            if let Some(follower) = next {
+                let mailbox = &world.mailboxes[follower];
+                mailbox.is_listed.set(false);
+                self.step().await;
+                if !world.plants(Plant::DropBaton) && mailbox.give_baton() {
+                    world.note(Kind::Baton, hctx.at as u64, follower as u64);
+                    world.wake(follower);
+                    return;
+                }
+                continue;
+            }
+            hctx.run.resign();
+            self.step().await;
+            // Who announced itself before that did not see us gone: look once more (W2).
+            if hctx.followers.borrow().is_empty() || !hctx.run.try_lead() {
+                return;
+            }
+        }
+    }
+}

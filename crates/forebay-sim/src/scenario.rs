@@ -1,0 +1,151 @@
+//! What a run is made of, and the swarm: every seed draws a scenario of its own.
+//!
+//! A draw switches features on and off, so that each seed has a few of them in unusual strength
+//! rather than all of them in moderation.
+
+use crate::scheduler::PREEMPT_OF;
+use crate::task::random::Load;
+use forebay_core::{BlockStatus, MergePolicy, Op, PlugPolicy, Policy, QueueLimits, SECTOR_SHIFT};
+use forebay_model::{Faults, Fixed, Flaky, Model, Random};
+
+/// A device, the layer's settings, and how tasks are interleaved.
+#[derive(Debug)]
+pub(crate) struct Scenario {
+    pub(crate) limits: QueueLimits,
+    pub(crate) policy: Policy,
+    pub(crate) model: Box<dyn Model>,
+    pub(crate) nr_tasks: usize,
+    pub(crate) preempt: u32,
+    /// How often a task naps between two steps, in the same parts.
+    pub(crate) nap: u32,
+    pub(crate) step_ns: u64,
+    /// The depth of the tag set for which tasks wait, if they do.
+    pub(crate) budget: Option<u32>,
+    /// How many may overtake a bio.
+    pub(crate) bound: u64,
+}
+
+/// How many may overtake a bio where the device fails: a retry holds others back (A1).
+const OVERTAKEN_MAX_WITH_FAULTS: u64 = 1 << 12;
+
+/// The scenario of a seed.
+pub(crate) fn swarm(random: &mut Random, nr_bios: u32) -> (Scenario, Load) {
+    let limits = limits(random);
+    let has_faults = random.chance(2, 3);
+    let faults = if has_faults { faults(random) } else { Faults::default() };
+    let nr_tasks = random.pick(&[1, 2, 2, 3, 4, 6, 8]);
+    let scenario = Scenario {
+        policy: policy(random, nr_tasks),
+        model: model(random, &limits, faults, has_faults),
+        nr_tasks,
+        preempt: random.pick(&[PREEMPT_OF / 50, PREEMPT_OF / 8, PREEMPT_OF / 2, PREEMPT_OF]),
+        nap: random.pick(&[0, 0, 2, 20]),
+        step_ns: random.pick(&[1, 50, 500]),
+        budget: random.chance(1, 3).then(|| random.pick(&[1, 2, 4, 16])),
+        bound: if has_faults { OVERTAKEN_MAX_WITH_FAULTS } else { 0 },
+        limits,
+    };
+    let load = load(random, &scenario, nr_bios);
+    (scenario, load)
+}
+
+fn limits(random: &mut Random) -> QueueLimits {
+    let block: u32 = random.pick(&[512, 4096]);
+    let sectors = |blocks: u64| ((blocks * u64::from(block)) >> SECTOR_SHIFT) as u32;
+    let max_sectors = sectors(random.pick(&[1, 3, 8, 32, 256, 256]));
+    let has_discard = random.chance(2, 3);
+    let granularity = block * random.pick(&[1, 1, 4]);
+    let discard_blocks = u64::from(granularity / block) * random.pick(&[1, 2, 16]);
+    let nr_blocks = random.pick(&[8, 64, 512]);
+    let volatile_cache = random.chance(1, 2);
+    QueueLimits {
+        capacity_bytes: Some(nr_blocks * u64::from(block)),
+        logical_block_size: block,
+        physical_block_size: block * random.pick(&[1, 1, 8]),
+        max_hw_sectors: max_sectors,
+        max_sectors,
+        max_segments: random.pick(&[2, 4, 64, 128]),
+        max_segment_size: random.pick(&[block, block * 2, u32::MAX, u32::MAX]),
+        seg_boundary_mask: random.pick(&[u64::MAX, u64::MAX, 4095, 65_535]),
+        virt_boundary_mask: random.pick(&[0, 0, 0, 4095]),
+        chunk_sectors: sectors(random.pick(&[0, 0, 4, 7])),
+        discard_granularity: if has_discard { granularity } else { 0 },
+        max_discard_sectors: if has_discard { sectors(discard_blocks) } else { 0 },
+        max_discard_segments: random.pick(&[1, 4, 256]),
+        max_write_zeroes_sectors: sectors(random.pick(&[0, 1, 3, 64])),
+        volatile_cache,
+        fua: volatile_cache && random.chance(1, 2),
+        ..QueueLimits::default()
+    }
+}
+
+fn policy(random: &mut Random, nr_tasks: usize) -> Policy {
+    let plug = [PlugPolicy::Outermost, PlugPolicy::Outermost, PlugPolicy::PerLevel];
+    Policy {
+        plug: if random.chance(1, 6) { PlugPolicy::None } else { random.pick(&plug) },
+        nomerges: random.pick(&[MergePolicy::All, MergePolicy::All, MergePolicy::Never]),
+        queue_depth: random.pick(&[1, 2, 3, 8, 32, 70]),
+        nr_hw_queues: random.pick(&[1, 1, 2, nr_tasks as u32 + 1]),
+        iostats: random.chance(1, 2),
+        ..Policy::default()
+    }
+}
+
+fn model(
+    random: &mut Random,
+    limits: &QueueLimits,
+    faults: Faults,
+    has_faults: bool,
+) -> Box<dyn Model> {
+    let latency_ns = random.pick(&[0, 200, 5_000, 100_000]);
+    match has_faults || random.chance(1, 2) {
+        true => Box::new(Flaky::new(limits.logical_block_size, 100, latency_ns, faults)),
+        false => Box::new(Fixed::new(latency_ns, random.pick(&[1, 4, 64]))),
+    }
+}
+
+fn faults(random: &mut Random) -> Faults {
+    // `Again` is the layer's own answer, by which the checkers know it.
+    let others = BlockStatus::ALL.into_iter().filter(|status| *status != BlockStatus::Again);
+    let statuses: Vec<BlockStatus> = others.filter(|_| random.chance(1, 3)).collect();
+    let mut rate = |list: &[u32]| if random.chance(1, 2) { random.pick(list) } else { 0 };
+    Faults {
+        fail: rate(&[1_000, 20_000, 200_000]),
+        statuses: Faults::statuses(&statuses),
+        offline: rate(&[0, 0, 1_000, 10_000]),
+        refuse: rate(&[1_000, 50_000]),
+        busy: rate(&[1_000, 50_000, 500_000]),
+        short: rate(&[5_000, 50_000, 500_000]),
+        none: rate(&[1_000, 10_000]),
+        bad_block: rate(&[1_000, 20_000]),
+        straggler: rate(&[1_000, 20_000]),
+    }
+}
+
+fn load(random: &mut Random, scenario: &Scenario, nr_bios: u32) -> Load {
+    let limits = &scenario.limits;
+    let block = u64::from(limits.logical_block_size);
+    let nr_blocks = limits.capacity_bytes.unwrap_or(0) / block;
+    let hot = if random.chance(1, 2) { nr_blocks } else { nr_blocks.min(16) };
+    let mut ops = vec![Op::Read, Op::Write, Op::Read, Op::Write];
+    let others = [Op::Flush, Op::Discard, Op::WriteZeroes].into_iter();
+    ops.extend(others.filter(|_| random.chance(1, 2)));
+    let mut percent = |list: &[u32]| if random.chance(1, 2) { random.pick(list) } else { 0 };
+    Load {
+        nr_bios: nr_bios.div_ceil(scenario.nr_tasks as u32),
+        block,
+        nr_blocks: hot,
+        ops,
+        fua: percent(&[5, 50]),
+        preflush: percent(&[5, 30]),
+        nomerge: percent(&[5, 50]),
+        nowait: percent(&[5, 5, 20, 100]),
+        sequential: percent(&[80, 95, 99]).max(10),
+        gates: percent(&[1, 5]),
+        forget: percent(&[2, 20]),
+        cut: percent(&[20, 100]),
+        may_cut_anywhere: limits.virt_boundary_mask == 0 && limits.max_segments > 2,
+        nr_max: random.pick(&[1, 1, 2, 4, 16, 64]).min(hot),
+        burst_max: random.pick(&[1, 4, 16, 40]),
+    }
+}

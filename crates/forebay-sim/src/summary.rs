@@ -1,0 +1,114 @@
+//! What a run that broke no rule has done.
+
+use crate::trace::{Kind, NR_KINDS};
+use forebay_core::{Histogram, MergeKind, QueueStats, UnplugCause};
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// The seed.
+    pub seed: u64,
+    /// The hash over all that happened.
+    pub hash: u64,
+    /// Steps of tasks.
+    pub nr_steps: u64,
+    /// The virtual time at the end, ns.
+    pub now_ns: u64,
+    /// Bios that have ended, each of them checked.
+    pub nr_bios: u64,
+    /// Blocks that were read and checked.
+    pub nr_blocks_read: u64,
+    /// What the tasks got.
+    pub tally: Tally,
+    /// What the layer counted.
+    pub stats: QueueStats,
+    /// Runs that were left to the holder of the token.
+    pub skipped_runs: u64,
+    pub(crate) counts: [u64; NR_KINDS],
+}
+
+impl Summary {
+    pub(crate) fn count(&self, kind: Kind) -> u64 {
+        self.counts[kind as usize]
+    }
+}
+
+/// What tasks got back.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// From submit to reap, ns.
+    pub latency: Histogram,
+    /// Bytes of bios that succeeded.
+    pub bytes: u64,
+    /// Bios that failed.
+    pub nr_failed: u64,
+}
+
+impl Tally {
+    /// Takes in what a task got.
+    pub(crate) fn add(&mut self, ended: &mut Vec<crate::runtime::thread::Ended>) {
+        for ended in ended.drain(..) {
+            self.latency.record(ended.latency_ns);
+            match ended.result {
+                Ok(_) => self.bytes += ended.len,
+                Err(_) => self.nr_failed += 1,
+            }
+        }
+    }
+}
+
+/// What a run, or many, has met: a simulator that never meets a thing shows nothing of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    counts: Vec<(&'static str, u64)>,
+}
+
+impl Reached {
+    /// Takes in a run.
+    pub fn add(&mut self, summary: &Summary) {
+        let of_run = summary.reached();
+        if self.counts.is_empty() {
+            self.counts = of_run;
+            return;
+        }
+        self.counts.iter_mut().zip(of_run).for_each(|((_, sum), (_, nr))| *sum += nr);
+    }
+
+    /// Each thing, and how often it was met.
+    pub fn counts(&self) -> &[(&'static str, u64)] {
+        &self.counts
+    }
+}
+
+impl Summary {
+    fn reached(&self) -> Vec<(&'static str, u64)> {
+        let stats = &self.stats;
+        let kinds = [
+            ("refusals", Kind::Refuse),
+            ("runs left to the holder", Kind::Skip),
+            ("busy answers", Kind::Busy),
+            ("refused commands", Kind::Fail),
+            ("leaders", Kind::Lead),
+            ("followers", Kind::Follow),
+            ("batons", Kind::Baton),
+            ("kicks", Kind::Kick),
+            ("waits for tags of the budget", Kind::Charge),
+            ("gates opened", Kind::Open),
+            ("devices revived", Kind::Revive),
+        ];
+        let mut counts: Vec<_> =
+            kinds.iter().map(|&(name, kind)| (name, self.count(kind))).collect();
+        counts.extend(MergeKind::ALL.map(|kind| (kind.name(), stats.merges(kind))));
+        counts.extend(UnplugCause::ALL.map(|cause| (cause.name(), stats.unplugs(cause))));
+        counts.extend([
+            ("splits", stats.splits),
+            ("requeues", stats.requeues),
+            ("retries", stats.retries),
+            ("overtaken", stats.overtaken),
+            ("waits for tags", stats.tag_waits),
+            ("empty runs", stats.empty_runs),
+            ("failed bios", self.tally.nr_failed),
+        ]);
+        counts
+    }
+}

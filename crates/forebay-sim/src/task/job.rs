@@ -1,0 +1,97 @@
+//! A task that does what a fio job says: fio's main loop, in virtual time.
+
+use crate::runtime::thread::{Ended, Io, Thread};
+use crate::trace::Kind;
+use crate::world::World;
+use forebay_core::{BioFlags, Op};
+use forebay_fio::generator::{Direction, Generator};
+use forebay_fio::job::Job;
+use std::rc::Rc;
+
+/// One clone of a job.
+#[derive(Debug)]
+pub(crate) struct JobTask {
+    pub(crate) job: Job,
+    pub(crate) generator: Generator,
+    /// The logical block size.
+    pub(crate) block: u64,
+}
+
+/// Runs the job to its end.
+pub(crate) async fn run(world: Rc<World>, id: usize, task: JobTask) {
+    let JobTask { job, mut generator, block } = task;
+    world.note(Kind::Start, id as u64, id as u64);
+    let mut thread = Thread::new(&world, id);
+    let mut ended = Vec::new();
+    let end_ns = job.runtime.map_or(u64::MAX, |time| time.as_nanos() as u64);
+    let depth = job.iodepth as usize;
+    let mut nr_writes = 0;
+    let mut is_over = false;
+    while !is_over {
+        is_over = submit(&mut thread, &job, &mut generator, block, &mut nr_writes).await;
+        is_over |= world.now() >= end_ns;
+        // As fio does: when the queue is full it is drained to `iodepth_low`, in batches.
+        let low = if is_over { 0 } else { job.iodepth_low as usize };
+        let min = (job.iodepth_batch_complete_min as usize).max(1);
+        let max = (job.iodepth_batch_complete_max as usize).max(min);
+        while in_flight(&thread) >= depth || in_flight(&thread) > low && is_over {
+            thread.reap(min.min(in_flight(&thread)), max, &mut ended).await;
+            tally(&world, &mut ended);
+            if in_flight(&thread) <= low {
+                break;
+            }
+        }
+    }
+    if job.end_fsync && nr_writes > 0 {
+        thread.submit(flush()).await;
+    }
+    thread.retire(&mut ended).await;
+    tally(&world, &mut ended);
+}
+
+/// Submits a batch, in a plug. Says whether the job has nothing more.
+async fn submit(
+    thread: &mut Thread,
+    job: &Job,
+    generator: &mut Generator,
+    block: u64,
+    nr_writes: &mut u32,
+) -> bool {
+    let room = (job.iodepth as usize).saturating_sub(in_flight(thread));
+    thread.begin_plug();
+    let mut is_over = false;
+    for _ in 0..room.min(job.iodepth_batch.max(1) as usize) {
+        let Some(next) = generator.next() else {
+            is_over = true;
+            break;
+        };
+        let op = match next.direction {
+            Direction::Read => Op::Read,
+            Direction::Write => Op::Write,
+            Direction::Trim => Op::Discard,
+        };
+        let (at, nr) = (next.offset / block, u64::from(next.len) / block);
+        thread.submit(Io { op, block: at, nr, ..flush() }).await;
+        if op == Op::Write {
+            *nr_writes += 1;
+            if job.fsync > 0 && nr_writes.is_multiple_of(job.fsync) {
+                thread.submit(flush()).await;
+            }
+        }
+    }
+    thread.end_plug().await;
+    is_over
+}
+
+fn flush() -> Io {
+    let (flags, cuts) = (BioFlags::NONE, Vec::new());
+    Io { op: Op::Flush, flags, block: 0, nr: 0, cuts, charge: None }
+}
+
+fn in_flight(thread: &Thread) -> usize {
+    thread.nr_in_layer + thread.ready.len()
+}
+
+fn tally(world: &World, ended: &mut Vec<Ended>) {
+    world.tally.borrow_mut().add(ended);
+}

@@ -1,0 +1,198 @@
+//! A task that draws what it does.
+
+use crate::runtime::thread::{Ended, Io, Thread};
+use crate::trace::Kind;
+use crate::world::World;
+use forebay_core::{BioFlags, Gate, Op, UnplugCause};
+use forebay_model::Random;
+use std::rc::Rc;
+
+/// How many bios a task keeps in the layer at most.
+const IN_LAYER_MAX: usize = 200;
+
+/// What a task may do, and how often; percentages.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    pub(crate) nr_bios: u32,
+    /// The logical block size.
+    pub(crate) block: u64,
+    /// The blocks that are used.
+    pub(crate) nr_blocks: u64,
+    pub(crate) ops: Vec<Op>,
+    pub(crate) fua: u32,
+    pub(crate) preflush: u32,
+    pub(crate) nomerge: u32,
+    pub(crate) nowait: u32,
+    /// How often a bio is a neighbour of the last one.
+    pub(crate) sequential: u32,
+    /// How often the task closes a gate.
+    pub(crate) gates: u32,
+    /// How often a plug is left open.
+    pub(crate) forget: u32,
+    /// How often memory is in several segments.
+    pub(crate) cut: u32,
+    /// Whether segments may end within a logical block.
+    pub(crate) may_cut_anywhere: bool,
+    /// The longest bio, blocks.
+    pub(crate) nr_max: u64,
+    pub(crate) burst_max: u64,
+}
+
+/// Runs until its bios have been submitted, and have ended.
+pub(crate) async fn run(world: Rc<World>, id: usize, load: Load, mut random: Random) {
+    world.scheduler.sleep(id, random.below(20_000)).await;
+    world.note(Kind::Start, id as u64, id as u64);
+    let mut task = RandomTask {
+        thread: Thread::new(&world, id),
+        left: load.nr_bios,
+        last: (Op::Read, (0, 0)),
+        load,
+        random,
+        ended: Vec::new(),
+    };
+    while task.left > 0 {
+        task.act().await;
+    }
+    task.thread.retire(&mut task.ended).await;
+    world.tally.borrow_mut().add(&mut task.ended);
+}
+
+struct RandomTask {
+    thread: Thread,
+    load: Load,
+    random: Random,
+    /// Bios that are still to be submitted.
+    left: u32,
+    /// The last bio: what it does, its first block, and the block after it.
+    last: (Op, (u64, u64)),
+    ended: Vec<Ended>,
+}
+
+impl RandomTask {
+    async fn act(&mut self) {
+        if self.thread.nr_in_layer > IN_LAYER_MAX {
+            return self.reap().await;
+        }
+        let is_idle = self.thread.nr_in_layer == 0 && !self.thread.is_plugged();
+        if is_idle && self.random.chance(self.load.gates, 100) {
+            let gate = self.random.pick(&[Gate::Frozen, Gate::Quiesced, Gate::Stopped]);
+            let closed_ns = self.random.below(50_000);
+            return self.thread.close_and_open(gate, closed_ns).await;
+        }
+        match self.random.below(10) {
+            0..6 => self.burst().await,
+            6..8 => self.reap().await,
+            8 => self.revive(),
+            _ => {
+                let time_ns = self.random.exponential(20_000);
+                self.thread.world.scheduler.sleep(self.thread.id, time_ns).await;
+            }
+        }
+    }
+
+    fn revive(&self) {
+        if self.thread.world.device_state.is_failed() {
+            self.thread.world.device_state.revive();
+            self.thread.world.note(Kind::Revive, 0, 0);
+        }
+    }
+
+    async fn reap(&mut self) {
+        let nr = self.thread.nr_in_layer as u64;
+        let min = self.random.below(nr + 2) as usize;
+        let max = min + self.random.below(nr + 1) as usize;
+        self.thread.reap(min, max, &mut self.ended).await;
+    }
+
+    /// Several bios, within plugs or not.
+    async fn burst(&mut self) {
+        let nr = self.random.between(1, self.load.burst_max).min(self.left.into());
+        for _ in 0..self.random.below(4) {
+            self.thread.begin_plug();
+        }
+        let mut charged = Vec::new();
+        for left in (1..=nr).rev() {
+            if self.thread.world.budget.is_some() && charged.is_empty() {
+                charged = self.charge(left).await;
+            }
+            let mut io = self.io();
+            io.charge = charged.pop();
+            self.thread.submit(io).await;
+            self.left -= 1;
+            match self.random.below(20) {
+                0 if self.thread.level > 0 => self.thread.end_plug().await,
+                1 => self.thread.begin_plug(),
+                2 => self.thread.unplug(UnplugCause::Explicit, 1).await,
+                _ => {}
+            }
+        }
+        while self.thread.level > 0 && !self.random.chance(self.load.forget, 100) {
+            self.thread.end_plug().await;
+        }
+    }
+
+    /// Tags for the next bios, of which there are so many (T10).
+    async fn charge(&mut self, nr: u64) -> Vec<forebay_core::Tag> {
+        let need_max = self.thread.world.budget.as_ref().map_or(1, |budget| budget.need_max());
+        self.thread.charge(nr.min(need_max.into()) as u32).await
+    }
+
+    fn io(&mut self) -> Io {
+        let (load, random) = (&self.load, &mut self.random);
+        let mut op = random.pick(&load.ops);
+        let nr = random.between(1, load.nr_max);
+        let mut block = random.below(load.nr_blocks - nr + 1);
+        if random.chance(load.sequential, 100) {
+            // Beside the last one, in front of it or behind it, and of the same kind.
+            let (first, end) = self.last.1;
+            let is_before = random.chance(1, 5) && nr <= first;
+            let is_after = end + nr <= load.nr_blocks;
+            op = self.last.0;
+            block = if is_before { first - nr } else { block };
+            block = if is_after && !is_before { end } else { block };
+        }
+        self.last = (op, (block, block + nr));
+        let mut io =
+            Io { op, flags: flags(load, random, op), block, nr, cuts: Vec::new(), charge: None };
+        if io.op.moves_data() && random.chance(load.cut, 100) {
+            io.cuts = cuts(load, random, nr * load.block);
+        }
+        if io.op == Op::Flush {
+            (io.block, io.nr) = (0, 0);
+        }
+        io
+    }
+}
+
+fn flags(load: &Load, random: &mut Random, op: Op) -> BioFlags {
+    let mut flags = BioFlags::NONE;
+    let mut add = |percent, flag| {
+        if random.chance(percent, 100) {
+            flags = flags.union(flag);
+        }
+    };
+    add(load.nomerge, BioFlags::NOMERGE);
+    add(load.nowait, BioFlags::NOWAIT);
+    if op.is_write() {
+        add(load.fua, BioFlags::FUA);
+        add(load.preflush, BioFlags::PREFLUSH);
+    }
+    flags
+}
+
+/// Where memory of this length is cut: at one place at most in each logical block.
+fn cuts(load: &Load, random: &mut Random, len: u64) -> Vec<u64> {
+    let within = |random: &mut Random| match load.may_cut_anywhere {
+        true => 16 * random.below(load.block / 16),
+        false => 0,
+    };
+    let blocks = (0..len).step_by(load.block as usize);
+    let mut cuts = Vec::new();
+    for start in blocks {
+        if random.chance(1, 2) && cuts.len() < 200 {
+            cuts.push(start + within(random));
+        }
+    }
+    cuts.retain(|&cut| cut > 0);
+    cuts
+}

@@ -1,0 +1,296 @@
+//! The world of one run: disk, device, tasks, clock and checkers; and the loop that drives them.
+
+use crate::check::drained;
+use crate::check::{Broken, Checks, Verdict, broken};
+use crate::device::Device;
+use crate::heap::Event;
+use crate::plant::Plant;
+use crate::runtime::budget::Budget;
+use crate::runtime::hctx::Hctx;
+use crate::runtime::mailbox::Mailbox;
+use crate::scenario::Scenario;
+use crate::scheduler::Scheduler;
+use crate::summary::{Summary, Tally};
+use crate::trace::{DEVICE, Kind, Trace};
+use crate::violation::Violation;
+use forebay_core::{DeviceState, PlugCounters, Policy, QueueLimits, QueueStats};
+use forebay_model::Random;
+use std::cell::{Cell, RefCell, RefMut};
+use std::fmt::Write;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+
+/// Steps without any bio or command moving on, after which nothing will: unless the device is still
+/// at work. (Who freezes a disk may look for so long whether a straggler is done.)
+const STEPS_WITHOUT_PROGRESS_MAX: u64 = 100_000;
+
+/// How often a planted bug of the runtime shows: once in so many chances.
+const PLANT_OF: u32 = 4;
+
+/// A task, to be run to its end.
+pub(crate) type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+/// What the layer was told of the disk.
+#[derive(Debug)]
+pub(crate) struct DiskSettings {
+    pub(crate) limits: QueueLimits,
+    pub(crate) policy: Policy,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct World {
+    seed: u64,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) disk: DiskSettings,
+    pub(crate) device: RefCell<Device>,
+    pub(crate) checks: RefCell<Checks>,
+    pub(crate) device_state: Arc<DeviceState>,
+    pub(crate) hctxs: Vec<Rc<Hctx>>,
+    pub(crate) mailboxes: Vec<Mailbox>,
+    pub(crate) budget: Option<Budget>,
+    /// Some task has a gate closed.
+    pub(crate) is_gated: Cell<bool>,
+    pub(crate) tally: RefCell<Tally>,
+    plug_counters: RefCell<Vec<Arc<PlugCounters>>>,
+    /// The task that is running.
+    current: Cell<usize>,
+    plant: Option<Plant>,
+    plant_random: RefCell<Random>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, scenario: Scenario, plant: Option<Plant>) -> Rc<World> {
+        let Scenario { limits, policy, model, nr_tasks, preempt, nap, step_ns, budget, bound } =
+            scenario;
+        let stream = |nth| Random::new(seed, nth);
+        let nr_hctxs = policy.nr_hw_queues as usize;
+        let told = match plant {
+            Some(Plant::WideLimits) => widened(limits),
+            _ => limits,
+        };
+        let checks = Checks::new(Trace::new(seed), limits, nr_hctxs, bound);
+        let world = World {
+            seed,
+            scheduler: Scheduler::new(nr_tasks, preempt, nap, step_ns, stream(1)),
+            disk: DiskSettings { limits: told, policy },
+            device: RefCell::new(Device::new(model, stream(2), plant, stream(3))),
+            checks: RefCell::new(checks),
+            device_state: Arc::new(DeviceState::new(policy.nr_hw_queues)),
+            hctxs: (0..nr_hctxs).map(|at| Rc::new(Hctx::new(at))).collect(),
+            mailboxes: (0..nr_tasks).map(|_| Mailbox::default()).collect(),
+            budget: budget.map(|depth| Budget::new(depth, nr_tasks)),
+            is_gated: Cell::new(false),
+            tally: RefCell::default(),
+            plug_counters: RefCell::default(),
+            current: Cell::new(DEVICE),
+            plant,
+            plant_random: RefCell::new(stream(4)),
+        };
+        world.hctxs[0].open(&world);
+        Rc::new(world)
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        self.scheduler.now()
+    }
+
+    /// The checkers, with the time, the step and the task as they are.
+    #[inline]
+    pub(crate) fn checks(&self) -> RefMut<'_, Checks> {
+        let mut checks = self.checks.borrow_mut();
+        let trace = &mut checks.trace;
+        (trace.now, trace.step) = (self.scheduler.now(), self.scheduler.steps());
+        trace.task = self.current.get();
+        checks
+    }
+
+    #[inline]
+    pub(crate) fn note(&self, kind: Kind, a: u64, b: u64) {
+        self.checks().note(kind, a, b);
+    }
+
+    /// Keeps what a check says.
+    pub(crate) fn fail(&self, verdict: Verdict) {
+        self.checks().expect(verdict);
+    }
+
+    /// Whether this planted bug shows now.
+    #[inline]
+    pub(crate) fn plants(&self, plant: Plant) -> bool {
+        // One of them takes a rare moment to do harm.
+        let of = if plant == Plant::ParkBlindly { 1 } else { PLANT_OF };
+        self.plant == Some(plant) && self.plant_random.borrow_mut().chance(1, of)
+    }
+
+    pub(crate) fn wake(&self, task: usize) {
+        self.note(Kind::Wake, task as u64, 0);
+        self.scheduler.wake(task);
+    }
+
+    /// Wakes whoever waits in the driver of a context, if the wait is over.
+    pub(crate) fn wake_waiter(&self, hctx: &Hctx) {
+        if let Some((task, nr)) = hctx.waiter.get()
+            && hctx.with_inner(|inner| inner.driver.is_wait_over(nr))
+        {
+            self.scheduler.wake(task);
+        }
+    }
+
+    pub(crate) fn new_plug_counters(&self) -> Arc<PlugCounters> {
+        let counters = Arc::default();
+        self.plug_counters.borrow_mut().push(Arc::clone(&counters));
+        counters
+    }
+
+    fn fire(&self, event: Event) {
+        self.current.set(DEVICE);
+        match event {
+            Event::Timer { task, sleep } => self.scheduler.timer(task, sleep),
+            Event::Done { hctx, tag } => {
+                let hctx = &self.hctxs[hctx];
+                if let Some(inner) = &mut *hctx.inner.borrow_mut() {
+                    inner.driver.done(tag, &mut self.device.borrow_mut(), &mut self.checks());
+                }
+                self.wake_waiter(hctx);
+            }
+        }
+    }
+
+    /// Runs all tasks to their ends.
+    pub(crate) fn run(&self, tasks: Vec<Task>) -> Result<(), Broken> {
+        let mut nr_left = tasks.len();
+        let mut tasks: Vec<Option<Task>> = tasks.into_iter().map(Some).collect();
+        let mut context = Context::from_waker(Waker::noop());
+        while nr_left > 0 {
+            while let Some(event) = self.scheduler.next_event(false) {
+                self.fire(event);
+            }
+            let Some((place, id)) = self.scheduler.pick() else {
+                match self.scheduler.next_event(true) {
+                    Some(event) => self.fire(event),
+                    None => return Err(self.stall("no event is left, and tasks wait")),
+                }
+                continue;
+            };
+            self.current.set(id);
+            let task = tasks[id].as_mut().expect("a task that can run has not ended");
+            let is_over = task.as_mut().poll(&mut context).is_ready();
+            if is_over {
+                tasks[id] = None;
+                nr_left -= 1;
+                self.note(Kind::Exit, id as u64, 0);
+            }
+            if is_over || self.scheduler.is_asleep(id) {
+                self.scheduler.take_off(place, id);
+            }
+            self.check_progress()?;
+        }
+        self.check_drained()
+    }
+
+    /// Whether all rules hold so far, and something moves on.
+    fn check_progress(&self) -> Result<(), Broken> {
+        let mut checks = self.checks();
+        if let Some(broken) = checks.broken.take() {
+            return Err(broken);
+        }
+        if checks.trace.step - checks.progress_at <= STEPS_WITHOUT_PROGRESS_MAX {
+            return Ok(());
+        }
+        checks.progress_at = checks.trace.step;
+        drop(checks);
+        match self.scheduler.heap.borrow().is_device_at_work() {
+            true => Ok(()),
+            false => Err(self.stall("tasks run, and no bio and no command moves on")),
+        }
+    }
+
+    fn stall(&self, why: &str) -> Broken {
+        let nr_live = self.checks.borrow().bios.nr_live();
+        let what = format!("{why}; {nr_live} bios are in the layer");
+        Broken { rule: "no stall while work exists", what }
+    }
+
+    fn check_drained(&self) -> Verdict {
+        for (at, hctx) in self.hctxs.iter().enumerate() {
+            drained::hctx(at, hctx)?;
+        }
+        if let Some(budget) = &self.budget {
+            drained::budget(&budget.tags, budget.waits.borrow().len())?;
+        }
+        match self.checks.borrow().bios.nr_live() {
+            0 => Ok(()),
+            nr => broken("in the end everything is drained", format!("{nr} bios are left")),
+        }
+    }
+
+    /// What a broken rule is reported as.
+    pub(crate) fn violation(&self, Broken { rule, what }: Broken) -> Violation {
+        let (step, now_ns) = (self.scheduler.steps(), self.now());
+        // After a panic anything may be borrowed.
+        let last = self.checks.try_borrow().map(|checks| checks.trace.last());
+        let last = last.unwrap_or_default();
+        Violation { seed: self.seed, step, now_ns, rule, what, state: self.state(), last }
+    }
+
+    /// Where tasks and contexts stand.
+    fn state(&self) -> String {
+        let mut text = String::new();
+        for (at, mailbox) in self.mailboxes.iter().enumerate() {
+            let (doing, goal) = (mailbox.doing.get(), mailbox.goal.get());
+            let asleep = if self.scheduler.is_asleep(at) { "asleep" } else { "can run, or ended" };
+            let nr = mailbox.nr_delivered.get();
+            // Writing into a String does not fail.
+            let _ = writeln!(text, "task {at}: {asleep}, {doing:?}, goal {goal:?}, {nr} delivered");
+        }
+        for hctx in &self.hctxs {
+            let (at, run, waiter) = (hctx.at, &hctx.run, hctx.waiter.get());
+            let inbox = hctx.inbox.try_borrow().map_or(0, |inbox| inbox.requests.len());
+            let _ = writeln!(text, "context {at}: {run:?}, inbox {inbox}, waits {waiter:?}");
+        }
+        if let Some(budget) = &self.budget {
+            let nr_free = budget.tags.nr_free();
+            let _ = writeln!(text, "budget: {nr_free} free, {:?}", budget.waits);
+        }
+        text
+    }
+
+    /// What a run that broke no rule has done.
+    pub(crate) fn summary(&self) -> Summary {
+        let mut stats = QueueStats::default();
+        self.plug_counters.borrow().iter().for_each(|counters| stats.add_plugs(counters));
+        let mut skipped_runs = 0;
+        for hctx in &self.hctxs {
+            stats.add_runs(&hctx.counters);
+            skipped_runs += hctx.nr_skipped.get();
+        }
+        let checks = self.checks();
+        Summary {
+            seed: self.seed,
+            hash: checks.trace.hash(),
+            nr_steps: self.scheduler.steps(),
+            now_ns: self.now(),
+            nr_bios: checks.bios.nr_ended,
+            nr_blocks_read: checks.bios.nr_blocks_read,
+            counts: checks.trace.counts,
+            tally: self.tally.take(),
+            stats,
+            skipped_runs,
+        }
+    }
+}
+
+/// Limits that allow more than a device takes: a planted bug.
+fn widened(limits: QueueLimits) -> QueueLimits {
+    QueueLimits {
+        max_hw_sectors: limits.max_hw_sectors * 2,
+        max_sectors: limits.max_sectors * 2,
+        max_segments: limits.max_segments + 1,
+        chunk_sectors: 0,
+        ..limits
+    }
+}
