@@ -67,7 +67,7 @@ impl Disk {
             spec: spec.to_string(),
             driver: spec.driver(),
             limits,
-            policy: settings.policy(&limits),
+            policy: settings.policy(),
             features,
         };
         Ok(Disk { shared: Shared::new(info, opened.device, settings.service)? })

@@ -22,11 +22,11 @@
 //! ```
 //!
 //! # Threads
-//! Any number of threads may use a [`Disk`]. The first of them own a hardware context each
-//! (`nr_hw_queues` less one), all others share one. A [`BioQueue`] stays on the thread that made
-//! it; an [`IoFuture`] may go anywhere. Plugs and sections ([`defer`]) are a thread's. What nobody
-//! waits for makes progress when somebody submits or reaps, when an event loop that watches a
-//! descriptor says so, or by a thread of the disk's own (`service=on`).
+//! Any number of threads may use a [`Disk`]. The first that make a [`BioQueue`] own a hardware
+//! context each (`nr_hw_queues` less one), all others share one. A queue stays on its thread; an
+//! [`IoFuture`] may go anywhere. Plugs and sections ([`defer`]) are a thread's. What nobody waits
+//! for makes progress when somebody submits or reaps, when an event loop that watches a descriptor
+//! says so, or by a thread of the disk's own (`service=on`).
 //!
 //! # What may be lost
 //! A write that has ended is durable after the next [`Disk::flush`] that succeeds, or at once if it

@@ -188,7 +188,7 @@ struct QueuePoll {
 
 impl BioQueue {
     pub(crate) fn new(shared: Arc<Shared>) -> BioQueue {
-        let ctx = thread::ctx_of(&shared);
+        let ctx = thread::queue_ctx_of(&shared);
         BioQueue::on(shared, ctx)
     }
 

@@ -52,12 +52,10 @@ impl Settings {
         })
     }
 
-    /// The policy for a disk of these limits.
-    pub(crate) fn policy(&self, limits: &QueueLimits) -> Policy {
-        let nr_hw_queues = self.nr_hw_queues.unwrap_or_else(|| match limits.rotational {
+    /// The policy of the disk.
+    pub(crate) fn policy(&self) -> Policy {
+        let nr_hw_queues = self.nr_hw_queues.unwrap_or_else(|| match self.service {
             // The disk's thread leads the shared one.
-            _ if self.service => 1,
-            // All threads share one, so that the disk sees one stream.
             true => 1,
             // One for each processor's thread, and one that all others share.
             false => std::thread::available_parallelism().map_or(1, |nr| nr.get() as u32) + 1,

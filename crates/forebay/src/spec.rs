@@ -31,7 +31,7 @@ use std::str::FromStr;
 /// | `read_only` | switch; `off` | whatever changes the disk is refused |
 ///
 /// Behind a semicolon stands the default. Without `nr_hw_queues` there is one context
-/// more than processors, and only one where the disk is rotational or has `service=on`. Switches
+/// more than processors, and only one with `service=on`. Switches
 /// are `on` or `off`. Sizes take `k`, `m`, `g` and `t`, powers of 1024. In a path, `?` is written
 /// `%3F`, and `%` is written `%25` if a `3F` or `25` follows it.
 ///

@@ -139,7 +139,10 @@ impl Ctx {
     #[inline]
     fn when_to_commit(&self, shared: &Shared) -> Commit {
         let later = match self.kick {
-            KickPolicy::Deferred => thread::is_in_section(),
+            // What is let through level by level goes level by level, as it did before that patch.
+            KickPolicy::Deferred => {
+                self.plug_policy != PlugPolicy::PerLevel && thread::is_in_section()
+            }
             KickPolicy::PerDevice => {
                 let is_in_section = thread::is_in_section();
                 if is_in_section {

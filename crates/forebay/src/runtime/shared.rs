@@ -236,7 +236,7 @@ impl Shared {
         if self.is_foreign() {
             return Err(Refusal::Forked);
         }
-        let ctx = thread::ctx_of(self);
+        let ctx = thread::blocking_ctx_of(self);
         // Unwinding would give the memory back while a device may still use it.
         AbortOnUnwind::guard(|| {
             // SAFETY: the caller's obligations are passed on.

@@ -171,40 +171,51 @@ fn unplug_level(level: u32) {
     });
 }
 
-/// This thread's part of a disk; made at its first use.
-pub(crate) fn ctx_of(shared: &Arc<Shared>) -> Rc<Ctx> {
-    find_or_make(shared, |_| true, Shared::assign)
+/// This thread's part of a disk for a queue: with a hardware context of its own, if one is left.
+pub(crate) fn queue_ctx_of(shared: &Arc<Shared>) -> Rc<Ctx> {
+    if let Some(ctx) = find(shared, |ctx| ctx.hctx() != SHARED) {
+        return ctx;
+    }
+    match shared.assign() {
+        SHARED => shared_ctx_of(shared),
+        at => keep(shared, Ctx::new(shared, at)),
+    }
 }
 
-/// This thread's part of a disk, that leads to the shared context.
+/// This thread's part of a disk for a blocking call: its own context if it has one, or the shared
+/// one, where those who wait wait together.
+pub(crate) fn blocking_ctx_of(shared: &Arc<Shared>) -> Rc<Ctx> {
+    find(shared, |ctx| ctx.hctx() != SHARED).unwrap_or_else(|| shared_ctx_of(shared))
+}
+
+/// This thread's part of a disk that leads to the shared context.
 pub(crate) fn shared_ctx_of(shared: &Arc<Shared>) -> Rc<Ctx> {
-    find_or_make(shared, |ctx| ctx.hctx() == SHARED, |_| SHARED)
+    let known = find(shared, |ctx| ctx.hctx() == SHARED);
+    known.unwrap_or_else(|| keep(shared, Ctx::new(shared, SHARED)))
 }
 
-fn find_or_make(
-    shared: &Arc<Shared>,
-    fits: impl Fn(&Ctx) -> bool,
-    assign: impl Fn(&Shared) -> usize,
-) -> Rc<Ctx> {
+fn find(shared: &Arc<Shared>, fits: impl Fn(&Ctx) -> bool) -> Option<Rc<Ctx>> {
     let known = THREAD.try_with(|thread| {
         let ctxs = thread.ctxs.borrow();
         ctxs.iter().find(|ctx| ctx.is_of(shared) && fits(ctx)).map(Rc::clone)
     });
-    match known {
-        Ok(Some(ctx)) => ctx,
-        Ok(None) => {
-            let ctx = Ctx::new(shared, assign(shared));
-            THREAD.with(|thread| {
-                let mut ctxs = thread.ctxs.borrow_mut();
-                // Disks that were closed meanwhile are forgotten here.
-                ctxs.retain(|ctx| ctx.is_live());
-                ctxs.push(Rc::clone(&ctx));
-            });
-            ctx
-        }
-        // The thread is ending, and has given up what it owned.
-        Err(_) => Ctx::new(shared, SHARED),
+    known.ok().flatten()
+}
+
+/// Keeps a part until the thread ends. One that is ending keeps nothing, and gives up at once what
+/// it would own.
+fn keep(shared: &Arc<Shared>, ctx: Rc<Ctx>) -> Rc<Ctx> {
+    let kept = THREAD.try_with(|thread| {
+        let mut ctxs = thread.ctxs.borrow_mut();
+        // Disks that were closed meanwhile are forgotten here.
+        ctxs.retain(|ctx| ctx.is_live());
+        ctxs.push(Rc::clone(&ctx));
+    });
+    if kept.is_err() && ctx.hctx() != SHARED {
+        assert!(ctx.is_of(shared));
+        ctx.retire();
     }
+    ctx
 }
 
 /// Whether this thread owns a context of a disk.
