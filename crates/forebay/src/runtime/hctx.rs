@@ -398,10 +398,10 @@ fn deliver(
         match &mut own {
             Some(own) if own.owner == owner => own.ended.push_back(bio),
             _ => {
-                // SAFETY: a mailbox outlives the deliveries of its bios, this one included.
-                let mailbox = unsafe { Mailbox::of(owner) };
                 let same = std::iter::from_fn(|| bios.next_if(|bio| bio.owner() == owner));
-                match mailbox.deliver(std::iter::once(bio).chain(same)) {
+                let same = std::iter::once(bio).chain(same);
+                // SAFETY: a mailbox outlives the deliveries of its bios, this one included.
+                match unsafe { Mailbox::deliver(owner, same) } {
                     Delivered::Quietly => {}
                     Delivered::ToLeader => to_leader = true,
                     Delivered::ToSleeper(wake) => {

@@ -119,46 +119,51 @@ impl Mailbox {
         Arc::as_ptr(self).expose_provenance() as u64
     }
 
-    /// The mailbox of that name.
+    /// Delivers bios, one at least, to the mailbox of that name.
+    ///
+    /// It takes a name because its last touch may not be the last use of a reference: the compiler
+    /// may rely on an argument's until it returns. And a reference would not do to make a handle.
     ///
     /// # Safety
-    /// It has not been freed, and will not be while the reference is used.
+    /// The mailbox has not been freed, and will not be before these bios are counted.
     #[inline]
-    pub(crate) unsafe fn of<'a>(owner: u64) -> &'a Mailbox {
+    pub(crate) unsafe fn deliver(
+        owner: u64,
+        bios: impl Iterator<Item = Box<QueuedBio>>,
+    ) -> Delivered {
+        let place = ptr::with_exposed_provenance::<Mailbox>(owner as usize);
         // SAFETY: the name came from `owner`, and the caller vouches for the rest.
-        unsafe { &*ptr::with_exposed_provenance::<Mailbox>(owner as usize) }
-    }
-
-    /// Delivers bios, one at least.
-    #[inline]
-    pub(crate) fn deliver(&self, bios: impl Iterator<Item = Box<QueuedBio>>) -> Delivered {
+        let this = unsafe { &*place };
         let mut nr = 0;
-        self.ended.push_all(bios.inspect(|_| nr += 1));
+        this.ended.push_all(bios.inspect(|_| nr += 1));
         let mut wake = None;
         let mut task = None;
-        let event = self.event.get().map(Arc::clone);
-        let mut word = self.word.load(Ordering::Acquire);
+        let event = this.event.get().map(Arc::clone);
+        let mut word = this.word.load(Ordering::Acquire);
         loop {
             let (count, doing) = ((word >> DOING_BITS) + nr, Doing::of(word));
             let is_waiting = matches!(doing, Doing::Parked | Doing::Leading);
             // The goal was written before the owner said that it waits.
-            let is_reached = is_waiting && count >= self.goal.load(Ordering::Relaxed);
+            let is_reached = is_waiting && count >= this.goal.load(Ordering::Relaxed);
             let next = if is_reached { Doing::Told } else { doing };
             if is_reached && doing == Doing::Parked {
-                match &self.owner {
+                match &this.owner {
                     Owner::Thread(thread) => wake = Some(Wake::Thread(thread.clone())),
                     // Its waker is taken when the token was given back: it may change until then.
-                    Owner::Task { .. } if task.is_none() => task = Some(self.hold()),
+                    Owner::Task { .. } if task.is_none() => {
+                        // SAFETY: it is in an `Arc`, which is there until these are counted.
+                        task = Some(unsafe { Mailbox::hold(place) });
+                    }
                     Owner::Task { .. } => {}
                 }
             }
             // AcqRel: the owner that sees the count sees the bios; and see `begin_wait`.
             let (old, new) = (word, count << DOING_BITS | next as u64);
-            match self.word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire) {
+            match this.word.compare_exchange(old, new, Ordering::AcqRel, Ordering::Acquire) {
                 // The mailbox may be gone from here on; or it is ours to free.
                 Ok(_) if doing == Doing::Abandoned => {
                     // SAFETY: `abandon` left its count behind for this.
-                    let mailbox = unsafe { Arc::from_raw(ptr::from_ref(self)) };
+                    let mailbox = unsafe { Arc::from_raw(place) };
                     // Not freed in a turn: what is dropped with it is code of others.
                     return Delivered::ToSleeper(Wake::Nobody(mailbox));
                 }
@@ -180,12 +185,14 @@ impl Mailbox {
     }
 
     /// One more handle on it.
-    fn hold(&self) -> Arc<Mailbox> {
-        let mailbox = ptr::from_ref(self);
-        // SAFETY: every mailbox is in an `Arc`, which is there while bios are on their way to it.
+    ///
+    /// # Safety
+    /// It is the place of a mailbox in an `Arc`, and one handle is there meanwhile.
+    unsafe fn hold(place: *const Mailbox) -> Arc<Mailbox> {
+        // SAFETY: the caller vouches for it.
         unsafe {
-            Arc::increment_strong_count(mailbox);
-            Arc::from_raw(mailbox)
+            Arc::increment_strong_count(place);
+            Arc::from_raw(place)
         }
     }
 

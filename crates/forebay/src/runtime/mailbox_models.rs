@@ -47,9 +47,10 @@ pub(crate) fn free(mailbox: Arc<Mailbox>) -> Option<Arc<Mailbox>> {
     cfg!(blk_loom).then_some(mailbox)
 }
 
-/// Delivers, and wakes whom that is about.
-fn deliver(mailbox: &Mailbox, number: u32) -> bool {
-    match mailbox.deliver(once(QueuedBio::new(0, number))) {
+/// Delivers to the mailbox of that name, and wakes whom that is about.
+fn deliver(owner: u64, number: u32) -> bool {
+    // SAFETY: models free a mailbox when this was delivered, and no sooner.
+    match unsafe { Mailbox::deliver(owner, once(QueuedBio::new(0, number))) } {
         Delivered::Quietly => false,
         Delivered::ToLeader => true,
         Delivered::ToSleeper(wake) => {
@@ -66,8 +67,7 @@ fn deliverer(owner: u64, number: u32) -> (thread::JoinHandle<bool>, Arc<Work>) {
     let mine = Arc::clone(&work);
     let thread = thread::spawn(move || {
         mine.done();
-        // SAFETY: it is freed when this was delivered, and no sooner.
-        deliver(unsafe { Mailbox::of(owner) }, number)
+        deliver(owner, number)
     });
     (thread, work)
 }
@@ -160,7 +160,7 @@ fn a_baton_for_who_is_not_parked_is_refused() {
             thread::spawn(move || mailbox.give_baton())
         };
         mailbox.begin_wait(1, Doing::Parked);
-        deliver(&mailbox, 0);
+        deliver(mailbox.owner(), 0);
         mailbox.park();
         let doing = mailbox.end_wait();
         assert_eq!(doing == Doing::Baton, giver.join().unwrap());
