@@ -5,7 +5,7 @@
 use crate::driver::{DriverQueue, Waiter};
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::clock;
-use crate::runtime::fork;
+use crate::runtime::fork::Origin;
 use crate::runtime::mailbox::{Delivered, Mailbox, Wake};
 use crate::runtime::primitive::{Mutex, Ordering, UnsafeCell, lock};
 use crate::runtime::stack::BioStack;
@@ -34,8 +34,7 @@ pub(crate) struct Hctx {
     pub(crate) counters: Arc<RunCounters>,
     /// Runs that found the token taken, and left them to its holder.
     nr_skipped: AtomicU64,
-    /// Of the process that opened the disk.
-    mark: u64,
+    origin: Origin,
     /// Somebody waits for a descriptor: turns leave nothing that it would not tell of.
     pub(crate) is_polled: AtomicBool,
     /// Whether the last turn left nothing in it that was let in.
@@ -78,9 +77,9 @@ pub(crate) struct Own<'a> {
 }
 
 impl Hctx {
-    pub(crate) fn new(is_shared: bool, iostats: bool, mark: u64) -> Hctx {
+    pub(crate) fn new(is_shared: bool, iostats: bool, origin: Origin) -> Hctx {
         Hctx {
-            mark,
+            origin,
             is_polled: AtomicBool::new(false),
             run: RunState::new(),
             is_shared,
@@ -112,7 +111,7 @@ impl Hctx {
     #[inline]
     pub(crate) fn run(&self) -> Option<Token<'_>> {
         // In a child of a fork nobody gets a token: what it stands for is the parent's.
-        if fork::is_foreign(self.mark) {
+        if self.origin.is_elsewhere() {
             return None;
         }
         if self.run.run() {
@@ -134,7 +133,7 @@ impl Hctx {
     /// Takes the token if it is free; see [`RunState::try_take`].
     #[inline]
     pub(crate) fn try_take(&self) -> Option<Token<'_>> {
-        (!fork::is_foreign(self.mark) && self.run.try_take()).then(|| Token::of(self))
+        (!self.origin.is_elsewhere() && self.run.try_take()).then(|| Token::of(self))
     }
 
     /// Says that the leader, who does not hold the token, is going to wait beside the driver; or
