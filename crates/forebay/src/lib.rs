@@ -62,6 +62,7 @@ pub use forebay_core::{
 pub use future::IoFuture;
 pub use info::{DiskInfo, DiskStats, Feature, FeatureState};
 pub use queue::{BioQueue, Completion, Io};
+pub use runtime::clock::now_ns;
 pub use runtime::gates::Hold;
 pub use runtime::plug::{DeferGuard, PlugGuard, defer, plug};
 pub use spec::Spec;
