@@ -194,6 +194,7 @@ impl BioQueue {
 
     fn on(shared: Arc<Shared>, ctx: Rc<Ctx>) -> BioQueue {
         let mailbox = Arc::new(Mailbox::of_thread());
+        ctx.open_queue(&shared);
         BioQueue {
             shared,
             ctx,
@@ -444,6 +445,7 @@ impl Drop for BioQueue {
                 // W3.
                 self.shared.hctx(self.ctx.hctx()).hand_off();
             }
+            self.ctx.close_queue();
         });
     }
 }

@@ -96,10 +96,10 @@ pub(crate) fn end_section() {
     }
 }
 
-/// Whether a section is open on this thread.
+/// How many sections are open on this thread.
 #[inline]
-pub(crate) fn is_in_section() -> bool {
-    THREAD.try_with(|thread| thread.deferred.borrow().is_nested()).unwrap_or(false)
+pub(crate) fn nr_sections() -> u32 {
+    THREAD.try_with(|thread| thread.deferred.borrow().nesting()).unwrap_or(0)
 }
 
 /// Puts the commit of a context off: to the end of the section, or to the next wait. False where
@@ -114,6 +114,9 @@ pub(crate) fn defer_commit(ctx: &Rc<Ctx>) -> bool {
 /// Does what was put off (D4); where the thread is about to wait (D5), all of it, but not for
 /// `waiter`, which commits and waits with one call.
 fn commit_deferred(cause: UnplugCause, waiter: Option<&Ctx>) {
+    if is_nothing_deferred() {
+        return;
+    }
     let mut kept = Vec::new();
     loop {
         let Ok(mut calls) = THREAD.try_with(|thread| thread.deferred.borrow_mut().detach()) else {
@@ -138,6 +141,11 @@ fn commit_deferred(cause: UnplugCause, waiter: Option<&Ctx>) {
     }
 }
 
+#[inline]
+fn is_nothing_deferred() -> bool {
+    THREAD.try_with(|thread| thread.deferred.borrow().is_empty()).unwrap_or(true)
+}
+
 /// Notes that a disk has bios in this thread's plug.
 pub(crate) fn join_plug(ctx: &Rc<Ctx>) {
     // The level was above 0 a moment ago, so the thread's state is there.
@@ -160,6 +168,10 @@ pub(crate) fn unplug_all(cause: UnplugCause, waiter: Option<&Ctx>) {
 
 /// The end of an inner plug: under `per-level` it unplugs what was queued on its level.
 fn unplug_level(level: u32) {
+    let goes = |ctx: &Rc<Ctx>| ctx.plug_policy() == PlugPolicy::PerLevel;
+    if !THREAD.try_with(|thread| thread.plugged.borrow().iter().any(goes)).unwrap_or(false) {
+        return;
+    }
     let Ok(mut ctxs) = THREAD.try_with(|thread| thread.plugged.take()) else { return };
     ctxs.retain(|ctx| {
         ctx.plug_policy() != PlugPolicy::PerLevel || ctx.unplug(UnplugCause::Level, level)
