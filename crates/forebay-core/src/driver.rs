@@ -196,11 +196,6 @@ impl Completions {
         Completions { list: Vec::with_capacity(depth as usize), depth: depth as usize }
     }
 
-    /// What stands in while the list is lent to a driver.
-    pub(crate) fn none() -> Completions {
-        Completions { list: Vec::new(), depth: 0 }
-    }
-
     /// Hands one completion over.
     ///
     /// # Panics
@@ -209,6 +204,24 @@ impl Completions {
     pub fn push(&mut self, tag: Tag, result: Result<u64, BlockStatus>) {
         assert!(self.list.len() < self.depth, "more completions than tags");
         self.list.push(Completed { tag, result });
+    }
+
+    /// How many were handed over.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// One of them, counted from the oldest.
+    #[inline]
+    pub(crate) fn get(&self, nth: usize) -> Completed {
+        self.list[nth]
+    }
+
+    /// Forgets them, keeping the memory.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.list.clear();
     }
 
     /// Takes them all out, oldest first, keeping the memory.
