@@ -206,6 +206,22 @@ impl Completions {
         self.list.push(Completed { tag, result });
     }
 
+    /// Hands over all that `others` has, and leaves it empty.
+    ///
+    /// # Panics
+    /// If there are more than tags.
+    #[inline]
+    pub fn append(&mut self, others: &mut Completions) {
+        self.list.append(&mut others.list);
+        assert!(self.list.len() <= self.depth, "more completions than tags");
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
     /// How many were handed over.
     #[inline]
     pub(crate) fn len(&self) -> usize {

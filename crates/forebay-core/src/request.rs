@@ -177,6 +177,12 @@ impl Request {
     /// All bios as one list, in order. Nothing merges with it any more.
     #[inline]
     pub(crate) fn seal(&mut self) {
+        if self.joined_back.is_some() {
+            self.link_joined();
+        }
+    }
+
+    fn link_joined(&mut self) {
         let mut newest = self.joined_back.take();
         let mut tail = None;
         while let Some(mut bio) = newest {
@@ -184,13 +190,11 @@ impl Request {
             bio.next = tail;
             tail = Some(bio);
         }
-        if tail.is_some() {
-            let mut last = &mut *self.0;
-            while let Some(ref mut next) = last.next {
-                last = next;
-            }
-            last.next = tail;
+        let mut last = &mut *self.0;
+        while let Some(ref mut next) = last.next {
+            last = next;
         }
+        last.next = tail;
     }
 
     /// Joins a request of one bio at its end.

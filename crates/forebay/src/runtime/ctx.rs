@@ -1,7 +1,8 @@
 //! A thread's part of a disk: its software queue, and the hardware context that it leads to.
 
 use crate::runtime::blocking::Blocking;
-use crate::runtime::hctx::{Own, Token, now_ns};
+use crate::runtime::hctx::{Token, now_ns};
+use crate::runtime::ready::Ready;
 use crate::runtime::shared::Shared;
 use crate::runtime::thread;
 use forebay_core::{
@@ -22,6 +23,8 @@ pub(crate) struct Ctx {
     /// have to be looked for.
     kept: Cell<Option<Arc<Shared>>>,
     nr_queues: Cell<u32>,
+    /// The list of the queue that was made last: this thread's turns put its ends there.
+    ready: RefCell<Option<Rc<RefCell<Ready>>>>,
     /// Which of the disk's hardware contexts.
     hctx: Cell<usize>,
     queue: RefCell<SoftwareQueue>,
@@ -48,6 +51,7 @@ impl Ctx {
             shared: Arc::downgrade(shared),
             kept: Cell::new(None),
             nr_queues: Cell::new(0),
+            ready: RefCell::new(None),
             hctx: Cell::new(hctx),
             queue: RefCell::new(queue),
             counters,
@@ -76,14 +80,16 @@ impl Ctx {
     }
 
     /// The thread has one more queue on it.
-    pub(crate) fn open_queue(&self, shared: &Arc<Shared>) {
+    pub(crate) fn open_queue(&self, shared: &Arc<Shared>, ready: &Rc<RefCell<Ready>>) {
         assert!(self.is_of(shared));
+        *self.ready.borrow_mut() = Some(Rc::clone(ready));
         self.nr_queues.update(|nr| nr + 1);
         self.kept.set(Some(Arc::clone(shared)));
     }
 
     /// The thread has one queue less on it.
-    pub(crate) fn close_queue(&self) {
+    pub(crate) fn close_queue(&self, closed: &Rc<RefCell<Ready>>) {
+        self.ready.borrow_mut().take_if(|ready| Rc::ptr_eq(ready, closed));
         self.nr_queues.update(|nr| nr - 1);
         if self.nr_queues.get() == 0 {
             self.kept.take();
@@ -138,7 +144,6 @@ impl Ctx {
         shared: &Shared,
         now: u64,
         commit: Option<Commit>,
-        own: Option<Own<'_>>,
     ) -> Option<Turned> {
         let hctx = shared.hctx(self.hctx());
         let mut queue = self.queue.borrow_mut();
@@ -154,7 +159,17 @@ impl Ctx {
         let commit = commit.unwrap_or_else(|| self.when_to_commit(shared));
         let nr_own = ctx.as_ref().map_or(0, |queue| queue.nr_outgoing()) as u32;
         let nr_before = token.core.nr_uncommitted();
-        let turned = token.turn(now, commit, ctx, own);
+        let turned = match &*self.ready.borrow() {
+            // Who waits in a shared context, as others do, waits for its mailbox.
+            Some(ready) if !hctx.is_shared || ready.borrow().is_attended => {
+                let mut ready = ready.borrow_mut();
+                ready.take_mail();
+                let turned = token.turn(now, commit, ctx, Some(&mut ready));
+                ready.signal();
+                turned
+            }
+            _ => token.turn(now, commit, ctx, None),
+        };
         drop(queue);
         if by_policy && commit == Commit::Later {
             // What is put off is the thread's own; others may wait for what is theirs (I5).
@@ -244,7 +259,7 @@ impl Ctx {
         };
         if is_due {
             let commit = self.ends_section(cause).then_some(Commit::Now);
-            let turned = self.with_shared(|shared| self.turn(shared, now, commit, None));
+            let turned = self.with_shared(|shared| self.turn(shared, now, commit));
             if turned.is_none() {
                 // Bios of futures that were dropped, as the disk was: they are forgotten.
                 self.queue.borrow_mut().outgoing().for_each(drop);

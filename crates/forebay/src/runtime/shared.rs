@@ -279,7 +279,7 @@ impl Shared {
         }
         let iostats = self.info.policy.iostats;
         loop {
-            let turned = ctx.turn(self, now_ns(iostats), Some(Commit::Later), None);
+            let turned = ctx.turn(self, now_ns(iostats), Some(Commit::Later));
             let nr_delivered = mailbox.nr_delivered();
             if nr_delivered >= goal {
                 return ctx.commit(self);

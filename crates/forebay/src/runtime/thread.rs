@@ -69,17 +69,22 @@ pub(crate) fn level() -> u32 {
 
 /// Opens a plug, which is a section as well.
 pub(crate) fn begin_plug() {
-    let _ = THREAD.try_with(|thread| thread.level.set(thread.level.get() + 1));
-    begin_section();
+    let _ = THREAD.try_with(|thread| {
+        thread.level.set(thread.level.get() + 1);
+        thread.deferred.borrow_mut().begin();
+    });
 }
 
 /// Ends the innermost plug.
 pub(crate) fn end_plug() {
-    let ended = THREAD.try_with(|thread| thread.level.replace(thread.level.get() - 1));
+    let ended = THREAD.try_with(|thread| {
+        let level = thread.level.replace(thread.level.get() - 1);
+        (!thread.plugged.borrow().is_empty()).then_some(level)
+    });
     match ended {
-        Ok(1) => unplug_all(UnplugCause::Outermost, None),
-        Ok(level) => unplug_level(level),
-        Err(_) => {}
+        Ok(Some(1)) => unplug_all(UnplugCause::Outermost, None),
+        Ok(Some(level)) => unplug_level(level),
+        Ok(None) | Err(_) => {}
     }
     end_section();
 }
@@ -91,7 +96,11 @@ pub(crate) fn begin_section() {
 
 /// Ends the innermost section; with the outermost, what was put off is done.
 pub(crate) fn end_section() {
-    if let Ok(true) = THREAD.try_with(|thread| thread.deferred.borrow_mut().end()) {
+    let is_due = THREAD.try_with(|thread| {
+        let mut deferred = thread.deferred.borrow_mut();
+        deferred.end() && !deferred.is_empty()
+    });
+    if let Ok(true) = is_due {
         commit_deferred(UnplugCause::Outermost, None);
     }
 }

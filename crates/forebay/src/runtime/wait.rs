@@ -63,7 +63,7 @@ pub(crate) fn wait_shared(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>
     let iostats = shared.info().policy.iostats;
     loop {
         // What the thread has detached goes with it.
-        ctx.turn(shared, now_ns(iostats), Some(Commit::Unless(BUSY)), None);
+        ctx.turn(shared, now_ns(iostats), Some(Commit::Unless(BUSY)));
         if mailbox.nr_delivered() >= goal {
             // Its other bios do not wait for the leader.
             return ctx.commit(shared);
