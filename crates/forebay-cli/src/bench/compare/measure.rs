@@ -162,17 +162,24 @@ fn read(side: &Side, ended: &Ended) -> Result<Option<Run>, Failure> {
         Err(Failure::Run(format!("--compare: {}: {reason}; it was: {}", side.name, side.command())))
     };
     if !ended.status.success() {
-        let words = [&ended.stderr, &ended.stdout].map(|text| text.trim());
-        let words = words.into_iter().find(|text| !text.is_empty()).unwrap_or("without a word");
-        // The first lines say why; the report of a failed run may follow.
-        let words: Vec<_> = words.lines().take(8).collect();
-        return fail(format!("it failed ({}): {}", ended.status, words.join("\n")));
+        return fail(format!("it failed ({}): {}", ended.status, last_words(ended)));
     }
     match Sample::parse(&ended.stdout) {
         Ok(sample) if sample.total_ios() == 0 => fail("it did no I/O".to_owned()),
         Ok(sample) => Ok(Some(Run { sample, cpu_us: ended.cpu.as_secs_f64() * 1e6 })),
         Err(error) => fail(error.to_string()),
     }
+}
+
+/// Why a run has failed: what it said on standard error, or else before its report.
+fn last_words(ended: &Ended) -> String {
+    let is_perfs = |line: &&str| line.contains(PERF[3]);
+    let lines = |text: &str| {
+        let lines = text.trim().lines().filter(|line| !is_perfs(line));
+        lines.take_while(|line| *line != "{").take(8).collect::<Vec<_>>().join("\n")
+    };
+    let words = [lines(&ended.stderr), lines(&ended.stdout)];
+    words.into_iter().find(|words| !words.is_empty()).unwrap_or("without a word".to_owned())
 }
 
 /// Whether system calls can be counted: perf is there, and may.
