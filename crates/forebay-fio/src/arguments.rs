@@ -210,7 +210,8 @@ mod tests {
             let mut args = vec!["--name=a".to_owned()];
             for (at, n) in drawn {
                 let option = &OPTIONS[at % OPTIONS.len()];
-                args.extend(value(&option.kind, n).map(|value| format!("--{}={value}", option.name)));
+                let value = value(&option.kind, n);
+                args.extend(value.map(|value| format!("--{}={value}", option.name)));
             }
             // Options that contradict each other are refused, and that is not the question here.
             if parse(args.iter().map(Into::into)).is_ok() {

@@ -149,7 +149,7 @@ mod tests {
         assert_eq!((sample.total_ios(), sample.switches), (48144, 48126));
         assert_eq!((sample.merges, sample.system_calls), (3, None));
         assert_eq!((read.direction, read.total_ios), (Direction::Read, 48144));
-        assert_eq!((read.iops, read.bw_bytes), (48095.904_096, 197_000_823.0));
+        assert_eq!((read.iops, read.bw_bytes), (48_095.904_096, 197_000_823.0));
         assert_eq!(read.clat_mean_ns, 15_930.514_581);
         assert_eq!(read.clat_p50_ns, Some(10_304.0));
         assert_eq!(read.clat_p99_ns, Some(19_840.0));

@@ -163,7 +163,8 @@ mod tests {
         );
         check(
             "--name=a --filename=file:x:y --ioengine=libaio --direct=0 --iodepth=4",
-            r"--name=a --filename=x\:y --ioengine=libaio --rw=read --bs=4096 --iodepth=4 --direct=0",
+            "--name=a --filename=x\\:y --ioengine=libaio --rw=read --bs=4096 --iodepth=4 \
+             --direct=0",
         );
         check(
             "--name=a --size=1m --numjobs=2 --name=b --rw=write --size=2m --ioengine=psync",

@@ -64,10 +64,11 @@ pub(super) fn measure(
     progress: &mut Progress,
 ) -> Result<Measured, Failure> {
     let mut measured = Measured::default();
+    let counts = can_count();
     // A run that a signal ended is none; the pair it belongs to is dropped.
     for (side, before) in sides.iter().zip(&mut measured.before) {
         progress.enter(format!("warming up: {}", side.name));
-        match warm_up(side, stop, progress)? {
+        match warm_up(side, counts, stop, progress)? {
             Some(found) => *before = found,
             None => return Ok(Measured { was_stopped: true, ..measured }),
         }
@@ -92,15 +93,24 @@ pub(super) fn measure(
     Ok(measured)
 }
 
-fn warm_up(side: &Side, stop: &Stop, progress: &mut Progress) -> Result<Option<Before>, Failure> {
+fn warm_up(
+    side: &Side,
+    counts: bool,
+    stop: &Stop,
+    progress: &mut Progress,
+) -> Result<Option<Before>, Failure> {
     let counted = |limit, progress: &mut Progress| {
-        Ok::<_, Failure>(match can_count() {
+        Ok::<_, Failure>(match counts {
             true => {
                 run_counted(side, limit, stop, progress)?.map(|(run, calls)| (run, Some(calls)))
             }
             false => run(side, Some(limit), stop, progress)?.map(|run| (run, None)),
         })
     };
+    // The first run makes files that are missing, which is not to be counted.
+    if run(side, Some(AT_ONCE), stop, progress)?.is_none() {
+        return Ok(None);
+    }
     let Some((warm, warm_calls)) = counted(WARM_UP, progress)? else { return Ok(None) };
     let Some((short, short_calls)) = counted(AT_ONCE, progress)? else { return Ok(None) };
     let Some(start) = run(side, Some(AT_ONCE), stop, progress)? else { return Ok(None) };

@@ -2,7 +2,7 @@
 //!
 //! - [`asked`]: the options; [`side`], with [`fio`]: what the two sides run;
 //! - [`measure`], with [`child`] and [`progress`]: the runs, pair by pair;
-//! - [`comparison`], with [`spread`]: what the pairs say, metric by metric;
+//! - [`comparison`], with [`metric`] and [`spread`]: what the pairs say;
 //! - [`text`], [`json`], [`svg`]: how that is printed; [`machine`]: where it was measured.
 
 mod asked;
@@ -12,6 +12,7 @@ mod fio;
 mod json;
 mod machine;
 mod measure;
+mod metric;
 mod progress;
 #[cfg(test)]
 mod samples;

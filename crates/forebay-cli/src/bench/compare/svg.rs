@@ -6,7 +6,8 @@
 
 use std::fmt::Write;
 
-use super::comparison::{Comparison, Metric, Row};
+use super::comparison::{Comparison, Row};
+use super::metric::Metric;
 use super::spread::Verdict;
 
 const WIDTH: f64 = 960.0;
