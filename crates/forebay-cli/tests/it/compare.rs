@@ -84,6 +84,7 @@ fn what_is_worse_fails_only_if_that_was_asked_for() {
     let text = stdout(&output);
     let iops = text.lines().find(|line| line.starts_with("  IOPS ")).expect("a line");
     assert!(iops.ends_with("  worse"), "{text}");
+    assert!(text.contains("\nNOTE: fio's engine null ends an I/O in the call"), "{text}");
     let output = with_fio(&folder, "fio-3.33", FAST, &format!("{args} --compare-fail"));
     assert_eq!((output.status.code(), stderr(&output)), (Some(1), String::new()));
     assert!(stdout(&output).contains("  worse\n"));

@@ -9,8 +9,7 @@ pub(super) const PAIRS: usize = 5;
 const PAIRS_MAX: usize = 1000;
 
 /// For `bench --help`.
-pub(in crate::bench) const HELP: &str = "\
-  --compare
+pub(in crate::bench) const HELP: &str = "  --compare
       run the jobs in turn with another side, and print ratios; takes fio (its engine, on the same
       file), a device spec, or ?key=value (the same device with other keys)
   --compare-pairs
@@ -140,6 +139,12 @@ mod tests {
         assert_eq!(asked, Some(Asked { with: "fio".to_owned(), pairs: 3, format, fail: true }));
         assert_eq!(rest, "--name=a --rw=read --bs=8k");
         assert_eq!(take("--name=a --bs 8k"), Ok((None, "--name=a --bs 8k".to_owned())));
+    }
+
+    #[test]
+    fn each_has_its_lines_in_the_help() {
+        let names = HELP.lines().filter(|line| line.starts_with("  --")).count();
+        assert_eq!((names, HELP.lines().next()), (4, Some("  --compare")));
     }
 
     #[test]

@@ -117,6 +117,8 @@ pub(super) struct Comparison {
     pub(super) is_counted: bool,
     /// Where it ran.
     pub(super) machine: String,
+    /// What is to be known of the sides.
+    pub(super) notes: Vec<String>,
     pub(super) rows: Vec<Row>,
 }
 
@@ -149,6 +151,7 @@ impl Comparison {
                 ));
             }
         }
+        all.extend(self.notes.iter().cloned());
         all
     }
 

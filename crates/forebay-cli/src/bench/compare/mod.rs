@@ -59,6 +59,7 @@ pub(super) fn main(command: &CommandLine, asked: &Asked) -> Result<(), Failure> 
         nr_pairs: measured.pairs.len(),
         is_counted: measured.before.iter().all(|before| before.syscalls.is_some()),
         machine: machine::describe(),
+        notes: sides.iter().filter_map(|side| side.note.clone()).collect(),
         rows: comparison::rows(&measured),
     };
     let format = asked.format.unwrap_or(match command.run.format {

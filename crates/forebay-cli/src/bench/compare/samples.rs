@@ -55,6 +55,7 @@ pub(super) fn comparison() -> Comparison {
         nr_pairs: measured.pairs.len(),
         is_counted: true,
         machine: "A Processor, 2 processors, Linux 6.1".to_owned(),
+        notes: Vec::new(),
         rows: rows(&measured),
     }
 }

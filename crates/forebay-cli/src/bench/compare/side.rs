@@ -27,6 +27,8 @@ pub(super) struct Side {
     /// The same in a word or two.
     pub(super) name: &'static str,
     program: OsString,
+    /// What a reader of the figures should know of it.
+    pub(super) note: Option<String>,
     /// What stands before the jobs.
     first: Vec<String>,
     jobs: Vec<Job>,
@@ -41,6 +43,7 @@ impl Side {
             title: format!("forebay, {}", devices(targets)),
             name: "forebay",
             program: program.into(),
+            note: None,
             first: vec!["bench".to_owned()],
             jobs: grouped(jobs),
         })
@@ -57,6 +60,11 @@ impl Side {
             title: format!("{version}, {}, {}", engines.join(", "), devices(targets)),
             name: FIO,
             program: FIO.into(),
+            note: twins.iter().any(|job| job.ioengine == Some(Engine::Null)).then(|| {
+                "fio's engine null ends an I/O in the call that begins it: what is compared is \
+                 what a layer costs with doing without one."
+                    .to_owned()
+            }),
             // Ours are threads as well. A process for each job would have another cost.
             first: vec!["--thread".to_owned()],
             jobs: grouped(&twins),
