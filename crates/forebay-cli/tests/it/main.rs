@@ -3,6 +3,7 @@
 mod against_fio;
 mod bench;
 mod common;
+mod compare;
 mod endings;
 mod refusals;
 mod sharing;
