@@ -317,8 +317,8 @@ impl<'a> Token<'a> {
     }
 
     /// One turn: takes in what others have published and what `ctx` sends, does all that can be
-    /// done, and delivers the ends: those of `own` to it, where the caller is its thread, all others
-    /// to their mailboxes.
+    /// done, and delivers the ends: those of `own`, the caller's, to it, all others to their
+    /// mailboxes.
     #[inline]
     pub(crate) fn turn(
         &mut self,
