@@ -116,14 +116,26 @@ fn ram() {
 
 #[test]
 fn file() {
-    let scratch = Scratch::new(LEN);
-    check_all_policies(|policy| scratch.spec(policy));
+    check_file("file");
 }
 
 #[test]
-fn file_with_direct_io() {
+fn aio() {
+    check_file("aio");
+}
+
+#[test]
+fn psync() {
+    check_file("psync");
+}
+
+fn check_file(driver: &str) {
     let scratch = Scratch::new(LEN);
-    check_all_policies(|policy| scratch.spec(&format!("direct=on&{policy}")));
+    for direct in ["off", "on"] {
+        check_all_policies(|policy| {
+            format!("{driver}:{}", scratch.spec(&format!("direct={direct}&{policy}")))
+        });
+    }
 }
 
 #[test]
