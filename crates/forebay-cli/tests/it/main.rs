@@ -4,6 +4,9 @@ mod against_fio;
 mod bench;
 mod common;
 mod endings;
+mod engines;
 mod refusals;
+#[path = "../../../forebay/tests/it/seccomp.rs"]
+mod seccomp;
 mod sharing;
 mod sim;

@@ -2,11 +2,13 @@
 
 mod common;
 mod data;
+mod fallback;
 mod holds;
 mod miri;
 mod overlap;
 mod plug;
 mod progress;
 mod refusals;
+mod seccomp;
 mod soak;
 mod threads;
