@@ -1,6 +1,7 @@
 //! The integration tests, one program: what they share is compiled once, and all of it is used.
 
 mod common;
+mod contract;
 mod data;
 mod fallback;
 mod holds;
@@ -10,5 +11,6 @@ mod plug;
 mod progress;
 mod refusals;
 mod seccomp;
+mod signals;
 mod soak;
 mod threads;
