@@ -69,6 +69,7 @@ impl Disk {
             limits,
             policy: settings.policy(),
             features,
+            notice: opened.notice,
         };
         Ok(Disk { shared: Shared::new(info, opened.device, settings.service)? })
     }

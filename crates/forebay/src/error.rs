@@ -128,6 +128,14 @@ pub enum OpenError {
         /// What may be the reason; begins with a separator, or is empty.
         hint: &'static str,
     },
+    /// The kernel gives no context for AIO.
+    #[error("Linux AIO is not available: {source}{hint}")]
+    NoAio {
+        /// The kernel's answer.
+        source: io::Error,
+        /// What may be the reason; begins with a separator, or is empty.
+        hint: &'static str,
+    },
     /// Memory for a RAM disk is not to be had.
     #[error("ram: {len} bytes of address space are not available: {source}")]
     NoMemory {

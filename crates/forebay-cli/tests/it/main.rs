@@ -5,6 +5,9 @@ mod bench;
 mod common;
 mod compare;
 mod endings;
+mod engines;
 mod refusals;
+#[path = "../../../forebay/tests/it/seccomp.rs"]
+mod seccomp;
 mod sharing;
 mod sim;

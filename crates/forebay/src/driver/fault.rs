@@ -85,7 +85,8 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<
     features.push(Feature::present("faults", texts.join(" ")));
     let random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let rules = Arc::new(Mutex::new(Rules { list: rules, random }));
-    Ok(Opened { device: Arc::new(FaultDevice { inner: opened.device, rules }), features })
+    let device = Arc::new(FaultDevice { inner: opened.device, rules });
+    Ok(Opened { device, features, notice: opened.notice })
 }
 
 /// Parses a rule.
@@ -195,6 +196,10 @@ impl Device for FaultDevice {
         let failed = Vec::with_capacity(depth as usize);
         let driver = FaultDriver { inner, block, rules, failed };
         Ok(DriverQueue { driver: Box::new(driver), waiter })
+    }
+
+    fn refusal(&self, source: io::Error) -> OpenError {
+        self.inner.refusal(source)
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, _: &Settings) -> Result<Opened,
         Feature::missing("flush", "there is no cache; a flush ends at once"),
         Feature::missing("fua", "there is no cache; every write is as durable as it gets"),
     ];
-    Ok(Opened { device: Arc::new(device), features })
+    Ok(Opened { device: Arc::new(device), features, notice: None })
 }
 
 impl Device for NullDevice {

@@ -2,7 +2,7 @@
 // It passes on what its callers vouch for.
 #![allow(unsafe_code)]
 
-use crate::driver::{self, Device, Mode, Waiter};
+use crate::driver::{Device, Mode, Waiter};
 use crate::error::OpenError;
 use crate::info::{DiskInfo, DiskStats};
 use crate::runtime::abort::AbortOnUnwind;
@@ -64,7 +64,8 @@ impl Shared {
         let nr_hctxs = info.policy.nr_hw_queues;
         let state = Arc::new(DeviceState::new(nr_hctxs));
         let depth = info.policy.queue_depth;
-        let queue = device.open_queue(depth, Mode::Shared).map_err(driver::no_uring)?;
+        let queue = device.open_queue(depth, Mode::Shared);
+        let queue = queue.map_err(|source| device.refusal(source))?;
         let waiter = Arc::clone(&queue.waiter);
         let mut shared = Shared {
             device,

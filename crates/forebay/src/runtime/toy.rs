@@ -125,6 +125,7 @@ impl Toy {
             limits: toy.limits(),
             policy,
             features: Vec::new(),
+            notice: None,
         };
         let device = Arc::new(ToyDevice(Arc::clone(toy)));
         Shared::new(info, device, false).expect("a toy has no system to fail")

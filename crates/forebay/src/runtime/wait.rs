@@ -61,12 +61,22 @@ pub(crate) fn wait_shared(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>
     let hctx = shared.hctx(ctx.hctx());
     assert!(hctx.is_shared);
     let iostats = shared.info().policy.iostats;
+    let waiter = shared.waiter();
+    // Who is going to do the work itself tells nobody of it.
+    let commit = if waiter.can_help() { Commit::Later } else { Commit::Unless(BUSY) };
     loop {
         // What the thread has detached goes with it.
-        ctx.turn(shared, now_ns(iostats), Some(Commit::Unless(BUSY)));
+        ctx.turn(shared, now_ns(iostats), Some(commit));
         if mailbox.nr_delivered() >= goal {
             // Its other bios do not wait for the leader.
             return ctx.commit(shared);
+        }
+        // Before it leads or follows: nobody waits for this thread meanwhile, and none kicks it.
+        if waiter.help() {
+            continue;
+        }
+        if commit == Commit::Later {
+            ctx.commit(shared);
         }
         if hctx.run.try_lead() || follow(hctx, mailbox, goal) {
             return lead(shared, hctx, mailbox, goal);

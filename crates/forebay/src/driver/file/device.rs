@@ -24,12 +24,12 @@ impl FileDevice {
     ///
     /// # Errors
     /// The kernel's, where there are none.
-    pub(super) fn new(file: File, limits: QueueLimits) -> io::Result<FileDevice> {
+    pub(super) fn new(file: Arc<File>, limits: QueueLimits) -> io::Result<FileDevice> {
         let defers = single_issuer(1).is_ok();
         if !defers {
             IoUring::new(1)?;
         }
-        Ok(FileDevice { file: Arc::new(file), limits, defers })
+        Ok(FileDevice { file, limits, defers })
     }
 
     pub(super) fn features(&self) -> [Feature; 2] {

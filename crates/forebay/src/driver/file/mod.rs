@@ -1,6 +1,7 @@
-//! The `file` driver: a regular file or a block device, through io_uring.
+//! The `file` driver: a regular file or a block device, through io_uring where there is that.
 //!
-//! - [`open`](open::open): opens it, and says why where it cannot;
+//! - [`open`](open::open): opens it, and says why where it cannot; for `aio` and `psync`, too;
+//! - [`engine`]: chooses what does the I/O;
 //! - [`probe`]: what the kernel says of its limits and features;
 //! - [`sysfs`]: what `/sys` says of the device below;
 //! - [`device`]: makes a ring for each queue;
@@ -11,6 +12,7 @@
 
 mod commands;
 mod device;
+mod engine;
 mod event;
 mod open;
 mod probe;
@@ -20,5 +22,4 @@ mod tests;
 mod uring;
 mod waiter;
 
-pub(crate) use open::no_uring;
-pub(super) use open::open;
+pub(super) use open::{no_uring, open, open_aio, open_psync};

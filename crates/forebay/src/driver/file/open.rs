@@ -1,13 +1,15 @@
 //! Opening a file as a disk.
 
-use super::device::FileDevice;
-use super::probe;
-use crate::driver::{self, Opened};
+use super::engine::{self, Engine};
+use super::probe::{self, Probed};
+use crate::driver::psync::nr_threads;
+use crate::driver::{self, Device, Opened};
 use crate::error::OpenError;
+use crate::info::Feature;
 use crate::keys::Keys;
 use crate::settings::Settings;
 use crate::spec::Spec;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -21,11 +23,58 @@ pub(super) struct Options {
     pub(super) read_only: bool,
 }
 
+/// A file that is open, and what is known of it, whatever does its I/O.
+pub(super) struct File {
+    pub(super) file: Arc<fs::File>,
+    pub(super) options: Options,
+    pub(super) probed: Probed,
+    /// Tags of a queue.
+    pub(super) depth: u32,
+    /// At most, where calls block.
+    pub(super) nr_threads: usize,
+}
+
+impl File {
+    /// This file on a device of which these features are known.
+    pub(super) fn with(&self, (device, features): (Arc<dyn Device>, Vec<Feature>)) -> Opened {
+        let features = self.probed.features.iter().cloned().chain(features).collect();
+        Opened { device, features, notice: None }
+    }
+}
+
 pub(in crate::driver) fn open(
     spec: &Spec,
     keys: &mut Keys,
     settings: &Settings,
 ) -> Result<Opened, OpenError> {
+    let engine = Engine::take(keys)?;
+    let nr_threads = nr_threads(keys)?;
+    engine::open(open_target(spec, keys, settings, nr_threads)?, engine)
+}
+
+pub(in crate::driver) fn open_aio(
+    spec: &Spec,
+    keys: &mut Keys,
+    settings: &Settings,
+) -> Result<Opened, OpenError> {
+    engine::open(open_target(spec, keys, settings, 1)?, Engine::Aio)
+}
+
+pub(in crate::driver) fn open_psync(
+    spec: &Spec,
+    keys: &mut Keys,
+    settings: &Settings,
+) -> Result<Opened, OpenError> {
+    let nr_threads = nr_threads(keys)?;
+    engine::open(open_target(spec, keys, settings, nr_threads)?, Engine::Psync)
+}
+
+fn open_target(
+    spec: &Spec,
+    keys: &mut Keys,
+    settings: &Settings,
+    nr_threads: usize,
+) -> Result<File, OpenError> {
     let growing = keys.take("capacity", "fixed or growing", |value| match value {
         "fixed" => Some(false),
         "growing" => Some(true),
@@ -39,13 +88,11 @@ pub(in crate::driver) fn open(
     let path = Path::new(spec.target());
     let file = open_file(path, options)?;
     let probed = probe::probe(&file, path, options)?;
-    let device = FileDevice::new(file, probed.limits).map_err(no_uring)?;
-    let mut features = probed.features;
-    features.extend(device.features());
-    Ok(Opened { device: Arc::new(device), features })
+    let depth = settings.policy().queue_depth;
+    Ok(File { file: Arc::new(file), options, probed, depth, nr_threads })
 }
 
-fn open_file(path: &Path, options: Options) -> Result<File, OpenError> {
+fn open_file(path: &Path, options: Options) -> Result<fs::File, OpenError> {
     let metadata = std::fs::metadata(path).map_err(|source| refused(path, options, source))?;
     let kind = metadata.file_type();
     let what = match () {
