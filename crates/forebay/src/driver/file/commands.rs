@@ -2,7 +2,8 @@
 // It holds addresses for the kernel.
 #![allow(unsafe_code)]
 
-use forebay_core::{IssuedRequest, Op, QueueLimits, Tag};
+use crate::errno;
+use forebay_core::{BlockStatus, IssuedRequest, Op, QueueLimits, Segment, Tag};
 use io_uring::squeue::Entry;
 use io_uring::{opcode, types};
 
@@ -93,25 +94,31 @@ impl Commands {
     }
 
     /// Fills the tag's vectors; neighbours in memory become one. Returns how many there are.
+    #[inline]
     fn fill_vectors(&mut self, rq: &IssuedRequest<'_>) -> usize {
         let first = rq.tag.index() * self.max_segments;
+        let mut segments = rq.segments();
+        let Some(segment) = segments.next() else { return 0 };
+        self.vectors.0[first] = vector(segment);
+        match segments.next() {
+            Some(second) => self.fill_more(first, std::iter::once(second).chain(segments)),
+            None => 1,
+        }
+    }
+
+    /// Fills vectors beyond that at `first`, which is filled.
+    fn fill_more(&mut self, first: usize, segments: impl Iterator<Item = Segment>) -> usize {
         let vectors = &mut self.vectors.0[first..first + self.max_segments];
-        let mut nr: usize = 0;
-        for segment in rq.segments() {
-            let iov_base = std::ptr::with_exposed_provenance_mut(segment.addr);
-            let iov_len = segment.len as usize;
-            match nr.checked_sub(1).map(|previous| &mut vectors[previous]) {
-                Some(previous)
-                    if previous.iov_base.wrapping_byte_add(previous.iov_len) == iov_base =>
-                {
-                    previous.iov_len += iov_len;
-                }
-                _ => {
-                    assert!(nr < vectors.len(), "a request keeps its limits");
-                    vectors[nr] = libc::iovec { iov_base, iov_len };
-                    nr += 1;
-                }
+        let mut nr = 1;
+        for segment in segments.map(vector) {
+            let previous = &mut vectors[nr - 1];
+            if previous.iov_base.wrapping_byte_add(previous.iov_len) == segment.iov_base {
+                previous.iov_len += segment.iov_len;
+                continue;
             }
+            assert!(nr < vectors.len(), "a request keeps its limits");
+            vectors[nr] = segment;
+            nr += 1;
         }
         nr
     }
@@ -131,6 +138,7 @@ impl Commands {
     }
 
     /// The entry of a read or write.
+    #[inline]
     fn data_entry(&self, tag: Tag, command: &Command) -> Entry {
         let first = tag.index() * self.max_segments;
         let nr = u32::from(command.nr_vectors);
@@ -152,6 +160,29 @@ impl Commands {
         }
     }
 
+    /// What came of a request whose entry came back with `answer`. None: it is to be sent again.
+    #[inline]
+    pub(super) fn ended(&mut self, tag: Tag, answer: i32) -> Option<Result<u64, BlockStatus>> {
+        let command = &self.table[tag.index()];
+        if answer >= 0 && command.op != Op::WriteZeroes {
+            // A flush, and a range that is done, count as a whole.
+            let moves_data = command.op.moves_data();
+            return Some(Ok(if moves_data { answer as u64 } else { command.len }));
+        }
+        self.ended_oddly(tag, answer)
+    }
+
+    #[cold]
+    fn ended_oddly(&mut self, tag: Tag, answer: i32) -> Option<Result<u64, BlockStatus>> {
+        if self.is_sent_again(tag, answer) {
+            return None;
+        }
+        Some(match answer {
+            0.. => Ok(self.of(tag).len),
+            failure => Err(errno::to_status(-failure)),
+        })
+    }
+
     /// Whether a request whose entry came back is to be sent again; if so, it is noted how. It goes
     /// another way where a file system cannot zero a range: a hole is punched; in a file that
     /// grows, after its range has been allocated.
@@ -160,12 +191,8 @@ impl Commands {
     /// go on with a read whose page has come in then, for want of that thread's memory (EFAULT),
     /// or cancels what it would give to that thread's workers. Nothing of it was done. An address
     /// that is bad in earnest fails each time.
-    #[inline]
-    pub(super) fn is_sent_again(&mut self, tag: Tag, result: i32) -> bool {
+    fn is_sent_again(&mut self, tag: Tag, result: i32) -> bool {
         let command = &mut self.table[tag.index()];
-        if result >= 0 && command.op != Op::WriteZeroes {
-            return false;
-        }
         let refused = result == -libc::EOPNOTSUPP;
         let next_mode = match (command.op, command.mode) {
             (Op::WriteZeroes, ZERO_RANGE) if refused => Some(PUNCH_HOLE),
@@ -182,4 +209,11 @@ impl Commands {
         command.nr_tries += u8::from(again);
         again
     }
+}
+
+/// A segment as the kernel wants it.
+#[inline]
+fn vector(segment: Segment) -> libc::iovec {
+    let iov_base = std::ptr::with_exposed_provenance_mut(segment.addr);
+    libc::iovec { iov_base, iov_len: segment.len as usize }
 }

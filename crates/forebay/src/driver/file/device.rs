@@ -1,5 +1,6 @@
 //! An open file, and the rings that are made for its queues.
 
+use super::enter::Kernel;
 use super::event::Event;
 use super::uring::UringDriver;
 use super::waiter::UringWaiter;
@@ -79,7 +80,7 @@ impl Device for FileDevice {
         let event = (mode == Mode::Owned && self.defers).then(Arc::<Event>::default);
         let waiter = UringWaiter::new(&ring, event.clone())?;
         let file = Arc::clone(&self.file);
-        let driver = UringDriver::new(ring, event, mode, file, self.limits, depth);
+        let driver = UringDriver::new(ring, Kernel, event, mode, file, self.limits, depth);
         Ok(DriverQueue { driver: Box::new(driver), waiter: Arc::new(waiter) })
     }
 }

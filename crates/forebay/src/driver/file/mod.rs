@@ -7,10 +7,12 @@
 //! - [`uring`]: the driver itself;
 //! - [`commands`]: what each tag is doing, and the ring's entry for it;
 //! - [`waiter`]: waits for a ring that others use;
+//! - [`enter`]: the system call, as a test can replace it;
 //! - [`event`]: a descriptor for completions that the kernel has deferred.
 
 mod commands;
 mod device;
+mod enter;
 mod event;
 mod open;
 mod probe;
