@@ -1,5 +1,7 @@
 //! Tests of rings that several threads use.
 
+mod answers;
+
 use crate::buf::Buf;
 use crate::driver::testing::{DEPTH, Numbers, data, forget, is_readable, issue, queue, reap};
 use crate::driver::{DriverQueue, Mode};
