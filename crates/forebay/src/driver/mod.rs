@@ -20,6 +20,7 @@ mod ram;
 mod testing;
 mod timer;
 
+use crate::arena::Arena;
 use crate::error::{OpenError, SpecError};
 use crate::info::Feature;
 use crate::keys::Keys;
@@ -47,6 +48,11 @@ pub(crate) enum Mode {
 pub(crate) trait Device: Send + Sync {
     /// What the device can take. Fixed while it is open.
     fn limits(&self) -> QueueLimits;
+
+    /// Memory that its queues know, from which buffers may be taken; if there is any.
+    fn arena(&self) -> Option<&Arc<Arena>> {
+        None
+    }
 
     /// A queue of `depth` tags. Whoever calls this for [`Mode::Owned`] is its one thread.
     ///

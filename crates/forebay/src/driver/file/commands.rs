@@ -2,13 +2,18 @@
 // It holds addresses for the kernel.
 #![allow(unsafe_code)]
 
+use crate::arena::Arena;
 use crate::errno;
 use forebay_core::{BlockStatus, IssuedRequest, Op, QueueLimits, Segment, Tag};
 use io_uring::squeue::Entry;
 use io_uring::{opcode, types};
+use std::sync::Arc;
 
 /// The file's place in the ring's table.
 const FILE: types::Fixed = types::Fixed(0);
+
+/// The registered memory's place in the ring's table.
+const ARENA: u16 = 0;
 
 pub(super) const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 pub(super) const ZERO_AND_GROW: i32 = libc::FALLOC_FL_ZERO_RANGE;
@@ -25,6 +30,10 @@ pub(super) struct Commands {
     /// `max_segments` for each tag.
     vectors: Vectors,
     max_segments: usize,
+    /// Where the registered memory is, if there is any: first byte, and length.
+    registered: (usize, usize),
+    /// Kept as long as a ring knows it.
+    _arena: Option<Arc<Arena>>,
 }
 
 /// Stretches of memory for the kernel.
@@ -54,7 +63,7 @@ impl Command {
 }
 
 impl Commands {
-    pub(super) fn new(limits: &QueueLimits, depth: u32) -> Commands {
+    pub(super) fn new(limits: &QueueLimits, depth: u32, arena: Option<Arc<Arena>>) -> Commands {
         assert!(limits.max_segments <= u32::from(u16::MAX), "a command counts its vectors");
         let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         let idle = Command {
@@ -70,7 +79,22 @@ impl Commands {
             table: vec![idle; depth as usize].into(),
             vectors: Vectors(vec![empty; (depth * limits.max_segments) as usize].into()),
             max_segments: limits.max_segments as usize,
+            registered: arena.as_ref().map_or((0, 0), |arena| (arena.addr(), arena.len())),
+            _arena: arena,
         }
+    }
+
+    /// How many tags there are.
+    pub(super) fn depth(&self) -> u32 {
+        self.table.len() as u32
+    }
+
+    /// Whether all of a stretch is registered memory.
+    #[inline]
+    fn is_registered(&self, vector: &libc::iovec) -> bool {
+        let (first, len) = self.registered;
+        let offset = vector.iov_base.addr().wrapping_sub(first);
+        offset < len && vector.iov_len <= len - offset
     }
 
     /// What a tag is doing.
@@ -145,11 +169,21 @@ impl Commands {
         let flags = if command.fua { libc::RWF_DSYNC } else { 0 };
         let start = command.start;
         // A request is at most `max_sectors` long, far below 4 GiB.
+        let is_registered = |one: &libc::iovec| self.is_registered(one);
         match (command.op, &self.vectors.0[first..first + nr as usize]) {
+            (Op::Read, [one]) if is_registered(one) => {
+                let (addr, len) = (one.iov_base.cast(), one.iov_len as u32);
+                opcode::ReadFixed::new(FILE, addr, len, ARENA).offset(start).build()
+            }
             (Op::Read, [one]) => opcode::Read::new(FILE, one.iov_base.cast(), one.iov_len as u32)
                 .offset(start)
                 .build(),
             (Op::Read, many) => opcode::Readv::new(FILE, many.as_ptr(), nr).offset(start).build(),
+            (_, [one]) if is_registered(one) => {
+                let (addr, len) = (one.iov_base.cast_const().cast(), one.iov_len as u32);
+                let write = opcode::WriteFixed::new(FILE, addr, len, ARENA);
+                write.offset(start).rw_flags(flags).build()
+            }
             (_, [one]) => opcode::Write::new(FILE, one.iov_base.cast(), one.iov_len as u32)
                 .offset(start)
                 .rw_flags(flags)

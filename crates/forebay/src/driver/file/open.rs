@@ -1,9 +1,10 @@
 //! Opening a file as a disk.
 
+use super::base::{Base, RingOptions};
 use super::device::FileDevice;
 use super::probe;
 use crate::driver::{self, Opened};
-use crate::error::OpenError;
+use crate::error::{OpenError, SpecError};
 use crate::keys::Keys;
 use crate::settings::Settings;
 use crate::spec::Spec;
@@ -12,6 +13,9 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// How long the kernel's thread of `sqpoll=on` looks for work before it sleeps: its own default.
+const SQPOLL_IDLE_MS: u32 = 1000;
 
 /// How to open it.
 #[derive(Clone, Copy, Debug)]
@@ -36,13 +40,31 @@ pub(in crate::driver) fn open(
         growing: growing.unwrap_or(false),
         read_only: settings.read_only(),
     };
+    let rings = ring_options(keys)?;
     let path = Path::new(spec.target());
     let file = open_file(path, options)?;
     let probed = probe::probe(&file, path, options)?;
-    let device = FileDevice::new(file, probed.limits).map_err(no_uring)?;
+    let device = FileDevice::new(file, probed.limits, Base::open(rings)?).map_err(no_uring)?;
     let mut features = probed.features;
     features.extend(device.features());
     Ok(Opened { device: Arc::new(device), features })
+}
+
+/// What is asked of the rings.
+fn ring_options(keys: &mut Keys) -> Result<RingOptions, OpenError> {
+    // A ring registers at most 1 GiB as one buffer.
+    let fixed_buffers = keys.take_number("fixed_buffers", "a size of 4k to 1G", 4096..=1 << 30)?;
+    let sqpoll = keys.take_switch("sqpoll")?.unwrap_or(false);
+    let idle = keys.take_number("sqpoll_idle_ms", "a number of 1 to 600000", 1..=600_000)?;
+    if let (Some(idle), false) = (idle, sqpoll) {
+        return Err(OpenError::Spec(SpecError::BadValue {
+            key: String::from("sqpoll_idle_ms"),
+            value: idle.to_string(),
+            expected: "sqpoll=on beside it",
+        }));
+    }
+    let idle_ms = idle.map_or(SQPOLL_IDLE_MS, |idle| idle as u32);
+    Ok(RingOptions { fixed_buffers, sqpoll_idle_ms: sqpoll.then_some(idle_ms) })
 }
 
 fn open_file(path: &Path, options: Options) -> Result<File, OpenError> {

@@ -1,6 +1,8 @@
 //! Tests of rings that several threads use.
 
 mod answers;
+mod fixed;
+mod sqpoll;
 
 use crate::buf::Buf;
 use crate::driver::testing::{DEPTH, Numbers, data, forget, is_readable, issue, queue, reap};

@@ -33,6 +33,8 @@ pub(super) struct UringDriver<E: Enter = Kernel> {
     /// What tells of completions, where the kernel defers them and somebody asked.
     event: Option<Arc<Event>>,
     mode: Mode,
+    /// A thread of the kernel takes what is published.
+    polls: bool,
     limits: QueueLimits,
     commands: Commands,
     /// What was queued since the last commit; its entries are not in the ring yet.
@@ -50,7 +52,7 @@ pub(super) struct UringDriver<E: Enter = Kernel> {
 }
 
 impl<E: Enter> UringDriver<E> {
-    /// A driver for a ring in whose table of files is `file` alone, and for `depth` tags.
+    /// A driver for a ring in whose table of files is `file` alone.
     ///
     /// # Panics
     /// If the completions of all tags, and a kick's, have no room in the ring.
@@ -61,16 +63,18 @@ impl<E: Enter> UringDriver<E> {
         mode: Mode,
         file: Arc<File>,
         limits: QueueLimits,
-        depth: u32,
+        commands: Commands,
     ) -> UringDriver<E> {
+        let depth = commands.depth();
         assert!(ring.params().cq_entries() > depth, "the ring has room for every completion");
         UringDriver {
+            polls: ring.params().is_setup_sqpoll(),
             ring,
             kernel,
             event,
             mode,
             limits,
-            commands: Commands::new(&limits, depth),
+            commands,
             queued: Vec::with_capacity(depth as usize),
             nr_in_flight: 0,
             kicked: false,
@@ -143,11 +147,14 @@ impl<E: Enter> UringDriver<E> {
     /// submitted then stays in the ring, for the next call.
     fn enter(&mut self, nr: u32) {
         self.is_behind = false;
+        if self.polls && nr == 0 && !self.kernel_sleeps() {
+            return;
+        }
         loop {
             self.nr_syscalls += 1;
             match self.kernel.submit_and_wait(&self.ring, nr) {
                 // The kernel may stop before the last entry, and then has not waited.
-                Ok(_) if self.ring.submission().is_empty() => return,
+                Ok(_) if self.polls || self.ring.submission().is_empty() => return,
                 Ok(_) => continue,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR) if nr > 0 => return,
@@ -164,6 +171,17 @@ impl<E: Enter> UringDriver<E> {
                 },
             }
         }
+    }
+
+    /// Whether the kernel's thread sleeps, and must be woken to see what was published.
+    ///
+    /// It says that it is going to sleep, then looks at the tail once more; we publish the tail,
+    /// then look whether it has said so. Each is a store before a load of something else, which a
+    /// processor may swap: release and acquire do not forbid that, a full fence does. There is one
+    /// on its side, and one in `need_wakeup`, before the load. So one of us comes second.
+    #[inline]
+    fn kernel_sleeps(&mut self) -> bool {
+        self.ring.submission().need_wakeup()
     }
 
     /// Whether there is something that only a system call moves on.

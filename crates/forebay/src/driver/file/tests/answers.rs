@@ -5,6 +5,7 @@
 
 use super::LONG;
 use crate::buf::Buf;
+use crate::driver::file::commands::Commands;
 use crate::driver::file::enter::Enter;
 use crate::driver::file::uring::UringDriver;
 use crate::driver::file::waiter::UringWaiter;
@@ -80,7 +81,8 @@ fn scripted(entries: u32, mode: Mode) -> (UringDriver<Script>, UringWaiter, Scri
         ..QueueLimits::default()
     };
     let kept = Arc::new(file.try_clone().expect("a descriptor"));
-    let driver = UringDriver::new(ring, script.clone(), None, mode, kept, limits, DEPTH);
+    let commands = Commands::new(&limits, DEPTH, None);
+    let driver = UringDriver::new(ring, script.clone(), None, mode, kept, limits, commands);
     (driver, waiter, script, file)
 }
 
@@ -222,7 +224,8 @@ fn a_ring_whose_completions_could_overflow_is_refused() {
     let ring = IoUring::builder().setup_cqsize(DEPTH).build(1).expect("a ring");
     let file = Arc::new(tempfile::tempfile().expect("a scratch file"));
     let limits = QueueLimits { max_segments: 8, ..QueueLimits::default() };
-    UringDriver::new(ring, Script::default(), None, Mode::Shared, file, limits, DEPTH);
+    let commands = Commands::new(&limits, DEPTH, None);
+    UringDriver::new(ring, Script::default(), None, Mode::Shared, file, limits, commands);
 }
 
 #[test]
