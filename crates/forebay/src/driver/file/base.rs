@@ -91,6 +91,16 @@ impl Base {
     }
 }
 
+impl Drop for Base {
+    /// The kernel takes a ring apart in its own time; the memory is unlocked now, so that it does
+    /// not count when the disk is opened again. If that fails, it is unlocked then.
+    fn drop(&mut self) {
+        if self.arena.is_some() {
+            let _ = self.ring.submitter().unregister_buffers();
+        }
+    }
+}
+
 /// What `info` says of both keys.
 pub(super) fn features(base: Option<&Base>) -> [Feature; 2] {
     [

@@ -33,7 +33,7 @@ pub(super) struct Commands {
     /// Where the registered memory is, if there is any: first byte, and length.
     registered: (usize, usize),
     /// Kept as long as a ring knows it.
-    _arena: Option<Arc<Arena>>,
+    arena: Option<Arc<Arena>>,
 }
 
 /// Stretches of memory for the kernel.
@@ -80,13 +80,18 @@ impl Commands {
             vectors: Vectors(vec![empty; (depth * limits.max_segments) as usize].into()),
             max_segments: limits.max_segments as usize,
             registered: arena.as_ref().map_or((0, 0), |arena| (arena.addr(), arena.len())),
-            _arena: arena,
+            arena,
         }
     }
 
     /// How many tags there are.
     pub(super) fn depth(&self) -> u32 {
         self.table.len() as u32
+    }
+
+    /// Whether memory is registered with the ring.
+    pub(super) fn has_arena(&self) -> bool {
+        self.arena.is_some()
     }
 
     /// Whether all of a stretch is registered memory.

@@ -302,8 +302,11 @@ impl<E: Enter> Drop for UringDriver<E> {
     /// under the kernel.
     fn drop(&mut self) {
         assert!(self.nr_in_flight == 0 || std::thread::panicking(), "a driver is drained first");
-        // The kernel takes a ring apart in its own time; the file is let go of now. If that fails,
-        // it is let go of then.
+        // The kernel takes a ring apart in its own time; the file is let go of now, and memory is
+        // unlocked. If that fails, it is done then.
+        if self.commands.has_arena() {
+            let _ = self.ring.submitter().unregister_buffers();
+        }
         let _ = self.ring.submitter().unregister_files();
     }
 }
