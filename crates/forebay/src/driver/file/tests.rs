@@ -1,7 +1,9 @@
 //! Tests of rings that several threads use.
 
 mod answers;
+mod entries;
 mod fixed;
+mod limits;
 mod sqpoll;
 
 use crate::buf::Buf;
