@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     match how.as_str() {
         "queue" => by_queue(&disk, depth, nr, offset)?,
         "calls" => {
-            let mut buf = vec![0; BLOCK as usize];
+            let mut buf = forebay::Buf::new(BLOCK as usize);
             for nth in 0..nr {
                 disk.read_at(&mut buf, offset(nth))?;
             }

@@ -75,6 +75,17 @@ pub(crate) trait Waiter: Send + Sync {
     /// that [`Driver::has_ready`] tells of it need not know.
     fn wait(&self, timeout: Option<Duration>);
 
+    /// Whether a wait begins what the driver has left to it ([`Driver::leave_to_wait`]).
+    fn begins(&self) -> bool {
+        false
+    }
+
+    /// There is no wait after all: what was left to it is the driver's again. True: there was
+    /// something, and a turn is due, which begins it.
+    fn take_back(&self) -> bool {
+        false
+    }
+
     /// Becomes readable when there may be something to reap. None where there is no such thing:
     /// completions are there at once, or come by the clock.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -108,10 +108,11 @@ impl Device for FileDevice {
         ring.submitter().register_files(&[self.file.as_raw_fd()])?;
         base.map_or(Ok(()), |base| base.register_with(&ring))?;
         let event = (mode == Mode::Owned && self.defers).then(Arc::<Event>::default);
-        let waiter = UringWaiter::new(&ring, event.clone())?;
         let file = Arc::clone(&self.file);
         let commands = Commands::new(&self.limits, depth, self.arena().cloned());
+        let tells = event.clone();
         let driver = UringDriver::new(ring, Kernel, event, mode, file, self.limits, commands);
+        let waiter = UringWaiter::new(driver.ring(), tells, Arc::clone(driver.left()))?;
         Ok(DriverQueue { driver: Box::new(driver), waiter: Arc::new(waiter) })
     }
 }

@@ -10,7 +10,7 @@
 //! is over only when its completion was seen.
 //!
 //! Only who uses the driver touches the ring; who waits beside it does not (see
-//! [`waiter`](super::waiter)). A kick is an entry that does nothing: its completion ends the wait.
+//! [`waiter`](super::waiter)), but may submit what was left to it. A kick is an entry that does nothing: its completion ends the wait.
 // It hands addresses to the kernel.
 #![allow(unsafe_code)]
 
@@ -23,6 +23,7 @@ use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode};
 use std::fs::File;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What a kick's entry is called; requests have their tags' numbers.
 const KICK: u64 = u64::MAX;
@@ -42,8 +43,8 @@ pub(super) struct UringDriver<E: Enter = Kernel> {
     nr_in_flight: u32,
     /// A kick's entry is in the ring, on either side.
     kicked: bool,
-    /// The kernel has left entries in the ring, and wants completions taken first.
-    is_behind: bool,
+    /// How many entries are left in the ring for the next wait beside the driver to submit.
+    left: Arc<AtomicU32>,
     /// The file system cannot zero a range.
     no_zero_range: bool,
     nr_syscalls: u64,
@@ -78,7 +79,7 @@ impl<E: Enter> UringDriver<E> {
             queued: Vec::with_capacity(depth as usize),
             nr_in_flight: 0,
             kicked: false,
-            is_behind: false,
+            left: Arc::default(),
             no_zero_range: false,
             nr_syscalls: 0,
             _file: file,
@@ -146,7 +147,8 @@ impl<E: Enter> UringDriver<E> {
     /// a signal, or when there are completions that the kernel wants taken first; what is not
     /// submitted then stays in the ring, for the next call.
     fn enter(&mut self, nr: u32) {
-        self.is_behind = false;
+        // Relaxed: see the waiter. Where a wait has it already, that finds fewer entries.
+        self.left.store(0, Ordering::Relaxed);
         if self.polls && nr == 0 && !self.kernel_sleeps() {
             return;
         }
@@ -162,7 +164,6 @@ impl<E: Enter> UringDriver<E> {
                     // Short of memory, or of room for completions: both pass.
                     Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
                         if !self.ring.completion().is_empty() {
-                            self.is_behind = true;
                             return;
                         }
                         std::thread::yield_now();
@@ -184,11 +185,20 @@ impl<E: Enter> UringDriver<E> {
         self.ring.submission().need_wakeup()
     }
 
-    /// Whether there is something that only a system call moves on.
+    pub(super) fn ring(&self) -> &IoUring {
+        &self.ring
+    }
+
+    /// How many entries are left to the wait beside the driver; for that.
+    pub(super) fn left(&self) -> &Arc<AtomicU32> {
+        &self.left
+    }
+
+    /// Whether there is something that only a system call moves on, and nobody is about to make it.
     #[inline]
     fn needs_enter(&mut self) -> bool {
         let submission = self.ring.submission();
-        submission.taskrun() || !submission.is_empty()
+        submission.taskrun() || !submission.is_empty() && self.left.load(Ordering::Relaxed) == 0
     }
 
     /// Brings what only a system call moves on, where nothing is there: completions that the kernel
@@ -266,10 +276,19 @@ impl<E: Enter> Driver for UringDriver<E> {
         if !again.is_empty() {
             self.send_again(again);
         }
-        // There was something to take, and it is taken: nobody else may come to submit the rest.
-        if self.is_behind && look == Look::Hard {
+        // What an early return has left in the ring: it is not sure that somebody else comes.
+        if look == Look::Hard && self.mode == Mode::Shared && self.needs_enter() {
             self.enter(0);
         }
+    }
+
+    fn leave_to_wait(&mut self) {
+        self.publish();
+        if self.polls || self.mode == Mode::Owned {
+            return self.enter(0);
+        }
+        let nr = self.ring.submission().len();
+        self.left.store(nr as u32, Ordering::Relaxed);
     }
 
     fn wait(&mut self, nr_completions: u32) {

@@ -71,7 +71,6 @@ fn scripted(entries: u32, mode: Mode) -> (UringDriver<Script>, UringWaiter, Scri
     let bytes: Vec<u8> = (0..1 << 16).map(|at: u32| (at / 256) as u8).collect();
     file.write_all_at(&bytes, 0).expect("a scratch file");
     ring.submitter().register_files(&[file.as_raw_fd()]).expect("a place for a file");
-    let waiter = UringWaiter::new(&ring, None).expect("a descriptor");
     let script = Script::default();
     let limits = QueueLimits {
         capacity_bytes: Some(1 << 16),
@@ -83,6 +82,8 @@ fn scripted(entries: u32, mode: Mode) -> (UringDriver<Script>, UringWaiter, Scri
     let kept = Arc::new(file.try_clone().expect("a descriptor"));
     let commands = Commands::new(&limits, DEPTH, None);
     let driver = UringDriver::new(ring, script.clone(), None, mode, kept, limits, commands);
+    let left = Arc::clone(driver.left());
+    let waiter = UringWaiter::new(driver.ring(), None, left).expect("a descriptor");
     (driver, waiter, script, file)
 }
 
