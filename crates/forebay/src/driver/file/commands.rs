@@ -49,6 +49,8 @@ pub(super) struct Command {
     fua: bool,
     nr_vectors: u16,
     nr_tries: u8,
+    /// The memory, where it is one stretch, of the command's length; no vector is read for that.
+    addr: usize,
     start: u64,
     pub(super) len: u64,
     /// How a range is changed: the mode of `fallocate`.
@@ -71,6 +73,7 @@ impl Commands {
             fua: false,
             nr_vectors: 0,
             nr_tries: 0,
+            addr: 0,
             start: 0,
             len: 0,
             mode: 0,
@@ -96,10 +99,10 @@ impl Commands {
 
     /// Whether all of a stretch is registered memory.
     #[inline]
-    fn is_registered(&self, vector: &libc::iovec) -> bool {
-        let (first, len) = self.registered;
-        let offset = vector.iov_base.addr().wrapping_sub(first);
-        offset < len && vector.iov_len <= len - offset
+    fn is_registered(&self, addr: usize, len: u64) -> bool {
+        let (first, nr) = self.registered;
+        let offset = addr.wrapping_sub(first);
+        offset < nr && len <= (nr - offset) as u64
     }
 
     /// What a tag is doing.
@@ -111,11 +114,20 @@ impl Commands {
     /// Notes a request. Ranges are changed by `mode`.
     #[inline]
     pub(super) fn note(&mut self, rq: &IssuedRequest<'_>, mode: i32) {
+        let mut segments = rq.segments();
+        let (addr, nr_vectors) = match (segments.next(), segments.next()) {
+            (None, _) => (0, 0),
+            (Some(one), None) => (one.addr, 1),
+            (Some(first), Some(second)) => {
+                (first.addr, self.fill_vectors(rq.tag, [first, second], segments))
+            }
+        };
         self.table[rq.tag.index()] = Command {
             op: rq.op,
             fua: rq.fua,
-            nr_vectors: self.fill_vectors(rq) as u16,
+            nr_vectors,
             nr_tries: 1,
+            addr,
             start: rq.start,
             len: rq.len,
             mode,
@@ -123,23 +135,17 @@ impl Commands {
     }
 
     /// Fills the tag's vectors; neighbours in memory become one. Returns how many there are.
-    #[inline]
-    fn fill_vectors(&mut self, rq: &IssuedRequest<'_>) -> usize {
-        let first = rq.tag.index() * self.max_segments;
-        let mut segments = rq.segments();
-        let Some(segment) = segments.next() else { return 0 };
-        self.vectors.0[first] = vector(segment);
-        match segments.next() {
-            Some(second) => self.fill_more(first, std::iter::once(second).chain(segments)),
-            None => 1,
-        }
-    }
-
-    /// Fills vectors beyond that at `first`, which is filled.
-    fn fill_more(&mut self, first: usize, segments: impl Iterator<Item = Segment>) -> usize {
-        let vectors = &mut self.vectors.0[first..first + self.max_segments];
+    fn fill_vectors(
+        &mut self,
+        tag: Tag,
+        begin: [Segment; 2],
+        rest: impl Iterator<Item = Segment>,
+    ) -> u16 {
+        let at = tag.index() * self.max_segments;
+        let vectors = &mut self.vectors.0[at..at + self.max_segments];
+        vectors[0] = vector(begin[0]);
         let mut nr = 1;
-        for segment in segments.map(vector) {
+        for segment in std::iter::once(begin[1]).chain(rest).map(vector) {
             let previous = &mut vectors[nr - 1];
             if previous.iov_base.wrapping_byte_add(previous.iov_len) == segment.iov_base {
                 previous.iov_len += segment.iov_len;
@@ -149,7 +155,7 @@ impl Commands {
             vectors[nr] = segment;
             nr += 1;
         }
-        nr
+        nr as u16
     }
 
     /// The entry for what a tag is doing.
@@ -169,33 +175,35 @@ impl Commands {
     /// The entry of a read or write.
     #[inline]
     fn data_entry(&self, tag: Tag, command: &Command) -> Entry {
-        let first = tag.index() * self.max_segments;
-        let nr = u32::from(command.nr_vectors);
-        let flags = if command.fua { libc::RWF_DSYNC } else { 0 };
-        let start = command.start;
+        if command.nr_vectors != 1 {
+            return self.vectored_entry(tag, command);
+        }
         // A request is at most `max_sectors` long, far below 4 GiB.
-        let is_registered = |one: &libc::iovec| self.is_registered(one);
-        match (command.op, &self.vectors.0[first..first + nr as usize]) {
-            (Op::Read, [one]) if is_registered(one) => {
-                let (addr, len) = (one.iov_base.cast(), one.iov_len as u32);
+        let (start, len) = (command.start, command.len as u32);
+        let addr: *mut u8 = std::ptr::with_exposed_provenance_mut(command.addr);
+        let flags = if command.fua { libc::RWF_DSYNC } else { 0 };
+        match (command.op, self.is_registered(command.addr, command.len)) {
+            (Op::Read, false) => opcode::Read::new(FILE, addr, len).offset(start).build(),
+            (Op::Read, true) => {
                 opcode::ReadFixed::new(FILE, addr, len, ARENA).offset(start).build()
             }
-            (Op::Read, [one]) => opcode::Read::new(FILE, one.iov_base.cast(), one.iov_len as u32)
-                .offset(start)
-                .build(),
-            (Op::Read, many) => opcode::Readv::new(FILE, many.as_ptr(), nr).offset(start).build(),
-            (_, [one]) if is_registered(one) => {
-                let (addr, len) = (one.iov_base.cast_const().cast(), one.iov_len as u32);
-                let write = opcode::WriteFixed::new(FILE, addr, len, ARENA);
-                write.offset(start).rw_flags(flags).build()
-            }
-            (_, [one]) => opcode::Write::new(FILE, one.iov_base.cast(), one.iov_len as u32)
+            (_, false) => opcode::Write::new(FILE, addr, len).offset(start).rw_flags(flags).build(),
+            (_, true) => opcode::WriteFixed::new(FILE, addr, len, ARENA)
                 .offset(start)
                 .rw_flags(flags)
                 .build(),
-            (_, many) => {
-                opcode::Writev::new(FILE, many.as_ptr(), nr).offset(start).rw_flags(flags).build()
-            }
+        }
+    }
+
+    /// The entry of a read or write of several stretches of memory.
+    fn vectored_entry(&self, tag: Tag, command: &Command) -> Entry {
+        let (at, nr) = (tag.index() * self.max_segments, command.nr_vectors);
+        let vectors = self.vectors.0[at..at + usize::from(nr)].as_ptr();
+        let (start, nr) = (command.start, u32::from(nr));
+        let flags = if command.fua { libc::RWF_DSYNC } else { 0 };
+        match command.op {
+            Op::Read => opcode::Readv::new(FILE, vectors, nr).offset(start).build(),
+            _ => opcode::Writev::new(FILE, vectors, nr).offset(start).rw_flags(flags).build(),
         }
     }
 
