@@ -31,6 +31,8 @@ pub(crate) struct How {
     /// So many times, to begin with, it is busy.
     pub(crate) nr_busy: u32,
     pub(crate) by: By,
+    /// A wait begins what was left to it. Not for [`By::Silence`].
+    pub(crate) begins: bool,
 }
 
 /// Who completes a request.
@@ -45,7 +47,8 @@ pub(crate) enum By {
 }
 
 /// At once, one by one, when it is committed.
-pub(crate) const AT_ONCE: How = How { queue_depth: 8, batch: 1, nr_busy: 0, by: By::Commit };
+pub(crate) const AT_ONCE: How =
+    How { queue_depth: 8, batch: 1, nr_busy: 0, by: By::Commit, begins: false };
 
 /// The device.
 pub(crate) struct Toy {
@@ -228,7 +231,7 @@ impl Driver for ToyDriver {
     }
 
     fn leave_to_wait(&mut self) {
-        if self.toy.how.by == By::Silence {
+        if !self.toy.how.begins {
             return self.commit_rqs();
         }
         lock(&self.toy.state).left.append(&mut self.queued);
@@ -281,7 +284,7 @@ impl Waiter for ToyWaiter {
     }
 
     fn begins(&self) -> bool {
-        self.0.how.by != By::Silence
+        self.0.how.begins
     }
 
     fn take_back(&self) -> bool {

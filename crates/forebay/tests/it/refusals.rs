@@ -25,7 +25,7 @@ fn specs() {
         "null:1M?colour=red",
         "unknown key `colour` for driver `null`; there are: fua, iostats, kick, kick_ns, \
          logical_block_size, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, plug, queue_depth, \
-         read_only, service, sqpoll, sqpoll_idle_ms",
+         read_only, service",
     );
     check_open("ram:1M?plug=inner", "plug=inner: expected outermost, per-level or none");
     check_open("ram:1M?nomerges=3", "nomerges=3: expected 0, 1 or 2");
