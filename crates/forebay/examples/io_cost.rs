@@ -2,7 +2,8 @@
 //! system calls, which it prints.
 //!
 //! `io_cost SPEC queue|calls DEPTH NR` reads 4 KiB blocks of the disk, NR of them, and DEPTH at a
-//! time by a queue; without arguments, 3200 of a RAM disk at depth 32. Two runs that differ in NR alone give the cost of one I/O: the rest cancels out.
+//! time by a queue; without arguments, 3200 of a RAM disk at depth 32. Two runs that differ in
+//! NR alone give the cost of one I/O: the rest cancels out.
 
 #![allow(clippy::print_stdout, reason = "an example talks through its standard streams")]
 

@@ -85,8 +85,8 @@ fn files() {
     );
     check_open(
         &format!("{path}?size=1G"),
-        "unknown key `size` for driver `file`; there are: capacity, direct, fixed_buffers, fua, iostats, \
-         kick, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, plug, queue_depth, \
+        "unknown key `size` for driver `file`; there are: capacity, direct, fixed_buffers, \
+         fua, iostats, kick, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, plug, queue_depth, \
          read_only, service, sqpoll, sqpoll_idle_ms",
     );
 }

@@ -10,7 +10,8 @@
 //! is over only when its completion was seen.
 //!
 //! Only who uses the driver touches the ring; who waits beside it does not (see
-//! [`waiter`](super::waiter)), but may submit what was left to it. A kick is an entry that does nothing: its completion ends the wait.
+//! [`waiter`](super::waiter)), but may submit what was left to it. A kick is an entry that does
+//! nothing: its completion ends the wait.
 // It hands addresses to the kernel.
 #![allow(unsafe_code)]
 

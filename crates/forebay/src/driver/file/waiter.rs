@@ -2,7 +2,8 @@
 //!
 //! The wait takes the ring's descriptor and nothing else of it: neither of the two rings in memory
 //! is touched. It submits what the driver has left to it, by their number; where others have
-//! submitted those meanwhile, the kernel finds fewer entries, and returns early. The kernel returns once the tail of the completions is one
+//! submitted those meanwhile, the kernel finds fewer entries, and returns early. The kernel
+//! returns once the tail of the completions is one
 //! past their head as it was when the call began. So a completion that was not taken then ends the
 //! wait at once, and one that comes later ends it even if somebody else takes it meanwhile. It is
 //! looked at once more after the thread was put on the list of those to be woken: a completion, or
