@@ -72,7 +72,8 @@ fn bitmap_bytes(job: &Job, region: Region) -> u64 {
     }
 }
 
-/// A buffer per I/O, registered with the disk where it does that, with data in it if it is to be written as it is; none for trims.
+/// A buffer per I/O, registered with the disk where it does that, with data in it if it is to
+/// be written as it is; none for trims.
 pub(super) fn buffers(job: &Job, disk: &Disk) -> Vec<Buf> {
     if job.rw.has(Direction::Trim) {
         return Vec::new();

@@ -245,3 +245,64 @@ fn a_ring_is_filled_to_the_last_completion_and_loses_none() {
         }
     }
 }
+
+#[test]
+fn what_is_left_to_a_wait_is_submitted_by_it_with_one_call() {
+    let (mut driver, waiter, _, _file) = scripted(DEPTH + 1, Mode::Shared);
+    for round in 1..100 {
+        issue(&mut driver, 0, Bio::flush());
+        driver.leave_to_wait();
+        waiter.wait(Some(LONG));
+        assert_eq!(reap(&mut driver).len(), 1);
+        assert_eq!((driver.nr_syscalls(), waiter.nr_syscalls()), (0, round));
+    }
+}
+
+#[test]
+fn what_was_left_and_is_taken_back_or_committed_by_another_is_not_forgotten() {
+    let (mut driver, waiter, script, _file) = scripted(DEPTH + 1, Mode::Shared);
+    for round in 0..100 {
+        issue(&mut driver, 0, Bio::flush());
+        driver.leave_to_wait();
+        let mut nr_done = 0;
+        match round % 3 {
+            // Nobody waits: the next reap begins it.
+            0 => {
+                assert!(waiter.take_back());
+                nr_done += reap(&mut driver).len();
+            }
+            // Another commits first: the wait has nothing to submit.
+            1 => {
+                issue(&mut driver, 1, Bio::flush());
+                driver.commit_rqs();
+                assert!(!waiter.take_back());
+            }
+            // So has one that knows it and comes too late, while the kernel refuses.
+            _ => {
+                script.then(&[Answer::Fails(libc::EAGAIN)]);
+                driver.commit_rqs();
+            }
+        }
+        let nr = 1 + usize::from(round % 3 == 1);
+        let begin = clock::now_ns();
+        while nr_done < nr {
+            waiter.wait(Some(LONG));
+            nr_done += reap(&mut driver).len();
+        }
+        assert!(clock::now_ns() - begin < LONG.as_nanos() as u64);
+        assert!(!waiter.take_back());
+    }
+}
+
+/// A flush does not end at once: it is for a worker of the kernel.
+#[test]
+fn a_thread_alone_submits_and_waits_with_one_call() {
+    let file = tempfile::NamedTempFile::new().expect("a scratch file");
+    file.as_file().set_len(1 << 16).expect("a scratch file");
+    let disk = crate::Disk::open(&file.path().display().to_string()).expect("a disk");
+    let nr_before = disk.stats().nr_syscalls;
+    (0..200).for_each(|_| disk.flush().expect("a good flush"));
+    let nr = disk.stats().nr_syscalls - nr_before;
+    // A wait may return early.
+    assert!((200..300).contains(&nr), "{nr} system calls for 200 flushes");
+}

@@ -44,7 +44,7 @@ fn tags_are_used_again_before_the_ring_says_that_it_is_empty() {
     for keys in KEYS {
         let (DriverQueue { mut driver, waiter }, _folder) = scratch(keys, Mode::Shared);
         let mut bufs: Vec<_> = (0..DEPTH).map(|_| vec![0; 512]).collect();
-        let mut nr_left = 20_000;
+        let mut nr_left = 5000;
         let mut free: Vec<usize> = (0..DEPTH as usize).collect();
         let mut nr_at_driver = 0;
         while nr_left + nr_at_driver > 0 {
