@@ -53,6 +53,8 @@ pub fn of(job: &Job) -> Vec<String> {
         verify,
         do_verify,
         group_reporting,
+        fixedbufs,
+        sqthread_poll,
         policies: _,
         // What was said, not what follows from it.
         options: _,
@@ -90,6 +92,8 @@ pub fn of(job: &Job) -> Vec<String> {
     list.some("verify", verify.then_some("crc32c"));
     list.switch("do_verify", *do_verify, bare.do_verify);
     list.flag("group_reporting", *group_reporting);
+    list.switch("fixedbufs", *fixedbufs, bare.fixedbufs);
+    list.switch("sqthread_poll", *sqthread_poll, bare.sqthread_poll);
     list.0
 }
 

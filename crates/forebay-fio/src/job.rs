@@ -107,6 +107,8 @@ pub struct Given {
     pub direct: Option<bool>,
     pub filename: Option<String>,
     pub ioengine: Option<Engine>,
+    pub fixedbufs: Option<bool>,
+    pub sqthread_poll: Option<bool>,
     pub invalidate: Option<bool>,
     pub allow_mounted_write: Option<bool>,
     pub fsync: Option<u32>,
@@ -161,6 +163,12 @@ pub struct Job {
     pub filename: Option<String>,
     /// `ioengine`.
     pub ioengine: Option<Engine>,
+    /// `fixedbufs`: whether buffers are registered with the disk; None: where another job of the
+    /// disk asks for it.
+    pub fixedbufs: Option<bool>,
+    /// `sqthread_poll`: whether a thread of the kernel takes what is submitted; None: as the disk's
+    /// spec says.
+    pub sqthread_poll: Option<bool>,
     /// `invalidate`: whether the file's page cache is dropped before the start.
     pub invalidate: bool,
     /// `allow_mounted_write`: whether a mounted block device may be written to.
@@ -259,6 +267,8 @@ impl Job {
             direct: given.direct,
             filename: given.filename,
             ioengine: given.ioengine,
+            fixedbufs: given.fixedbufs,
+            sqthread_poll: given.sqthread_poll,
             invalidate: given.invalidate.unwrap_or(true),
             allow_mounted_write: given.allow_mounted_write.unwrap_or(false),
             fsync: given.fsync.unwrap_or(0),

@@ -37,6 +37,7 @@
     reason = "boxes of bios are on their way; nobody owns the memory of a list"
 )]
 
+mod arena;
 mod buf;
 mod disk;
 mod driver;

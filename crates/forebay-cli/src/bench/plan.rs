@@ -86,18 +86,31 @@ pub(super) fn distinct(targets: &[Target]) -> impl Iterator<Item = &Target> {
 struct Needs {
     writes: bool,
     iodepth: u32,
+    /// Whether some job wants its buffers registered.
+    fixed: bool,
+    /// The buffers of all but those that do not want it, bytes.
+    buffer_bytes: u64,
 }
 
 impl Needs {
     fn add(&mut self, job: &Job) {
         self.writes |= job.rw.has(Direction::Write) || job.rw.has(Direction::Trim);
         self.iodepth = self.iodepth.max(job.iodepth);
+        self.fixed |= job.fixedbufs == Some(true);
+        if job.fixedbufs != Some(false) {
+            // Each begins at a page.
+            let page = forebay::BUF_ALIGN as u64;
+            self.buffer_bytes += u64::from(job.bs).next_multiple_of(page) * u64::from(job.iodepth);
+        }
     }
 
     /// Puts it into the spec, where that says nothing of it.
     fn apply(&self, spec: &mut Spec) {
         if !self.writes && spec.get("read_only").is_none() && file_below(spec).is_some() {
             spec.set("read_only", "on");
+        }
+        if self.fixed && spec.get("fixed_buffers").is_none() && file_below(spec).is_some() {
+            spec.set("fixed_buffers", &self.buffer_bytes.to_string());
         }
         // Deeper jobs than the layer's default allows ask for more.
         if self.iodepth > Policy::default().nr_bios && spec.get("nr_bios").is_none() {
@@ -154,6 +167,9 @@ fn spec_of(job: &Job, clone: u32) -> Result<Spec, Failure> {
     }
     if let Some(direct) = job.direct.filter(|_| file_below(&spec).is_some()) {
         spec.set("direct", if direct { "on" } else { "off" });
+    }
+    if let Some(polls) = job.sqthread_poll.filter(|_| file_below(&spec).is_some()) {
+        spec.set("sqpoll", if polls { "on" } else { "off" });
     }
     Ok(spec)
 }
@@ -223,6 +239,17 @@ mod tests {
         let targets = plan(&command.jobs).expect(args);
         let shown: Vec<_> = targets.iter().map(|target| target.spec.to_string()).collect();
         assert_eq!(shown, specs, "{args}");
+    }
+
+    #[test]
+    fn options_of_io_uring_become_keys_of_a_file() {
+        check(
+            "--filename=x --name=a --rw=write --fixedbufs=1 --bs=4k --iodepth=2 --name=b \
+             --rw=write --bs=512 --iodepth=3 --name=c --rw=write --fixedbufs=0",
+            &["x?fixed_buffers=20480"; 3],
+        );
+        check("--name=a --filename=x --rw=write --sqthread_poll=1", &["x?sqpoll=on"]);
+        check("--name=a --filename=ram:1M --fixedbufs=1 --sqthread_poll=1", &["ram:1M"]);
     }
 
     #[test]

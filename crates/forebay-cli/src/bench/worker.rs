@@ -60,7 +60,7 @@ impl<'a> Worker<'a> {
         let writes = job.rw.has(Direction::Write);
         let reads = job.rw.has(Direction::Read);
         let way = match job.is_blocking() {
-            true => Way::Calls(Calls::new(job)),
+            true => Way::Calls(Calls::new(job, disk)),
             false => Way::Queued(Box::new(Queued::new(job, disk))),
         };
         let tally = Tally {

@@ -18,6 +18,7 @@
 //! turn, and tells the thread that waits if that is what it waits for.
 
 use super::{Device, DriverQueue, Mode, Opened};
+use crate::arena::Arena;
 use crate::error::{OpenError, SpecError};
 use crate::info::Feature;
 use crate::keys::Keys;
@@ -187,6 +188,10 @@ fn next_fraction(state: &mut u64) -> f64 {
 impl Device for FaultDevice {
     fn limits(&self) -> QueueLimits {
         self.inner.limits()
+    }
+
+    fn arena(&self) -> Option<&Arc<Arena>> {
+        self.inner.arena()
     }
 
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {

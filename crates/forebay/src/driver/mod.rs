@@ -26,6 +26,7 @@ mod timer;
 #[cfg(test)]
 mod wait_tests;
 
+use crate::arena::Arena;
 use crate::error::{OpenError, SpecError};
 use crate::info::Feature;
 use crate::keys::Keys;
@@ -51,6 +52,11 @@ pub(crate) enum Mode {
 pub(crate) trait Device: Send + Sync {
     /// What the device can take. Fixed while it is open.
     fn limits(&self) -> QueueLimits;
+
+    /// Memory that its queues know, from which buffers may be taken; if there is any.
+    fn arena(&self) -> Option<&Arc<Arena>> {
+        None
+    }
 
     /// A queue of `depth` tags. Whoever calls this for [`Mode::Owned`] is its one thread.
     ///
@@ -87,6 +93,17 @@ pub(crate) trait Waiter: Send + Sync {
     /// otherwise wait for another to do it: says whether it did. The caller reaps next. Any number
     /// of threads may do so at once, beside the one that waits and whoever uses the driver.
     fn help(&self) -> bool {
+        false
+    }
+
+    /// Whether a wait begins what the driver has left to it ([`Driver::leave_to_wait`]).
+    fn begins(&self) -> bool {
+        false
+    }
+
+    /// There is no wait after all: what was left to it is the driver's again. True: there was
+    /// something, and a turn is due, which begins it.
+    fn take_back(&self) -> bool {
         false
     }
 

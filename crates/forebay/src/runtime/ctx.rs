@@ -145,6 +145,20 @@ impl Ctx {
         now: u64,
         commit: Option<Commit>,
     ) -> Option<Turned> {
+        let (token, turned) = self.turn_and_hold(shared, now, commit, own)?;
+        token.finish();
+        Some(turned)
+    }
+
+    /// As [`Ctx::turn`], one turn, and keeps the token.
+    #[inline]
+    pub(crate) fn turn_and_hold<'a>(
+        self: &Rc<Ctx>,
+        shared: &'a Shared,
+        now: u64,
+        commit: Option<Commit>,
+        own: Option<Own<'_>>,
+    ) -> Option<(Token<'a>, Turned)> {
         let hctx = shared.hctx(self.hctx());
         let mut queue = self.queue.borrow_mut();
         // What was published before is taken in first; so nothing of this thread is overtaken.
@@ -179,8 +193,7 @@ impl Ctx {
                 _ => self.put_off(&mut token),
             }
         }
-        token.finish();
-        Some(turned)
+        Some((token, turned))
     }
 
     /// Whether a commit that could be made now is, by the disk's policy.

@@ -272,6 +272,12 @@ impl<'a> Token<'a> {
         }
     }
 
+    /// Leaves what turns have issued and not committed to the wait beside the driver that follows.
+    pub(crate) fn leave_to_wait(&mut self) {
+        let inner = &mut **self;
+        inner.core.leave_to_wait(&mut *inner.driver);
+    }
+
     /// Commits what a turn has issued and not committed.
     pub(crate) fn commit(&mut self) {
         let inner = &mut **self;

@@ -2,6 +2,7 @@
 // It passes on what its callers vouch for.
 #![allow(unsafe_code)]
 
+use crate::arena::Arena;
 use crate::driver::{Device, Mode, Waiter};
 use crate::error::OpenError;
 use crate::info::{DiskInfo, DiskStats};
@@ -115,6 +116,11 @@ impl Shared {
 
     pub(crate) fn info(&self) -> &DiskInfo {
         &self.info
+    }
+
+    /// Memory that is registered with the device.
+    pub(crate) fn arena(&self) -> Option<&Arc<Arena>> {
+        self.device.arena()
     }
 
     pub(crate) fn device_state(&self) -> &DeviceState {

@@ -87,9 +87,9 @@ fn files() {
     );
     check_open(
         &format!("{path}?size=1G"),
-        "unknown key `size` for driver `file`; there are: capacity, direct, engine, fua, \
-         iostats, kick, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, nr_threads, plug, \
-         queue_depth, read_only, service",
+        "unknown key `size` for driver `file`; there are: capacity, direct, engine, \
+         fixed_buffers, fua, iostats, kick, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, \
+         nr_threads, plug, queue_depth, read_only, service, sqpoll, sqpoll_idle_ms",
     );
     check_open(
         &format!("{path}?engine=fast"),

@@ -5,6 +5,7 @@
 //! one or an error. A kernel that lacks one for another reason than that it is absent or forbidden
 //! (too many open files, say) would not do better with the next: that is an error, too.
 
+use super::base::{Base, RingOptions};
 use super::device::FileDevice;
 use super::open::{File, no_uring};
 use crate::driver::aio::{AioDevice, no_aio};
@@ -14,6 +15,7 @@ use crate::driver::{Device, Mode, Opened};
 use crate::error::{OpenError, SpecError};
 use crate::info::Feature;
 use crate::keys::Keys;
+use io_uring::IoUring;
 use std::io;
 use std::sync::Arc;
 
@@ -44,7 +46,18 @@ impl Engine {
 /// The device of an open file.
 pub(super) fn open(file: File, engine: Engine) -> Result<Opened, OpenError> {
     match engine {
-        Engine::IoUring => uring(&file).map(|opened| file.with(opened)).map_err(no_uring),
+        Engine::Aio | Engine::Psync if file.rings != RingOptions::default() => {
+            Err(OpenError::Spec(SpecError::BadValue {
+                key: String::from("engine"),
+                value: String::from(if engine == Engine::Aio { "aio" } else { "psync" }),
+                expected: "io_uring, which fixed_buffers and sqpoll are for",
+            }))
+        }
+        Engine::IoUring => match uring(&file) {
+            Ok(opened) => Ok(file.with(opened)),
+            Err(NoRing::Refused(source)) => Err(no_uring(source)),
+            Err(NoRing::Key(error)) => Err(error),
+        },
         Engine::Aio => aio(&file).map(|opened| file.with(opened)).map_err(no_aio),
         Engine::Psync => Ok(file.with(psync(&file))),
         Engine::Auto => auto(file),
@@ -54,8 +67,9 @@ pub(super) fn open(file: File, engine: Engine) -> Result<Opened, OpenError> {
 fn auto(file: File) -> Result<Opened, OpenError> {
     let no_uring_source = match uring(&file) {
         Ok(opened) => return Ok(file.with(opened)),
-        Err(source) if is_absent(&source) => source,
-        Err(source) => return Err(no_uring(source)),
+        Err(NoRing::Refused(source)) if is_absent(&source) => source,
+        Err(NoRing::Refused(source)) => return Err(no_uring(source)),
+        Err(NoRing::Key(error)) => return Err(error),
     };
     let mut why = format!("io_uring is {}", absence(&no_uring_source, URING_SWITCH));
     let mut missing = vec![("io_uring", absence(&no_uring_source, URING_SWITCH))];
@@ -80,11 +94,28 @@ fn auto(file: File) -> Result<Opened, OpenError> {
 /// What is known of a device, and the device.
 type Known = (Arc<dyn Device>, Vec<Feature>);
 
-fn uring(file: &File) -> io::Result<Known> {
-    let device = FileDevice::new(Arc::clone(&file.file), file.probed.limits)?;
+/// Why there is no ring.
+enum NoRing {
+    /// The kernel gives none.
+    Refused(io::Error),
+    /// It gives one, and not what a key asks of it.
+    Key(OpenError),
+}
+
+impl From<io::Error> for NoRing {
+    fn from(source: io::Error) -> NoRing {
+        NoRing::Refused(source)
+    }
+}
+
+fn uring(file: &File) -> Result<Known, NoRing> {
+    // Before anything is asked of it.
+    drop(IoUring::new(1)?);
+    let base = Base::open(file.rings).map_err(NoRing::Key)?;
+    let device = FileDevice::new(Arc::clone(&file.file), file.probed.limits, base)?;
     // Whether there is room for as many tags is seen only then.
     drop(device.open_queue(file.depth, Mode::Shared)?);
-    let features = device.features().to_vec();
+    let features = device.features();
     Ok((Arc::new(device), features))
 }
 

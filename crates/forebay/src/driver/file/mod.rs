@@ -5,14 +5,18 @@
 //! - [`probe`]: what the kernel says of its limits and features;
 //! - [`sysfs`]: what `/sys` says of the device below;
 //! - [`device`]: makes a ring for each queue;
+//! - [`base`]: what those rings have in common;
 //! - [`uring`]: the driver itself;
 //! - [`commands`]: what each tag is doing, and the ring's entry for it;
 //! - [`waiter`]: waits for a ring that others use;
+//! - [`enter`]: the system call, as a test can replace it;
 //! - [`event`]: a descriptor for completions that the kernel has deferred.
 
+mod base;
 mod commands;
 mod device;
 mod engine;
+mod enter;
 mod event;
 mod open;
 mod probe;

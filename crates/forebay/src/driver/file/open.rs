@@ -1,10 +1,11 @@
 //! Opening a file as a disk.
 
+use super::base::RingOptions;
 use super::engine::{self, Engine};
 use super::probe::{self, Probed};
 use crate::driver::psync::nr_threads;
 use crate::driver::{self, Device, Opened};
-use crate::error::OpenError;
+use crate::error::{OpenError, SpecError};
 use crate::info::Feature;
 use crate::keys::Keys;
 use crate::settings::Settings;
@@ -14,6 +15,9 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// How long the kernel's thread of `sqpoll=on` looks for work before it sleeps: its own default.
+const SQPOLL_IDLE_MS: u32 = 1000;
 
 /// How to open it.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +36,8 @@ pub(super) struct File {
     pub(super) depth: u32,
     /// At most, where calls block.
     pub(super) nr_threads: usize,
+    /// Where there are rings.
+    pub(super) rings: RingOptions,
 }
 
 impl File {
@@ -85,11 +91,29 @@ fn open_target(
         growing: growing.unwrap_or(false),
         read_only: settings.read_only(),
     };
+    let rings = ring_options(keys)?;
     let path = Path::new(spec.target());
     let file = open_file(path, options)?;
     let probed = probe::probe(&file, path, options)?;
     let depth = settings.policy().queue_depth;
-    Ok(File { file: Arc::new(file), options, probed, depth, nr_threads })
+    Ok(File { file: Arc::new(file), options, probed, depth, nr_threads, rings })
+}
+
+/// What is asked of the rings.
+fn ring_options(keys: &mut Keys) -> Result<RingOptions, OpenError> {
+    // A ring registers at most 1 GiB as one buffer.
+    let fixed_buffers = keys.take_number("fixed_buffers", "a size of 4k to 1G", 4096..=1 << 30)?;
+    let sqpoll = keys.take_switch("sqpoll")?.unwrap_or(false);
+    let idle = keys.take_number("sqpoll_idle_ms", "a number of 1 to 600000", 1..=600_000)?;
+    if let (Some(idle), false) = (idle, sqpoll) {
+        return Err(OpenError::Spec(SpecError::BadValue {
+            key: String::from("sqpoll_idle_ms"),
+            value: idle.to_string(),
+            expected: "sqpoll=on beside it",
+        }));
+    }
+    let idle_ms = idle.map_or(SQPOLL_IDLE_MS, |idle| idle as u32);
+    Ok(RingOptions { fixed_buffers, sqpoll_idle_ms: sqpoll.then_some(idle_ms) })
 }
 
 fn open_file(path: &Path, options: Options) -> Result<fs::File, OpenError> {
