@@ -92,8 +92,8 @@ pub fn of(job: &Job) -> Vec<String> {
     list.some("verify", verify.then_some("crc32c"));
     list.switch("do_verify", *do_verify, bare.do_verify);
     list.flag("group_reporting", *group_reporting);
-    list.switch("fixedbufs", *fixedbufs, bare.fixedbufs);
-    list.switch("sqthread_poll", *sqthread_poll, bare.sqthread_poll);
+    list.some("fixedbufs", fixedbufs.map(u8::from));
+    list.some("sqthread_poll", sqthread_poll.map(u8::from));
     list.0
 }
 

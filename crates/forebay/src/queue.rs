@@ -281,7 +281,9 @@ impl BioQueue {
             return None;
         }
         self.bufs.push(None);
-        Some(QueuedBio::new(self.ready.borrow().owner(), number as u32))
+        let mut ready = self.ready.borrow_mut();
+        ready.make_room(self.bufs.len());
+        Some(QueuedBio::new(ready.owner(), number as u32))
     }
 
     /// A turn of the hardware context.

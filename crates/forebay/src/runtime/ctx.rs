@@ -145,7 +145,7 @@ impl Ctx {
         now: u64,
         commit: Option<Commit>,
     ) -> Option<Turned> {
-        let (token, turned) = self.turn_and_hold(shared, now, commit, own)?;
+        let (token, turned) = self.turn_and_hold(shared, now, commit)?;
         token.finish();
         Some(turned)
     }
@@ -157,7 +157,6 @@ impl Ctx {
         shared: &'a Shared,
         now: u64,
         commit: Option<Commit>,
-        own: Option<Own<'_>>,
     ) -> Option<(Token<'a>, Turned)> {
         let hctx = shared.hctx(self.hctx());
         let mut queue = self.queue.borrow_mut();

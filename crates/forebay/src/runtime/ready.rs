@@ -77,6 +77,11 @@ impl Ready {
         self.ended.is_empty()
     }
 
+    /// Makes room for so many in all, so that no end allocates.
+    pub(crate) fn make_room(&mut self, nr: usize) {
+        self.ended.reserve(nr.saturating_sub(self.ended.len()));
+    }
+
     /// How many came through the mailbox, ever.
     pub(crate) fn nr_mailed(&self) -> u64 {
         self.nr_mailed
