@@ -21,7 +21,7 @@ use crate::units::Size;
 /// let Parsed::Run(command) = cmdline::parse(args.map(Into::into))? else { unreachable!() };
 /// let args = arguments::of(&command.jobs[0]).join(" ");
 /// assert_eq!(args, "--name=a --rw=randread --bs=8192 --runtime=500ms --time_based");
-/// # Ok::<(), forebay_fio::options::UsageError>(())
+/// # Ok::<(), forebay_fio::cmdline::CommandError>(())
 /// ```
 pub fn of(job: &Job) -> Vec<String> {
     let Job {
@@ -53,6 +53,11 @@ pub fn of(job: &Job) -> Vec<String> {
         verify,
         do_verify,
         group_reporting,
+        stonewall,
+        new_group,
+        // They follow from the jobs before.
+        group: _,
+        stage: _,
         policies: _,
         // What was said, not what follows from it.
         options: _,
@@ -90,6 +95,8 @@ pub fn of(job: &Job) -> Vec<String> {
     list.some("verify", verify.then_some("crc32c"));
     list.switch("do_verify", *do_verify, bare.do_verify);
     list.flag("group_reporting", *group_reporting);
+    list.flag("stonewall", *stonewall);
+    list.flag("new_group", *new_group);
     list.0
 }
 
