@@ -50,8 +50,8 @@ impl Host for Machine {
     }
 }
 
-/// The failure of a command line, or of a job file, which names its place itself. A file that cannot
-/// be read is no error of usage.
+/// The failure of a command line, or of a job file, which names its place itself. A file that
+/// cannot be read is no error of usage.
 pub(crate) fn failure(command: &str, error: &CommandError) -> Failure {
     match error {
         CommandError::Usage(error) => Failure::Usage(format!("{command}: {error}")),

@@ -101,7 +101,7 @@ fn prepare(jobs: &[Job], targets: &[Target]) -> Result<Layout, Failure> {
 
 /// What the arguments say. `None` if there is nothing left to do.
 fn parse(args: Vec<OsString>) -> Result<Option<CommandLine>, Failure> {
-    // Scripts ask with it whether options are right: what is not is an answer, not a wrong question.
+    // Scripts ask with it whether options are right: that they are not is an answer.
     let only = args.iter().any(|arg| arg == "--parse-only" || arg == "--parse_only");
     let parsed = cmdline::parse_with(args, &mut Machine).map_err(|error| {
         match machine::failure("bench", &error) {
@@ -162,10 +162,11 @@ fn tell_errors(outcomes: &[Outcome]) {
 fn help() -> String {
     format!(
         "Measure a disk through the block layer, with fio's options and report.\n\n\
-         Usage: forebay bench [--option=value]... [job.fio]... [--name=job [--option=value]...]...\n\n\
-         Options before the first --name are defaults for all jobs, those of job files too (- is\n\
-         standard input). Without any --name or file there is one job: random reads of 4k at depth\n\
-         32 for 5 seconds, on ram:1G unless --filename is given.\n\n\
+         Usage: forebay bench [--option=value]... [job.fio]... \
+         [--name=job [--option=value]...]...\n\n\
+         Options before the first --name are defaults for all jobs, those of job files too;\n\
+         - is standard input. Without any --name or file there is one job: random reads of 4k\n\
+         at depth 32 for 5 seconds, on ram:1G unless --filename is given.\n\n\
          Options [default]:\n{}\n\
          Comparing, in pairs of runs [default]:\n{}",
         options::help(),

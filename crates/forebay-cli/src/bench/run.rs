@@ -35,8 +35,8 @@ const POLL: Duration = Duration::from_millis(100);
 /// never touched, but a thousand of the usual size are 2 GiB of addresses.
 const STACK: usize = 256 << 10;
 
-/// Runs all clones to their end, stage by stage. A disk that cannot be opened keeps all of them from
-/// starting; after a signal no stage begins.
+/// Runs all clones to their end, stage by stage. A disk that cannot be opened keeps all of them
+/// from starting; after a signal no stage begins.
 pub(super) fn run(
     command: &CommandLine,
     targets: &[Target],

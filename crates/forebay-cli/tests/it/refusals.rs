@@ -39,8 +39,8 @@ fn bad_values_say_what_would_do() {
     check(
         "--name=a --rw=reed",
         2,
-        "bench: --rw=reed: it is none of the words; did you mean read?; accepted: read, write, randread, randwrite, \
-         rw, readwrite, randrw, trim, randtrim",
+        "bench: --rw=reed: it is none of the words; did you mean read?; accepted: read, write, \
+         randread, randwrite, rw, readwrite, randrw, trim, randtrim",
     );
     check(
         "--name=a --ioengine=mmap",

@@ -64,9 +64,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Time { set: |g, time| g.runtime = Some(time) }),
     row("time_based", &[], "0", "go on until the runtime is over, pass after pass",
         Kind::Flag { set: |g, on| g.time_based = Some(on) }),
-    row("direct", &[], "0", "bypass the page cache",
+    row("direct", &[], "as the spec says, else 0", "bypass the page cache",
         Kind::Bool { set: |g, on| g.direct = Some(on) }),
-    row("buffered", &[], "1", "use the page cache: the opposite of direct",
+    row("buffered", &[], "as the spec says, else 1", "use the page cache: the opposite of direct",
         Kind::Bool { set: |g, on| g.direct = Some(!on) }),
     row("ioengine", &[], "", "whose place is taken; psync, sync: blocking calls, at iodepth 1",
         Kind::Choice {

@@ -1,6 +1,6 @@
 //! What fio takes on its command line alone.
 
-use super::{Foreign, flag, ignored, refused};
+use super::{Foreign, ignored, refused};
 
 const ONE_MACHINE: &str = "run it on that machine, for instance through ssh";
 const TRIGGER: &str = "send it SIGINT, which ends the run and prints the report";
@@ -13,17 +13,17 @@ pub(super) static OPTIONS: &[Foreign] = &[
     ignored(&["max-jobs"], "jobs are threads; the system sets the limit"),
     ignored(&["eta-newline", "eta-interval"], "the progress line stays one line"),
     ignored(&["aux-path"], "no state files are written"),
-    flag(refused(&["merge-blktrace-only"], "traces are not merged; fio does it")),
-    flag(refused(&["bandwidth-log"], "no logs are written; the JSON report has rates")),
-    flag(refused(&["minimal", "append-terse"], FORMAT)),
+    refused(&["merge-blktrace-only"], "traces are not merged; fio does it"),
+    refused(&["bandwidth-log"], "no logs are written; the JSON report has rates"),
+    refused(&["minimal", "append-terse"], FORMAT),
     refused(&["terse-version"], FORMAT),
-    flag(refused(&["version"], "use forebay --version")),
-    flag(refused(&["cpuclock-test"], "fio tests the clock")),
-    flag(refused(&["crctest", "memcpytest"], "fio tests them")),
+    refused(&["version"], "use forebay --version"),
+    refused(&["cpuclock-test"], "fio tests the clock"),
+    refused(&["crctest", "memcpytest"], "fio tests them"),
     refused(&["cmdhelp", "enghelp"], "use forebay bench --help"),
-    flag(refused(&["showcmd"], "use --parse-only, and write the options by hand")),
+    refused(&["showcmd"], "use --parse-only, and write the options by hand"),
     refused(&["status-interval"], "only the end is reported; shorten the --runtime"),
-    flag(refused(&["server"], ONE_MACHINE)),
+    refused(&["server"], ONE_MACHINE),
     refused(&["client", "remote-config", "daemonize"], ONE_MACHINE),
     refused(&["idle-prof"], "use perf stat beside it"),
     refused(&["inflate-log"], "fio inflates its logs"),

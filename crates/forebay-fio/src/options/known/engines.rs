@@ -14,7 +14,7 @@ pub(super) static OPTIONS: &[Foreign] = &[
     // io_uring, libaio and the blocking ones.
     flag(ignored(&["userspace_reap"], "the driver file reaps from its ring in any case")),
     ignored(&["nonvectored"], "it says how a call is made, and the drivers choose theirs"),
-    flag(refused(&["hipri", "fixedbufs", "registerfiles", "sqthread_poll"], RING)),
+    refused(&["hipri", "fixedbufs", "registerfiles", "sqthread_poll"], RING),
     refused(&["hipri_percentage", "sqthread_poll_cpu", "force_async"], RING),
     refused(&["nowait", "uncached"], CALL),
     refused(&["cmdprio", "cmdprio_percentage", "cmdprio_class", "cmdprio_bssplit"], PRIORITY),
@@ -24,13 +24,14 @@ pub(super) static OPTIONS: &[Foreign] = &[
         "write_mode", "verify_mode", "deac"], NVME),
     // Processor, program and file-system engines.
     refused(&["cpuload", "cpuchunks", "cpumode"], CPU),
-    flag(refused(&["exit_on_io_done"], CPU)),
+    refused(&["exit_on_io_done"], CPU),
     refused(&["program", "arguments", "grace_time", "std_redirect"], "run the program beside it"),
     refused(&["stat_type", "donorname", "inplace", "skip_bad"], ENGINE),
     // Networks.
-    refused(&["hostname", "port", "protocol", "interface", "ttl", "window_size", "mss", "netmask",
+    refused(&["hostname", "port", "protocol", "proto", "interface", "ttl", "window_size", "mss",
+        "netmask",
         "bindname", "verb", "uri", "nfs_url", "initiator"], ENGINE),
-    flag(refused(&["nodelay", "listen", "pingpong"], ENGINE)),
+    refused(&["nodelay", "listen", "pingpong"], ENGINE),
     refused(&["server_ip", "serverip", "direct_write_to_pmem", "busy_wait_polling"], ENGINE),
     refused(&["https", "http_host", "http_user", "http_pass", "http_s3_key", "http_s3_keyid",
         "http_s3_region", "http_s3_security_token", "http_s3_storage_class",

@@ -1,6 +1,6 @@
 //! What every job of fio may say.
 
-use super::{Foreign, flag, ignored, refused};
+use super::{Foreign, ignored, refused};
 
 const SHELL: &str = "run it in the shell";
 const ONE_FILE: &str = "a job works on one file or device; write one job for each";
@@ -50,7 +50,7 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["wait_for"], ORDER),
     refused(&["startdelay"], ORDER),
     refused(&["loops"], "use --io_size, or --time_based=1 with --runtime"),
-    flag(refused(&["exitall", "exitall_on_error"], END)),
+    refused(&["exitall", "exitall_on_error"], END),
     refused(&["exit_what"], END),
     refused(&["exec_prerun", "exec_postrun"], SHELL),
     refused(&["profile"], "write the jobs of the profile"),
@@ -74,7 +74,7 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["ba", "blockalign"], "offsets are multiples of --bs from --offset on"),
     refused(&["bsrange", "blocksize_range"], BLOCKS),
     refused(&["bssplit"], BLOCKS),
-    flag(refused(&["bs_unaligned", "blocksize_unaligned"], BLOCKS)),
+    refused(&["bs_unaligned", "blocksize_unaligned"], BLOCKS),
     refused(&["bs_is_seq_rand"], BLOCKS),
     refused(&["allrandrepeat"], "use --randseed"),
     refused(&["ignore_error", "continue_on_error"], ERRORS),
@@ -102,7 +102,7 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["steadystate", "ss", "steadystate_duration", "ss_dur", "steadystate_ramp_time",
         "ss_ramp", "steadystate_check_interval", "ss_interval"], STEADY),
     // Verification and trims.
-    flag(refused(&["verify_only"], VERIFY)),
+    refused(&["verify_only"], VERIFY),
     refused(&["verify_interval", "verify_offset", "verify_pattern", "verify_async",
         "verify_async_cpus", "verify_backlog", "verify_backlog_batch", "experimental_verify",
         "verify_state_load", "verify_state_save", "verify_pattern_interval",
@@ -127,7 +127,7 @@ pub(super) static OPTIONS: &[Foreign] = &[
         "numa_mem_policy"], PROCESSORS),
     refused(&["cgroup", "cgroup_nodelete", "cgroup_weight", "uid", "gid"], GROUP),
     // The data.
-    flag(refused(&["zero_buffers", "refill_buffers"], DATA)),
+    refused(&["zero_buffers", "refill_buffers"], DATA),
     refused(&["scramble_buffers", "buffer_pattern", "buffer_compress_percentage",
         "buffer_compress_chunk", "dedupe_percentage", "dedupe_mode",
         "dedupe_working_set_percentage", "dedupe_global"], DATA),
