@@ -5,6 +5,7 @@ mod bench;
 mod common;
 mod compare;
 mod endings;
+mod job_files;
 mod refusals;
 mod sharing;
 mod sim;
