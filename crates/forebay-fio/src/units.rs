@@ -42,6 +42,9 @@ pub enum NumberError {
     /// The digits are followed by something that is not a unit.
     #[error("'{0}' is not a unit here")]
     Suffix(String),
+    /// There are several numbers where one is taken.
+    #[error("it is a list, and one value is taken")]
+    List,
     /// The value does not fit into 64 bits (for times: of microseconds).
     #[error("it is too large")]
     TooLarge,
@@ -154,6 +157,9 @@ fn split_number(text: &str) -> Result<(u64, &str), NumberError> {
     if end == 0 {
         return Err(NumberError::NoDigits);
     }
+    if digits.contains(',') {
+        return Err(NumberError::List);
+    }
     // All of these are digits of the radix, so the only way to fail is the range.
     let value = u64::from_str_radix(&digits[..end], radix).map_err(|_| NumberError::TooLarge)?;
     Ok((value, &digits[end..]))
@@ -240,6 +246,7 @@ mod tests {
         assert_eq!(parse_bytes("4kk"), suffix("kk"));
         assert_eq!(parse_bytes("1.5m"), suffix(".5m"));
         assert_eq!(parse_bytes("1i"), suffix("i"));
+        assert_eq!(parse_bytes("4k,8k"), Err(NumberError::List));
         assert_eq!(parse_bytes("99999999999999999999"), Err(NumberError::TooLarge));
         assert_eq!(parse_bytes("16384p"), Err(NumberError::TooLarge));
     }

@@ -27,6 +27,12 @@ pub(super) fn variables<'a>(line: &'a str, host: &dyn Host) -> Result<Cow<'a, st
     if text.len() > LINE_BYTES_MAX { Err(Problem::LongLine) } else { Ok(Cow::Owned(text)) }
 }
 
+/// The first variable of a line that is not set.
+pub(super) fn first_unset<'a>(line: &'a str, host: &dyn Host) -> Option<&'a str> {
+    let mut names = line.split("${").skip(1).filter_map(|rest| Some(rest.split_once('}')?.0));
+    names.find(|name| host.variable(name).is_none())
+}
+
 /// A value with the facts of the machine filled in. If the value then is arithmetic, such as
 /// `8*4096`, it is worked out, as fio does with the help of `bc`.
 pub(super) fn keywords(value: &str, host: &dyn Host) -> Result<String, Problem> {

@@ -226,7 +226,14 @@ impl Reader<'_> {
         }
         let place = self.chain.last().map(|link| format!("{}:{}: ", link.name, link.line));
         let place = place.unwrap_or_default();
-        self.assembly.set(found, name, &value, bare, &place).map_err(wrong)
+        self.assembly.set(found, name, &value, bare, &place).map_err(|mut error| {
+            if let (UsageError::BadValue { reason, .. }, Some(unset)) =
+                (&mut error, expand::first_unset(content, self.host))
+            {
+                reason.push_str(&format!("; ${{{unset}}} is not set, and empty"));
+            }
+            wrong(error)
+        })
     }
 
     fn include(

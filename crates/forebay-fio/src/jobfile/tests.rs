@@ -210,6 +210,16 @@ fn what_is_wrong_is_shown_with_its_place() {
 }
 
 #[test]
+fn a_value_that_a_variable_leaves_empty_names_the_variable() {
+    check(
+        "[a]\nfilename=${SIZE}\nio_size=${UNSET}\n",
+        "a.fio:3:9: io_size=: it does not start with a whole number; ${UNSET} is not set, and \
+         empty; accepted: a size such as 4096, 4k, 1m or 1g, or 1% to 100%\n  \
+           3 | io_size=${UNSET}\n    |         ^^^^^^^^",
+    );
+}
+
+#[test]
 fn an_empty_value_has_a_caret_behind_it() {
     check(
         "[a]\nfilename=\n",
