@@ -86,6 +86,8 @@ pub struct RunOptions {
     pub eta: Eta,
     /// Whether the options are only read.
     pub parse_only: bool,
+    /// Whether the jobs are only shown as a command line.
+    pub showcmd: bool,
     /// Whether jobs that write are refused.
     pub readonly: bool,
     /// Whether a warning is an error.

@@ -113,7 +113,11 @@ fn parse(args: Vec<OsString>) -> Result<Option<CommandLine>, Failure> {
         Parsed::Help => output::stdout(&help()).map(|()| None),
         Parsed::Run(command) => {
             machine::tell_warnings(&command.warnings);
-            Ok(Some(command).filter(|command| !command.run.parse_only))
+            if command.run.showcmd {
+                output::stdout(&format!("forebay bench {}\n", command.shown))?;
+            }
+            let is_run = !command.run.parse_only && !command.run.showcmd;
+            Ok(is_run.then_some(command))
         }
     }
 }

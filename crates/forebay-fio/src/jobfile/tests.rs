@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 
 use super::*;
 use crate::cmdline::{Parsed, parse_with};
+use crate::job::Job;
 
 /// Files and variables in memory.
 #[derive(Debug, Default)]
@@ -47,7 +48,7 @@ fn parse_files(files: &[(&str, &str)]) -> Result<CommandLine, CommandError> {
 }
 
 #[track_caller]
-fn job_of(lines: &str) -> crate::job::Job {
+fn job_of(lines: &str) -> Job {
     let text = format!("[a]\n{lines}\n");
     parse_files(&[("a.fio", &text)]).expect(lines).jobs.remove(0)
 }
@@ -327,4 +328,29 @@ fn jobs_that_write_are_refused_if_only_reading_is_allowed() {
     let args = ["--readonly", "--name=a", "--rw=randrw"].map(Into::into);
     let error = parse_with(args, &mut memory(&[])).expect_err("it writes").to_string();
     assert_eq!(error, "a: --rw=randrw changes the disk, and --readonly was given");
+}
+
+#[test]
+fn what_is_shown_makes_the_same_jobs() {
+    let files = [
+        ("a.fio", "[global]\nbs=8k\n[a]\nnorandommap\nplug=none\nbs=4k\n[b]\nname=it's b\n"),
+        ("c.fio", "[c]\nsize=(2*1m)\nunlink=1\nwait_for_previous=1\n"),
+    ];
+    let command = run("--showcmd --iodepth=4 a.fio --name=x --rw=write c.fio", &files);
+    let expected = "--name=x --iodepth=4 --rw=write --name=a --iodepth=4 --norandommap --plug=none \
+                    --bs=4k '--name=it'\\''s b' --iodepth=4 --bs=8k --name=c --iodepth=4 \
+                    '--size=(2*1m)' --stonewall";
+    assert_eq!(command.shown, expected);
+    let unquoted = expected.replace("'--name=it'\\''s b'", "--name=it's_b").replace('\'', "");
+    let again = run(&unquoted, &[]);
+    let bare = run("--showcmd --iodepth=8", &[]);
+    assert_eq!(bare.shown, "--iodepth=8");
+    let mixed = run("--showcmd --name=a --rwmixread=1 --rwmixwrite=2 --rwmixread=3", &[]);
+    assert_eq!(mixed.shown, "--name=a --rwmixwrite=2 --rwmixread=3");
+
+    let plain = |command: &CommandLine| {
+        let jobs = command.jobs.iter().cloned();
+        jobs.map(|job| Job { name: String::new(), options: Vec::new(), ..job }).collect::<Vec<_>>()
+    };
+    assert_eq!(plain(&again), plain(&command));
 }

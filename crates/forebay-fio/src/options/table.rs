@@ -139,6 +139,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::RunText { set: |run, name| run.sections.push(name.to_owned()) }),
     row("parse-only", &[], "0", "read the options and run nothing",
         Kind::RunFlag { set: |run, on| run.parse_only = on }),
+    row("showcmd", &[], "0", "print the jobs as one command line, and run nothing",
+        Kind::RunFlag { set: |run, on| run.showcmd = on }),
     row("readonly", &[], "0", "refuse jobs that write or trim",
         Kind::RunFlag { set: |run, on| run.readonly = on }),
     row("warnings-fatal", &[], "0", "take a warning for an error",

@@ -21,7 +21,6 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["cpuclock-test"], "fio tests the clock"),
     refused(&["crctest", "memcpytest"], "fio tests them"),
     refused(&["cmdhelp", "enghelp"], "use forebay bench --help"),
-    refused(&["showcmd"], "use --parse-only, and write the options by hand"),
     refused(&["status-interval"], "only the end is reported; shorten the --runtime"),
     refused(&["server"], ONE_MACHINE),
     refused(&["client", "remote-config", "daemonize"], ONE_MACHINE),
