@@ -189,7 +189,11 @@ impl Assembly {
         }
         // fio reads a file without jobs, and then finds nothing to run.
         if self.jobs.is_empty() && !self.run.parse_only {
-            return Err(UsageError::NoJob);
+            let sections = self.run.sections.join(", ");
+            return Err(match self.run.sections[..] {
+                [] => UsageError::NoJob,
+                _ => UsageError::Conflict(format!("--section={sections}: no job is named so")),
+            });
         }
         let shown = if self.run.showcmd { show(&self.jobs, !is_bare) } else { String::new() };
         let mut jobs: Vec<_> = self.jobs.into_iter().map(|(job, _)| job).collect();

@@ -114,7 +114,8 @@ fn parse(args: Vec<OsString>) -> Result<Option<CommandLine>, Failure> {
         Parsed::Run(command) => {
             machine::tell_warnings(&command.warnings);
             if command.run.showcmd {
-                output::stdout(&format!("forebay bench {}\n", command.shown))?;
+                let line = format!("forebay bench {}", command.shown);
+                output::stdout(&format!("{}\n", line.trim_end()))?;
             }
             let is_run = !command.run.parse_only && !command.run.showcmd;
             Ok(is_run.then_some(command))

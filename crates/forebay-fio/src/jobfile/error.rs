@@ -90,11 +90,13 @@ impl Place {
 impl Display for JobFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, place, included_from, problem } = self;
-        let Some(place) = place else {
-            return write!(f, "{file}: {problem}");
-        };
-        write!(f, "{file}:{}:{}: {problem}", place.line, place.column())?;
-        place.write_excerpt(f)?;
+        match place {
+            None => write!(f, "{file}: {problem}")?,
+            Some(place) => {
+                write!(f, "{file}:{}:{}: {problem}", place.line, place.column())?;
+                place.write_excerpt(f)?;
+            }
+        }
         for (file, line) in included_from {
             write!(f, "\n  included by {file}:{line}")?;
         }

@@ -118,7 +118,9 @@ impl Reader<'_> {
                 link.line = at + 1;
             }
             if line.len() > LINE_BYTES_MAX {
-                return Err(self.error(None, Problem::LongLine));
+                let text = String::from_utf8_lossy(line);
+                let place = self.place(&text, 0..text.len());
+                return Err(self.error(Some(place), Problem::LongLine));
             }
             let Ok(text) = std::str::from_utf8(line) else {
                 let text = String::from_utf8_lossy(line).into_owned();
