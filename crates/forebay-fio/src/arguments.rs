@@ -105,6 +105,21 @@ pub fn policies(job: &Job) -> Vec<String> {
     job.policies.iter().map(|(name, value)| format!("--{name}={value}")).collect()
 }
 
+/// The jobs as one line for a shell. They need neither files nor defaults to be the same again.
+pub fn line(jobs: &[Job]) -> String {
+    let words = jobs.iter().flat_map(|job| of(job).into_iter().chain(policies(job)));
+    words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
+}
+
+/// A word as a shell takes it.
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/%+@".contains(c);
+    match word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 /// Arguments that grow.
 #[derive(Debug)]
 struct List(Vec<String>);

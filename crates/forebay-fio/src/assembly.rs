@@ -1,9 +1,6 @@
 //! Jobs as they come together, from the command line and from job files alike: which defaults a job
 //! starts from, what is remembered for the report, and what is only warned of.
 
-use std::fmt::Write;
-use std::rc::Rc;
-
 use crate::cmdline::{CommandLine, bare_defaults};
 use crate::generator::Direction;
 use crate::job::{Given, Job, RunOptions, number_groups};
@@ -20,10 +17,8 @@ pub(crate) struct Assembly {
     base: Given,
     /// Defaults that are in force.
     defaults: Given,
-    base_words: Words,
-    default_words: Words,
     global_options: Vec<(&'static str, String)>,
-    jobs: Vec<(Job, Words)>,
+    jobs: Vec<Job>,
     /// The job that is open; `None` while defaults are set.
     open: Option<Open>,
     /// Whether the next job is the first of a job file that is not the first.
@@ -33,16 +28,11 @@ pub(crate) struct Assembly {
     warned: Vec<&'static str>,
 }
 
-/// The options that make a job, defaults included; without a value for a bare flag. Values
-/// are shared, because many jobs may have the same defaults.
-type Words = Vec<(&'static str, Option<Rc<str>>)>;
-
 /// A job to which options are added.
 #[derive(Debug)]
 struct Open {
     name: String,
     given: Given,
-    words: Words,
     options: Vec<(&'static str, String)>,
 }
 
@@ -65,8 +55,7 @@ impl Assembly {
             return Err(UsageError::Conflict(format!("there are more than {JOBS_MAX} jobs")));
         }
         let given = self.defaults.clone();
-        let words = self.default_words.clone();
-        self.open = Some(Open { name: name.to_owned(), given, words, options: Vec::new() });
+        self.open = Some(Open { name: name.to_owned(), given, options: Vec::new() });
         Ok(())
     }
 
@@ -76,13 +65,10 @@ impl Assembly {
     ///
     /// What its options contradict each other in.
     pub(crate) fn close(&mut self) -> Result<(), UsageError> {
-        if let Some(Open { name, given, mut words, options }) = self.open.take() {
+        if let Some(Open { name, given, options }) = self.open.take() {
             let mut job = Job::new(name, given, options)?;
-            if std::mem::take(&mut self.follows_file) {
-                job.stonewall = true;
-                note(&mut words, "stonewall", None);
-            }
-            self.jobs.push((job, words));
+            job.stonewall |= std::mem::take(&mut self.follows_file);
+            self.jobs.push(job);
         }
         Ok(())
     }
@@ -108,17 +94,13 @@ impl Assembly {
                 return Ok(());
             }
         };
-        let (given, words) = match &mut self.open {
-            Some(open) => (&mut open.given, &mut open.words),
-            None => (&mut self.defaults, &mut self.default_words),
+        let given = match &mut self.open {
+            Some(open) => &mut open.given,
+            None => &mut self.defaults,
         };
         spec.apply(used, value, given, &mut self.run)?;
-        if spec.is_of_run() {
-            return Ok(());
-        }
-        note(words, spec.name, (!bare).then(|| value.into()));
         // fio's report lists what was given with a value.
-        if !bare {
+        if !bare && !spec.is_of_run() {
             self.remember(spec.name, value);
         }
         Ok(())
@@ -154,10 +136,9 @@ impl Assembly {
         self.close()?;
         let sections = &self.run.sections;
         if !sections.is_empty() {
-            self.jobs.retain(|(job, _)| sections.contains(&job.name));
+            self.jobs.retain(|job| sections.contains(&job.name));
         }
         self.base = std::mem::take(&mut self.defaults);
-        self.base_words = std::mem::take(&mut self.default_words);
         Ok(())
     }
 
@@ -165,7 +146,6 @@ impl Assembly {
     /// for all those of the files before.
     pub(crate) fn begin_file(&mut self, nth: usize) {
         self.defaults = self.base.clone();
-        self.default_words = self.base_words.clone();
         self.follows_file = nth > 0;
     }
 
@@ -179,13 +159,11 @@ impl Assembly {
     /// one of defaults that make a sensible first measurement.
     pub(crate) fn finish(mut self, nr_files: usize) -> Result<CommandLine, UsageError> {
         self.close()?;
-        let is_bare = self.jobs.is_empty() && nr_files == 0 && self.run.sections.is_empty();
-        if is_bare {
+        if self.jobs.is_empty() && nr_files == 0 && self.run.sections.is_empty() {
             bare_defaults(&mut self.base);
             let mut options = std::mem::take(&mut self.global_options);
             options.retain(|(name, _)| *name != "name");
-            let job = Job::new("bench".to_owned(), self.base, options)?;
-            self.jobs.push((job, std::mem::take(&mut self.base_words)));
+            self.jobs.push(Job::new("bench".to_owned(), self.base, options)?);
         }
         // fio reads a file without jobs, and then finds nothing to run.
         if self.jobs.is_empty() && !self.run.parse_only {
@@ -195,11 +173,9 @@ impl Assembly {
                 _ => UsageError::Conflict(format!("--section={sections}: no job is named so")),
             });
         }
-        let shown = if self.run.showcmd { show(&self.jobs, !is_bare) } else { String::new() };
-        let mut jobs: Vec<_> = self.jobs.into_iter().map(|(job, _)| job).collect();
-        number_groups(&mut jobs);
+        number_groups(&mut self.jobs);
         if self.run.readonly {
-            check_read_only(&jobs)?;
+            check_read_only(&self.jobs)?;
         }
         if let Some(warning) = self.warnings.first().filter(|_| self.run.warnings_fatal) {
             return Err(UsageError::Conflict(format!("{warning} (--warnings-fatal)")));
@@ -207,9 +183,8 @@ impl Assembly {
         Ok(CommandLine {
             run: self.run,
             global_options: self.global_options,
-            jobs,
+            jobs: self.jobs,
             warnings: self.warnings,
-            shown,
         })
     }
 }
@@ -223,41 +198,6 @@ fn check_read_only(jobs: &[Job]) -> Result<(), UsageError> {
             job.name,
             job.rw.word()
         ))),
-    }
-}
-
-/// Notes an option. It stands where it was last given: some options undo others.
-fn note(words: &mut Words, name: &'static str, value: Option<Rc<str>>) {
-    words.retain(|(known, _)| *known != name);
-    words.push((name, value));
-}
-
-/// The jobs as arguments. The one that is there if none was given has no name: it would lose its
-/// defaults.
-fn show(jobs: &[(Job, Words)], named: bool) -> String {
-    let mut text = String::new();
-    // Writing into a String does not fail.
-    for (job, words) in jobs {
-        if named {
-            let _ = write!(text, " {}", quoted(&format!("--name={}", job.name)));
-        }
-        for (name, value) in words {
-            let _ = match value {
-                Some(value) => write!(text, " {}", quoted(&format!("--{name}={value}"))),
-                None => write!(text, " --{name}"),
-            };
-        }
-    }
-    text.drain(..text.len().min(1));
-    text
-}
-
-/// A word as a shell takes it.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/%+@".contains(c);
-    match word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
     }
 }
 

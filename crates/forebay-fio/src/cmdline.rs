@@ -45,8 +45,6 @@ pub struct CommandLine {
     pub jobs: Vec<Job>,
     /// What is ignored, a line each.
     pub warnings: Vec<String>,
-    /// The arguments that make the same jobs, without any file or default, for a shell.
-    pub shown: String,
 }
 
 /// What is wrong with a command line.

@@ -38,6 +38,7 @@ mod written;
 use std::ffi::OsString;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use forebay_fio::arguments;
 use forebay_fio::cmdline::{self, CommandLine, Parsed};
 use forebay_fio::job::{Job, OutputFormat};
 use forebay_fio::options;
@@ -114,8 +115,7 @@ fn parse(args: Vec<OsString>) -> Result<Option<CommandLine>, Failure> {
         Parsed::Run(command) => {
             machine::tell_warnings(&command.warnings);
             if command.run.showcmd {
-                let line = format!("forebay bench {}", command.shown);
-                output::stdout(&format!("{}\n", line.trim_end()))?;
+                output::stdout(&format!("forebay bench {}\n", arguments::line(&command.jobs)))?;
             }
             let is_run = !command.run.parse_only && !command.run.showcmd;
             Ok(is_run.then_some(command))
