@@ -21,7 +21,7 @@ use crate::units::Size;
 /// let Parsed::Run(command) = cmdline::parse(args.map(Into::into))? else { unreachable!() };
 /// let args = arguments::of(&command.jobs[0]).join(" ");
 /// assert_eq!(args, "--name=a --rw=randread --bs=8192 --runtime=500ms --time_based");
-/// # Ok::<(), forebay_fio::options::UsageError>(())
+/// # Ok::<(), forebay_fio::cmdline::CommandError>(())
 /// ```
 pub fn of(job: &Job) -> Vec<String> {
     let Job {
@@ -55,6 +55,11 @@ pub fn of(job: &Job) -> Vec<String> {
         group_reporting,
         fixedbufs,
         sqthread_poll,
+        stonewall,
+        new_group,
+        // They follow from the jobs before.
+        group: _,
+        stage: _,
         policies: _,
         // What was said, not what follows from it.
         options: _,
@@ -94,12 +99,29 @@ pub fn of(job: &Job) -> Vec<String> {
     list.flag("group_reporting", *group_reporting);
     list.some("fixedbufs", fixedbufs.map(u8::from));
     list.some("sqthread_poll", sqthread_poll.map(u8::from));
+    list.flag("stonewall", *stonewall);
+    list.flag("new_group", *new_group);
     list.0
 }
 
 /// The arguments of the layer's own options, which `forebay bench` alone knows.
 pub fn policies(job: &Job) -> Vec<String> {
     job.policies.iter().map(|(name, value)| format!("--{name}={value}")).collect()
+}
+
+/// The jobs as one line for a shell. They need neither files nor defaults to be the same again.
+pub fn line(jobs: &[Job]) -> String {
+    let words = jobs.iter().flat_map(|job| of(job).into_iter().chain(policies(job)));
+    words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
+}
+
+/// A word as a shell takes it.
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/%+@".contains(c);
+    match word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
 }
 
 /// Arguments that grow.

@@ -21,14 +21,11 @@ fn unknown_options_get_the_nearest_one() {
     check(
         "--name=a --bssplit=4k/50:8k/50",
         2,
-        "bench: --bssplit: fio knows it, forebay bench does not support it yet",
+        "bench: --bssplit: fio knows it, forebay bench does not support it yet; use --bs=SIZE, and \
+         a job for each size",
     );
-    check(
-        "job.fio",
-        2,
-        "bench: 'job.fio' is not an option; options begin with --, and job files are not supported \
-         yet",
-    );
+    check("job.fio", 1, "job.fio: cannot be read: No such file or directory (os error 2)");
+    check("-x", 2, "bench: '-x' is not an option; options begin with --");
 }
 
 #[test]
@@ -42,8 +39,8 @@ fn bad_values_say_what_would_do() {
     check(
         "--name=a --rw=reed",
         2,
-        "bench: --rw=reed: it is none of the words; accepted: read, write, randread, randwrite, \
-         rw, readwrite, randrw, trim, randtrim",
+        "bench: --rw=reed: it is none of the words; did you mean read?; accepted: read, write, \
+         randread, randwrite, rw, readwrite, randrw, trim, randtrim",
     );
     check(
         "--name=a --ioengine=mmap",
