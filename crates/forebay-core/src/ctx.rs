@@ -3,6 +3,7 @@
 //! Counterpart in Linux: `struct blk_mq_ctx`, with the part of `struct blk_plug` that is one
 //! disk's.
 
+use crate::bio::BioFlags;
 use crate::limits::QueueLimits;
 use crate::plug::{PlugList, UnplugCause};
 use crate::policy::{MergePolicy, PlugPolicy, Policy};
@@ -13,8 +14,9 @@ use crate::split;
 use crate::stats::PlugCounters;
 use crate::usual::Usual;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::collections::vec_deque::Drain;
 use alloc::sync::Arc;
-use alloc::vec::{Drain, Vec};
 
 /// A thread's plug for one disk, and the requests that have left it and are on their way to a
 /// hardware context.
@@ -24,7 +26,9 @@ pub struct SoftwareQueue {
     usual: Usual,
     policy: Policy,
     plug: PlugList,
-    outgoing: Vec<Request>,
+    outgoing: VecDeque<Request>,
+    /// Whether one of those in here may not wait for a tag.
+    has_nowait: bool,
     counters: Arc<PlugCounters>,
 }
 
@@ -36,8 +40,16 @@ impl SoftwareQueue {
     pub fn new(limits: QueueLimits, policy: Policy, counters: Arc<PlugCounters>) -> SoftwareQueue {
         assert!(limits.validate().is_ok(), "limits are checked at open");
         let plug = PlugList::new();
-        let outgoing = Vec::with_capacity(crate::plug::PLUG_MAX_REQUESTS + 1);
-        SoftwareQueue { limits, usual: Usual::of(&limits), policy, plug, outgoing, counters }
+        let outgoing = VecDeque::with_capacity(policy.queue_depth as usize);
+        SoftwareQueue {
+            limits,
+            usual: Usual::of(&limits),
+            policy,
+            plug,
+            outgoing,
+            has_nowait: false,
+            counters,
+        }
     }
 
     /// Whether any bio waits in the plug.
@@ -70,7 +82,7 @@ impl SoftwareQueue {
         };
         match is_plugged {
             true => self.plug_request(rq, now),
-            false => self.outgoing.push(rq),
+            false => self.outgoing.push_back(rq),
         }
         Ok(())
     }
@@ -78,7 +90,7 @@ impl SoftwareQueue {
     /// Makes a bio that may be unusual a request, if it obeys the rules.
     #[inline(never)]
     fn check(
-        &self,
+        &mut self,
         queued: Box<QueuedBio>,
         level: u32,
     ) -> Result<Request, (Refusal, Box<QueuedBio>)> {
@@ -92,6 +104,7 @@ impl SoftwareQueue {
             let max_segments = self.limits.max_segments;
             return Err((Refusal::Unsplittable { max_segments }, queued));
         }
+        self.has_nowait |= bio.flags.contains(BioFlags::NOWAIT);
         Ok(Request::of_bio(queued, front, &self.limits, level))
     }
 
@@ -135,6 +148,20 @@ impl SoftwareQueue {
     /// Takes the requests that are on their way, oldest first.
     #[inline]
     pub fn outgoing(&mut self) -> Drain<'_, Request> {
+        self.has_nowait &= self.is_plugged();
         self.outgoing.drain(..)
+    }
+
+    /// Whether one of those that are in it may not wait for a tag.
+    #[inline]
+    pub(crate) fn has_nowait(&self) -> bool {
+        self.has_nowait
+    }
+
+    /// Takes the requests that are on their way, in place of an empty list.
+    #[inline]
+    pub(crate) fn swap_outgoing(&mut self, empty: &mut VecDeque<Request>) {
+        assert!(empty.is_empty());
+        core::mem::swap(&mut self.outgoing, empty);
     }
 }

@@ -7,7 +7,7 @@
 use crate::bio::{BioFlags, Op};
 use crate::driver::{Driver, Issue, IssuedRequest};
 use crate::flush::Steps;
-use crate::hctx::{Slot, SlotState, Turn};
+use crate::hctx::{HardwareContext, Slot, SlotState, Turn};
 use crate::limits::QueueLimits;
 use crate::policy::KickPolicy;
 use crate::request::{Request, nr_parts};
@@ -22,14 +22,16 @@ impl Turn<'_> {
         let hctx = &mut *self.hctx;
         if self.gates.enter && !hctx.outside.is_empty() {
             hctx.backlog.append(&mut hctx.outside);
+            hctx.nr_waited = hctx.backlog.len();
         }
-        for tag in hctx.held.drain(..).rev() {
+        while let Some(tag) = hctx.held.pop() {
             hctx.dispatch.push_front(tag);
         }
         let is_busy = self.gates.dispatch && self.dispatch_waiting(driver);
         if !self.hctx.nowait.is_empty() {
             self.dispatch_nowait(driver, is_busy);
         }
+        self.hctx.nr_waited = self.hctx.backlog.len();
     }
 
     /// Issues what may wait. Says whether the driver is busy.
@@ -60,15 +62,16 @@ impl Turn<'_> {
             };
             if is_empty {
                 // Nothing to do at the device: no data, and nothing that could be lost.
-                let rq = hctx.backlog.pop_front()?;
+                let rq = hctx.pop_backlog()?;
                 self.end_all(rq);
                 continue;
             }
             let tag = hctx.tags.get()?;
-            let rq = if oversized { self.cut_front() } else { hctx.backlog.pop_front() };
+            let has_waited = hctx.nr_waited > 0;
+            let rq = if oversized { self.cut_front() } else { hctx.pop_backlog() };
             match rq {
                 Some(mut rq) => {
-                    self.note_tag(tag, &mut rq);
+                    self.note_tag(tag, &mut rq, has_waited);
                     return Some((tag, rq));
                 }
                 None => self.hctx.tags.put(tag),
@@ -170,7 +173,7 @@ impl Turn<'_> {
             hctx.counters.splits.add(1);
             return part;
         }
-        let mut rest = hctx.backlog.pop_front()?;
+        let mut rest = hctx.pop_backlog()?;
         if part.is_none() {
             let skip = rest.skip;
             rest.head_mut(&mut hctx.splits).mark(skip, Some(BlockStatus::Invalid));
@@ -180,14 +183,14 @@ impl Turn<'_> {
     }
 
     #[inline]
-    fn note_tag(&mut self, tag: Tag, rq: &mut Request) {
+    fn note_tag(&mut self, tag: Tag, rq: &mut Request, has_waited: bool) {
         let hctx = &mut *self.hctx;
         assert!(hctx.table[tag.index()].state == SlotState::Idle, "no tag is live twice");
         rq.tagged_ns = self.now;
         if hctx.policy.iostats {
             hctx.counters.tag.record(self.now.saturating_sub(rq.unplugged_ns));
         }
-        if rq.first_turn != hctx.nr_turns {
+        if has_waited {
             note_wait(rq, &mut hctx.splits, self.now.saturating_sub(rq.unplugged_ns));
         }
     }
@@ -249,7 +252,7 @@ impl Turn<'_> {
         let slot = &mut hctx.table[tag.index()];
         slot.state = SlotState::Idle;
         let rq = slot.rq.take().expect("a tag that waits has a request");
-        let rest = if rq.part_of.is_some() { hctx.backlog.pop_front() } else { None };
+        let rest = if rq.part_of.is_some() { hctx.pop_backlog() } else { None };
         hctx.tags.put(tag);
         self.answer(rq, BlockStatus::Again);
         if let Some(rest) = rest {
@@ -266,6 +269,15 @@ impl Turn<'_> {
             }
             self.end_head(&mut rq);
         }
+    }
+}
+
+impl HardwareContext {
+    /// Takes the oldest request off the backlog.
+    #[inline]
+    fn pop_backlog(&mut self) -> Option<Request> {
+        self.nr_waited = self.nr_waited.saturating_sub(1);
+        self.backlog.pop_front()
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Counterpart in Linux: `struct blk_mq_hw_ctx` (`block/blk-mq.c`).
 
+use crate::ctx::SoftwareQueue;
 use crate::device::DeviceState;
 use crate::driver::{Completions, Driver};
 use crate::limits::QueueLimits;
@@ -41,6 +42,8 @@ pub struct HardwareContext {
     pub(crate) counters: Arc<RunCounters>,
     /// Let in, and without a tag yet.
     pub(crate) backlog: VecDeque<Request>,
+    /// How many of them, from the oldest on, an earlier turn has left there.
+    pub(crate) nr_waited: usize,
     /// Let in, and not to wait for a tag.
     pub(crate) nowait: Vec<Request>,
     /// Not let in: the disk is frozen.
@@ -54,7 +57,6 @@ pub struct HardwareContext {
     pub(crate) held: Vec<Tag>,
     pub(crate) completions: Completions,
     pub(crate) writes: WriteLog,
-    pub(crate) nr_turns: u32,
     pub(crate) nr_in_flight: u32,
     /// No request at the driver joins more bios than this.
     pub(crate) bios_per_request_max: u32,
@@ -148,6 +150,7 @@ impl HardwareContext {
             index,
             counters,
             backlog: VecDeque::with_capacity(depth as usize),
+            nr_waited: 0,
             nowait: Vec::new(),
             outside: VecDeque::new(),
             tags: TagCache::new(tags),
@@ -157,7 +160,6 @@ impl HardwareContext {
             held: Vec::with_capacity(depth as usize),
             completions: Completions::new(depth),
             writes: WriteLog::new(),
-            nr_turns: 0,
             nr_in_flight: 0,
             bios_per_request_max: 1,
             nr_with_more_commands: 0,
@@ -169,14 +171,24 @@ impl HardwareContext {
 
     /// Takes a request in. It stays outside where `enter` is false, or others do.
     #[inline]
-    pub fn accept(&mut self, mut rq: Request, enter: bool) {
-        rq.first_turn = self.nr_turns.wrapping_add(1);
+    pub fn accept(&mut self, rq: Request, enter: bool) {
         if rq.is_nowait() {
             self.nowait.push(rq);
         } else if enter && self.outside.is_empty() {
             self.backlog.push_back(rq);
         } else {
             self.outside.push_back(rq);
+        }
+    }
+
+    /// Takes in all that is outgoing from a software queue, as [`accept`](Self::accept) does one by
+    /// one.
+    #[inline]
+    pub fn accept_from(&mut self, ctx: &mut SoftwareQueue, enter: bool) {
+        if enter && self.outside.is_empty() && self.backlog.is_empty() && !ctx.has_nowait() {
+            ctx.swap_outgoing(&mut self.backlog);
+        } else {
+            ctx.outgoing().for_each(|rq| self.accept(rq, enter));
         }
     }
 
@@ -205,7 +217,6 @@ impl HardwareContext {
         commit: Commit,
         ended: &mut Vec<Box<QueuedBio>>,
     ) -> Turned {
-        self.nr_turns = self.nr_turns.wrapping_add(1);
         let (issued_before, ended_before) = (self.counters.issued.get(), ended.len());
         let mut turn = Turn { hctx: self, now, gates, ended };
         turn.reap(driver);

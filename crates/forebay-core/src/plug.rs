@@ -14,7 +14,7 @@ use crate::limits::QueueLimits;
 use crate::merge::{self, MergeKind};
 use crate::policy::MergePolicy;
 use crate::request::Request;
-use alloc::vec::Vec;
+use alloc::collections::VecDeque;
 
 /// How many requests of one disk a plug holds; as in Linux (`BLK_MAX_REQUEST_COUNT`).
 pub const PLUG_MAX_REQUESTS: usize = 32;
@@ -62,13 +62,13 @@ impl UnplugCause {
 
 #[derive(Debug)]
 pub(crate) struct PlugList {
-    requests: Vec<Request>,
+    requests: VecDeque<Request>,
 }
 
 impl PlugList {
     pub(crate) fn new() -> PlugList {
-        // It changes places with the list that it is moved to, which has room for one more.
-        PlugList { requests: Vec::with_capacity(PLUG_MAX_REQUESTS + 1) }
+        // It changes places with the list that it goes to.
+        PlugList { requests: VecDeque::with_capacity(PLUG_MAX_REQUESTS + 1) }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -82,7 +82,7 @@ impl PlugList {
         limits: &QueueLimits,
         new: Request,
     ) -> Result<MergeKind, Request> {
-        match self.requests.last_mut() {
+        match self.requests.back_mut() {
             Some(newest) if newest.level == new.level => merge::try_merge(limits, newest, new),
             _ => Err(new),
         }
@@ -91,7 +91,7 @@ impl PlugList {
     /// Whether the list must be unplugged before another request is added.
     #[inline]
     pub(crate) fn is_due(&self, nomerges: MergePolicy) -> bool {
-        let Some(newest) = self.requests.last() else {
+        let Some(newest) = self.requests.back() else {
             return false;
         };
         self.requests.len() >= PLUG_MAX_REQUESTS
@@ -101,17 +101,17 @@ impl PlugList {
     #[inline]
     pub(crate) fn push(&mut self, rq: Request) {
         assert!(self.requests.len() < PLUG_MAX_REQUESTS);
-        self.requests.push(rq);
+        self.requests.push_back(rq);
     }
 
     /// Moves the requests of `level` and above to `out`, sealed. Levels end from the inside, so
     /// these are the newest.
-    pub(crate) fn detach(&mut self, level: u32, out: &mut Vec<Request>, now: u64) {
+    pub(crate) fn detach(&mut self, level: u32, out: &mut VecDeque<Request>, now: u64) {
         let first = match level {
             1 => 0,
             _ => self.requests.partition_point(|rq| rq.level < level),
         };
-        for rq in &mut self.requests[first..] {
+        for rq in self.requests.range_mut(first..) {
             rq.seal();
             rq.unplugged_ns = now;
         }

@@ -41,8 +41,6 @@ pub struct Header {
     pub(crate) part_of: Option<u32>,
     /// The plug level on which it was queued.
     pub(crate) level: u32,
-    /// The turn of its hardware context that may be the first to issue it.
-    pub(crate) first_turn: u32,
     pub(crate) nr_bios: u32,
     pub(crate) nr_segments: u32,
     /// What is left to do: first byte on the device, and length.
@@ -74,7 +72,6 @@ impl Header {
             retry: None,
             part_of: None,
             level: 1,
-            first_turn: 0,
             nr_bios: 1,
             nr_segments: 0,
             start: 0,

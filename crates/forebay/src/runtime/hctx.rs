@@ -348,9 +348,7 @@ impl<'a> Token<'a> {
             }
         }
         if let Some(ctx) = ctx {
-            for rq in ctx.outgoing() {
-                inner.core.accept(rq, gates.enter);
-            }
+            inner.core.accept_from(ctx, gates.enter);
         }
         if inner.is_kicked && gates.reap {
             // The one that was kicked is back: the driver may forget the kick.
