@@ -65,15 +65,17 @@ pub(crate) fn wait_shared(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>
     // Who is going to do the work itself tells nobody of it.
     let commit = if waiter.can_help() { Commit::Later } else { Commit::Unless(BUSY) };
     loop {
+        waiter.offer();
         // What the thread has detached goes with it.
         ctx.turn(shared, now_ns(iostats), Some(commit), None);
-        if mailbox.nr_delivered() >= goal {
+        let is_over = mailbox.nr_delivered() >= goal;
+        // Before it leads or follows: nobody waits for this thread meanwhile, and none kicks it.
+        if waiter.help(!is_over) {
+            continue;
+        }
+        if is_over {
             // Its other bios do not wait for the leader.
             return ctx.commit(shared);
-        }
-        // Before it leads or follows: nobody waits for this thread meanwhile, and none kicks it.
-        if waiter.help() {
-            continue;
         }
         if commit == Commit::Later {
             ctx.commit(shared);
