@@ -13,8 +13,9 @@
 //!
 //! No call is left lying. Of those that were committed and not begun, so many are spared as threads
 //! have offered to help; for others the pool was told of the queue, or a thread of it is at it, and
-//! looks again. Who has offered does not wait before it takes that back, and then, under the lock,
-//! helps, or tells the pool of what is over the offers that are left.
+//! looks again. Who has offered does not wait before it takes that back, nor runs code of others
+//! (wakers, which may wait for anything); and then, under the lock, it helps, or tells the pool of
+//! what is over the offers that are left.
 
 use super::call::{Call, Target, Vectors};
 use super::pool::Pool;
@@ -54,8 +55,8 @@ struct State {
     nr_running: usize,
     /// Oldest first.
     done: Vec<Done>,
-    /// So many threads are about to help, or to say that they do not.
-    nr_offers: usize,
+    /// The threads that are about to help, or to say that they do not.
+    offers: Vec<usize>,
     /// The pool knows that there are calls.
     is_listed: bool,
     is_kicked: bool,
@@ -75,7 +76,7 @@ impl State {
 
     /// Whether the pool is to be told of calls. If so, it is taken for told.
     fn list(&mut self) -> bool {
-        self.calls.len() > self.nr_offers && !std::mem::replace(&mut self.is_listed, true)
+        self.calls.len() > self.offers.len() && !std::mem::replace(&mut self.is_listed, true)
     }
 
     fn put_done(&mut self, ran: Ran) {
@@ -103,7 +104,7 @@ impl Queue {
         let state = State {
             calls: VecDeque::with_capacity(depth),
             nr_running: 0,
-            nr_offers: 0,
+            offers: Vec::new(),
             done: Vec::with_capacity(depth),
             is_listed: false,
             is_kicked: false,
@@ -332,12 +333,19 @@ impl Waiter for PsyncWaiter {
     }
 
     fn offer(&self) {
-        self.queue.lock().nr_offers += 1;
+        self.queue.lock().offers.push(here());
+    }
+
+    fn withdraw(&self) {
+        self.help(false);
     }
 
     fn help(&self, wanted: bool) -> bool {
         let mut state = self.queue.lock();
-        state.nr_offers -= 1;
+        let here = here();
+        if let Some(at) = state.offers.iter().rposition(|&thread| thread == here) {
+            state.offers.swap_remove(at);
+        }
         let at = if wanted { Queue::helpable(&state) } else { None };
         self.queue.make(at, &self.pool, state);
         at.is_some()

@@ -86,6 +86,28 @@ fn an_offer_that_is_taken_back_leaves_nothing_lying() {
 }
 
 #[test]
+fn an_offer_that_was_withdrawn_keeps_nothing_from_the_pool() {
+    let device = device(1);
+    let DriverQueue { mut driver, waiter } = device.open_queue(DEPTH, Mode::Shared).expect("one");
+    // Nothing was offered: as well.
+    waiter.withdraw();
+    for _ in 0..10 {
+        waiter.offer();
+        waiter.withdraw();
+        thread::scope(|scope| {
+            let other = || {
+                issue(&mut *driver, 0, Bio::flush());
+                driver.commit_rqs();
+                waiter.wait(None);
+                assert_eq!(reap(&mut *driver).len(), 1);
+            };
+            scope.spawn(other).join().expect("no panic");
+        });
+        assert!(!waiter.help(true));
+    }
+}
+
+#[test]
 fn threads_are_made_as_calls_come_and_no_more_than_wanted() {
     let device = device(3);
     let mut bufs: Vec<Buf> = (0..DEPTH).map(|_| Buf::new(4096)).collect();
