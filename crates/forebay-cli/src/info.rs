@@ -87,6 +87,7 @@ fn json_of(info: &DiskInfo) -> Value {
     json!({
         "spec": info.spec,
         "driver": info.driver,
+        "notice": info.notice,
         "capacity_bytes": info.limits.capacity_bytes,
         "read_only": info.limits.read_only,
         "volatile_cache": info.limits.volatile_cache,

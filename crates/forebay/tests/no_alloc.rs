@@ -78,6 +78,9 @@ fn no_io_allocates_once_the_layer_is_warm() {
         String::from("fault:ram:1M?rule=any:short=1k:nth=3"),
         format!("{file}"),
         format!("{file}?direct=on"),
+        format!("aio:{file}?direct=on"),
+        format!("psync:{file}?direct=on"),
+        format!("psync:{file}?nr_hw_queues=1"),
     ] {
         run(&Disk::open(&spec).expect("a disk"), 1000);
     }

@@ -89,10 +89,19 @@ pub(crate) trait Waiter: Send + Sync {
         false
     }
 
-    /// Does the work of one request that nobody has begun, in the calling thread, which would
-    /// otherwise wait for another to do it: says whether it did. The caller reaps next. Any number
-    /// of threads may do so at once, beside the one that waits and whoever uses the driver.
-    fn help(&self) -> bool {
+    /// The calling thread is going to call [`Waiter::help`] or [`Waiter::withdraw`], and does not
+    /// wait before, for whatever. Until then one request need not be begun, though it is committed.
+    fn offer(&self) {}
+
+    /// Takes back what the calling thread has offered, if it has.
+    fn withdraw(&self) {}
+
+    /// Takes an offer back, if there is one. If `wanted`, does the work of one request that nobody has begun, in the
+    /// calling thread, which would otherwise wait for another to do it: says whether it did. The
+    /// caller reaps next. Any number of threads may do so at once, beside the one that waits and
+    /// whoever uses the driver.
+    fn help(&self, wanted: bool) -> bool {
+        let _ = wanted;
         false
     }
 

@@ -245,11 +245,25 @@ impl<'a> Token<'a> {
     #[inline]
     #[must_use]
     pub(crate) fn release(self) -> Option<Token<'a>> {
+        self.promise_nothing();
         if !self.hctx.run.release() {
             return Some(self);
         }
         self.came_back();
         None
+    }
+
+    /// Code of others, which may wait for anything, keeps none of this thread's promises.
+    #[inline]
+    fn promise_nothing(&self) {
+        if self.wakes_tasks() {
+            self.waiter.withdraw();
+        }
+    }
+
+    /// Whether giving it back runs wakers.
+    pub(crate) fn wakes_tasks(&self) -> bool {
+        self.wakes.iter().flatten().any(|wake| matches!(wake, Wake::Task(_)))
     }
 
     /// The token was given back: wakes whom it is about.
@@ -298,6 +312,7 @@ impl<'a> Token<'a> {
     /// driver; or keeps it, where something was published meanwhile.
     #[must_use]
     pub(crate) fn release_to_wait(self) -> Option<Token<'a>> {
+        self.promise_nothing();
         if !self.hctx.run.release_to_wait() {
             return Some(self);
         }

@@ -71,23 +71,28 @@ pub(crate) fn wait_shared(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>
         // a guess, which spares a change of the word where somebody leads.)
         if waiter.begins() && !hctx.run.is_blocked() && hctx.run.try_lead() {
             let held = ctx.turn_and_hold(shared, now_ns(iostats), Some(Commit::Later));
-            return lead(shared, hctx, mailbox, goal, held);
+            if lead(shared, hctx, mailbox, goal, held) {
+                return;
+            }
         }
+        waiter.offer();
         // What the thread has detached goes with it.
         ctx.turn(shared, now_ns(iostats), Some(commit));
-        if mailbox.nr_delivered() >= goal {
+        let is_over = mailbox.nr_delivered() >= goal;
+        // Before it leads or follows: nobody waits for this thread meanwhile, and none kicks it.
+        if waiter.help(!is_over) {
+            continue;
+        }
+        if is_over {
             // Its other bios do not wait for the leader.
             return ctx.commit(shared);
-        }
-        // Before it leads or follows: nobody waits for this thread meanwhile, and none kicks it.
-        if waiter.help() {
-            continue;
         }
         if commit == Commit::Later {
             ctx.commit(shared);
         }
-        if hctx.run.try_lead() || follow(hctx, mailbox, goal) {
-            return lead(shared, hctx, mailbox, goal, None);
+        let leads = hctx.run.try_lead() || follow(hctx, mailbox, goal);
+        if leads && lead(shared, hctx, mailbox, goal, None) {
+            return;
         }
     }
 }
@@ -104,14 +109,14 @@ fn follow(hctx: &Hctx, mailbox: &Arc<Mailbox>, goal: u64) -> bool {
 }
 
 /// Waits in the driver, for all, until the goal is reached; then passes the baton (W3). `held` is
-/// the token, of who has turned with it.
+/// the token, of who has turned with it. False: it had to stop before.
 fn lead<'a>(
     shared: &'a Shared,
     hctx: &'a Hctx,
     mailbox: &Mailbox,
     goal: u64,
     mut held: Option<(Token<'a>, Turned)>,
-) {
+) -> bool {
     let iostats = shared.info().policy.iostats;
     let turn = |mut token: Token<'a>| {
         let turned = token.turn(now_ns(iostats), Commit::Later, None, None);
@@ -121,6 +126,9 @@ fn lead<'a>(
         let mut timeout = None;
         // Without a mark: a holder that is at work reaps as well.
         held = held.or_else(|| hctx.try_take().map(turn));
+        if held.as_ref().is_some_and(|(token, _)| token.wakes_tasks()) {
+            break;
+        }
         if let Some((token, turned)) = &mut held {
             // The wait below begins it; or the turn that follows, where there is none.
             token.leave_to_wait();
@@ -142,15 +150,27 @@ fn lead<'a>(
         // It was kept because something was published, and that mark is gone.
         held = kept.map(turn);
     }
-    if let Some((mut token, _)) = held {
+    stop_leading(shared, hctx, held.map(|(token, _)| token));
+    mailbox.nr_delivered() >= goal
+}
+
+/// Passes the baton. Nothing is left to a wait afterwards (W5).
+///
+/// The token is given back last: that runs wakers, code of others, which may wait for I/O that needs
+/// a leader. For the same reason a leader that has some to run stops first.
+fn stop_leading(shared: &Shared, hctx: &Hctx, mut held: Option<Token<'_>>) {
+    if let Some(token) = &mut held {
         token.commit();
-        token.finish();
     }
-    // W5.
-    if shared.waiter().take_back() {
+    let is_due = shared.waiter().take_back();
+    hctx.hand_off();
+    if is_due {
+        // Where we hold the token, this leaves a mark, and the turn follows.
         hctx.run_turn();
     }
-    hctx.hand_off();
+    if let Some(token) = held {
+        token.finish();
+    }
 }
 
 /// Says that we are going to wait in the driver, and gives up the token, if we have it; or keeps

@@ -2,7 +2,7 @@
 
 use crate::common::{Scratch, open, reap_all, submit};
 use crate::seccomp;
-use forebay::{Buf, Disk, DiskInfo, FeatureState, Io, OpenError};
+use forebay::{BlockStatus, Buf, Disk, DiskInfo, FeatureState, Io, OpenError};
 use std::thread;
 
 const URING: i64 = libc::SYS_io_uring_setup;
@@ -124,6 +124,31 @@ fn a_refusal_for_another_reason_is_an_error() {
         let error = Disk::open(&scratch.spec("")).expect_err("too many open files");
         assert!(error.to_string().contains("ulimit -n"), "{error}");
     });
+}
+
+#[test]
+fn without_a_durable_write_a_flush_follows_the_write() {
+    let fua = |disk: &Disk| {
+        let mut queue = disk.queue();
+        submit(&mut queue, Io::write(Buf::new(4096), 0).fua());
+        reap_all(&mut queue).pop().expect("an end").result
+    };
+    let spec = |scratch: &Scratch| format!("psync:{}", scratch.spec(""));
+    // An answer of its own shows by which calls it goes.
+    for (calls, expected) in [
+        (&[(libc::SYS_pwritev2, libc::EIO)][..], Err(BlockStatus::Io)),
+        (&[(libc::SYS_fdatasync, libc::EIO)], Ok(4096)),
+        (&[(libc::SYS_pwritev2, libc::ENOSYS)], Ok(4096)),
+        (
+            &[(libc::SYS_pwritev2, libc::ENOSYS), (libc::SYS_fdatasync, libc::ENOSPC)],
+            Err(BlockStatus::NoSpace),
+        ),
+    ] {
+        under(calls, || {
+            let scratch = Scratch::new(1 << 20);
+            assert_eq!(fua(&open(&spec(&scratch))), expected, "{calls:?}");
+        });
+    }
 }
 
 #[test]

@@ -151,7 +151,10 @@ fn a_device_that_goes_away_ends_each_of_a_thousand_bios_once() {
 #[test]
 fn a_child_of_a_fork_is_refused_and_the_parent_goes_on() {
     let scratch = Scratch::new(1 << 20);
-    for spec in [scratch.spec("nr_hw_queues=2"), scratch.spec("nr_hw_queues=1"), "ram:1M".into()] {
+    let files = ["file", "aio", "psync"].map(|driver| {
+        [1, 2].map(|nr| format!("{driver}:{}", scratch.spec(&format!("nr_hw_queues={nr}"))))
+    });
+    for spec in files.into_iter().flatten().chain(["ram:1M".into()]) {
         let disk = open(&spec);
         let mut queue = disk.queue();
         submit(&mut queue, Io::write(Buf::from(&[7; 4096][..]), 0));

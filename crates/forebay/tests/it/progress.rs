@@ -4,8 +4,9 @@ use crate::common::{Scratch, open, submit};
 use forebay::{Buf, Disk, Io, IoFuture, Refusal};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
@@ -244,6 +245,64 @@ fn a_waker_may_use_the_disk_and_close_it() {
         };
         assert_eq!(polled.expect("taken").result, Ok(512), "{keys}");
         drop((disk, future));
+    }
+}
+
+/// A waker that waits for what another thread does on the same disk.
+struct Waits {
+    ask: SyncSender<()>,
+    answered: Mutex<Receiver<()>>,
+    nr_woken: AtomicU64,
+}
+
+impl Wake for Waits {
+    fn wake(self: Arc<Self>) {
+        self.ask.send(()).expect("the other is there");
+        self.answered.lock().expect("no panic").recv().expect("it answers");
+        self.nr_woken.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The thread that runs the waker has a blocking call under way: what it has put off, or meant to
+/// do itself, must not be missing.
+#[test]
+fn a_waker_may_wait_for_another_threads_io() {
+    let scratch = Scratch::new(1 << 20);
+    for driver in ["file", "aio", "psync"] {
+        let disk = open(&format!("{driver}:{}", scratch.spec("nr_hw_queues=1")));
+        let ((ask, asked), (answer, answered)) = (sync_channel(0), sync_channel(0));
+        let answered = Mutex::new(answered);
+        let waits = Arc::new(Waits { ask, answered, nr_woken: AtomicU64::new(0) });
+        std::thread::scope(|scope| {
+            let disk = &disk;
+            scope.spawn(move || {
+                let mut queue = disk.queue();
+                let mut done = Vec::new();
+                while asked.recv().is_ok() {
+                    // Nobody waits for it in the driver.
+                    submit(&mut queue, Io::flush());
+                    while !queue.is_empty() {
+                        await_readable(queue.poll_fd().expect("a descriptor"), driver);
+                        queue.reap(0, 8, &mut done);
+                    }
+                    answer.send(()).expect("the waker waits");
+                }
+            });
+            let waker = Waker::from(Arc::clone(&waits));
+            for round in 0..50 {
+                let mut future = Box::pin(disk.start(Io::read(Buf::new(4096), 0)));
+                let mut context = Context::from_waker(&waker);
+                if future.as_mut().poll(&mut context).is_pending() {
+                    // A turn of these reaps it, and runs the waker.
+                    let before = waits.nr_woken.load(Ordering::Relaxed);
+                    while waits.nr_woken.load(Ordering::Relaxed) == before {
+                        disk.read_at(&mut Buf::new(4096), round * 4096).expect("a read");
+                    }
+                    assert!(future.as_mut().poll(&mut context).is_ready());
+                }
+            }
+            drop((waker, waits));
+        });
     }
 }
 

@@ -81,6 +81,8 @@ pub(in crate::driver) struct Call {
     fua: bool,
     start: u64,
     len: u64,
+    /// The thread that gave it to the driver.
+    pub(super) pushed_by: usize,
     pub(in crate::driver) vectors: Vectors,
 }
 
@@ -89,12 +91,13 @@ impl Call {
     #[inline]
     pub(in crate::driver) fn new(rq: &IssuedRequest<'_>, mut vectors: Vectors) -> Call {
         vectors.fill(rq);
-        Call { tag: rq.tag, op: rq.op, fua: rq.fua, start: rq.start, len: rq.len, vectors }
+        let (tag, op, fua) = (rq.tag, rq.op, rq.fua);
+        Call { tag, op, fua, start: rq.start, len: rq.len, pushed_by: 0, vectors }
     }
 
     /// The call for a flush, which has no memory; with a list to keep.
     pub(in crate::driver) fn flush(tag: Tag, vectors: Vectors) -> Call {
-        Call { tag, op: Op::Flush, fua: false, start: 0, len: 0, vectors }
+        Call { tag, op: Op::Flush, fua: false, start: 0, len: 0, pushed_by: 0, vectors }
     }
 
     /// Whether it moves data, which takes its time, but no more than others of its kind.

@@ -5,11 +5,17 @@
 //! makes a call itself. Nobody is missed, since everything that a wait looks for (completions, a
 //! kick) changes under the lock that the sleeper gives up when it falls asleep.
 //!
-//! Who waits and finds a call that nobody has begun may make it ([`Queue::help`]). A call that only
-//! its waiter cares for so costs no other thread. A long one, a flush or a range, is left to the
-//! pool, unless it is the only one: who makes a call hears of nothing else meanwhile. Hence also a
-//! helper is not the thread that a kick means, the leader in [`Waiter::wait`]: it helps before it
-//! leads.
+//! Who waits and finds a call that nobody has begun may make it ([`Waiter::help`]). A call that
+//! only its waiter cares for so costs no other thread. A long one, a flush or a range, is left to
+//! the pool, unless it is the only one: who makes a call hears of nothing else meanwhile. Hence
+//! also a helper is not the thread that a kick means, the leader in [`Waiter::wait`]: it helps
+//! before it leads.
+//!
+//! No call is left lying. Of those that were committed and not begun, so many are spared as threads
+//! have offered to help; for others the pool was told of the queue, or a thread of it is at it, and
+//! looks again. Who has offered does not wait before it takes that back, nor runs code of others
+//! (wakers, which may wait for anything); and then, under the lock, it helps, or tells the pool of
+//! what is over the offers that are left.
 
 use super::call::{Call, Target, Vectors};
 use super::pool::Pool;
@@ -49,6 +55,8 @@ struct State {
     nr_running: usize,
     /// Oldest first.
     done: Vec<Done>,
+    /// The threads that are about to help, or to say that they do not.
+    offers: Vec<usize>,
     /// The pool knows that there are calls.
     is_listed: bool,
     is_kicked: bool,
@@ -68,7 +76,7 @@ impl State {
 
     /// Whether the pool is to be told of calls. If so, it is taken for told.
     fn list(&mut self) -> bool {
-        !self.calls.is_empty() && !std::mem::replace(&mut self.is_listed, true)
+        self.calls.len() > self.offers.len() && !std::mem::replace(&mut self.is_listed, true)
     }
 
     fn put_done(&mut self, ran: Ran) {
@@ -96,6 +104,7 @@ impl Queue {
         let state = State {
             calls: VecDeque::with_capacity(depth),
             nr_running: 0,
+            offers: Vec::new(),
             done: Vec::with_capacity(depth),
             is_listed: false,
             is_kicked: false,
@@ -118,7 +127,8 @@ impl Queue {
 
     /// Adds a call. [`Queue::begin`] is due, or a wait.
     #[inline]
-    pub(in crate::driver) fn push(&self, call: Call) {
+    pub(in crate::driver) fn push(&self, mut call: Call) {
+        call.pushed_by = here();
         self.lock().calls.push_back(call);
     }
 
@@ -185,26 +195,30 @@ impl Queue {
         Ran { done: Done { tag: call.tag, result, vectors: call.vectors }, nr_syscalls }
     }
 
-    /// Makes one call that nobody has begun, if there is one for a thread that is about to wait:
-    /// the newest, which is most likely its own. It reaps next, so nobody is woken for it. Where
-    /// others wait besides, more than their waiters may be about to make, the pool begins them.
-    pub(in crate::driver) fn help(self: &Arc<Queue>, pool: &Pool) -> bool {
-        let mut state = self.lock();
-        let is_lone = state.calls.len() == 1 && state.nr_running == 0;
-        let newest = match is_lone {
-            true => Some(0),
-            false => state.calls.iter().rposition(Call::moves_data),
-        };
-        let Some(call) = newest.and_then(|at| state.calls.remove(at)) else { return false };
-        state.nr_running += 1;
-        let more = state.calls.len() > 1 && state.list();
+    /// Which call a thread that is about to wait may make: the newest of its own, or else of all;
+    /// one that moves data, unless there is only one.
+    fn helpable(state: &State) -> Option<usize> {
+        if state.calls.len() == 1 && state.nr_running == 0 {
+            return Some(0);
+        }
+        let here = here();
+        let own = |call: &Call| call.moves_data() && call.pushed_by == here;
+        state.calls.iter().rposition(own).or_else(|| state.calls.iter().rposition(Call::moves_data))
+    }
+
+    /// Makes this call, in a thread that reaps next: so nobody is woken for it.
+    fn make(self: &Arc<Queue>, at: Option<usize>, pool: &Pool, mut state: MutexGuard<'_, State>) {
+        let call = at.and_then(|at| state.calls.remove(at));
+        state.nr_running += usize::from(call.is_some());
+        let more = state.list();
         drop(state);
         if more {
             pool.list(self);
         }
-        let ran = self.run(call);
-        self.lock().put_done(ran);
-        true
+        if let Some(call) = call {
+            let ran = self.run(call);
+            self.lock().put_done(ran);
+        }
     }
 
     /// Waits until `nr` calls are done, as the one who also pushes and reaps. A call that is alone
@@ -215,9 +229,7 @@ impl Queue {
             return;
         }
         if state.calls.len() == 1 && state.nr_running == 0 {
-            drop(state);
-            self.help(pool);
-            return;
+            return self.make(Some(0), pool, state);
         }
         if state.list() {
             drop(state);
@@ -296,6 +308,12 @@ impl Queue {
     }
 }
 
+/// A number of the calling thread's that no other thread has at the same time.
+fn here() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here).addr())
+}
+
 /// Waits for a queue's calls beside its driver.
 #[derive(Debug)]
 pub(super) struct PsyncWaiter {
@@ -314,8 +332,23 @@ impl Waiter for PsyncWaiter {
         true
     }
 
-    fn help(&self) -> bool {
-        self.queue.help(&self.pool)
+    fn offer(&self) {
+        self.queue.lock().offers.push(here());
+    }
+
+    fn withdraw(&self) {
+        self.help(false);
+    }
+
+    fn help(&self, wanted: bool) -> bool {
+        let mut state = self.queue.lock();
+        let here = here();
+        if let Some(at) = state.offers.iter().rposition(|&thread| thread == here) {
+            state.offers.swap_remove(at);
+        }
+        let at = if wanted { Queue::helpable(&state) } else { None };
+        self.queue.make(at, &self.pool, state);
+        at.is_some()
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
