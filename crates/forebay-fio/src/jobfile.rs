@@ -140,8 +140,8 @@ mod tests {
         check("\n[a\n", "line 2: '[a' begins a section and does not end with ]");
         check(
             "[a]\nbs\n",
-            "line 2: --bs needs a value; accepted: one size such as 4096, 4k, 1m \
-                            or 1g (k = 1024, ki = 1000)",
+            "line 2: --bs needs a value; accepted: a size such as 4096, 4k, 1m or 1g \
+             (k = 1024, ki = 1000), or up to three: read,write,trim",
         );
         check("[a]\n\niodpth=4\n", "line 3: unknown option --iodpth; did you mean --iodepth?");
         check("[a]\ntime_based\n", "a: --time_based needs a --runtime");

@@ -40,6 +40,7 @@ pub mod histogram;
 pub mod job;
 pub mod jobfile;
 pub mod options;
+pub mod pace;
 pub mod permutation;
 pub mod random;
 pub mod report;

@@ -7,7 +7,8 @@
 //! - [`run`]: one thread per clone, from start to result; with [`gauge`], the progress line, and
 //!   [`stop`], the signals;
 //! - [`worker`]: a clone's job; its I/O goes through a queue ([`queued`]: fio's main loop) or is
-//!   blocking [`calls`]; with [`tally`], what it has done, [`written`], what is to be read back,
+//!   blocking [`calls`]; with [`tally`], what it has done, [`pauses`], what is done between its
+//!   I/Os, [`written`], what is to be read back,
 //!   and [`usage`], CPU time;
 //! - [`outcome`], [`layer`], [`user`]: what came of a clone, and what the layer itself says after
 //!   the run, of each disk and of those who used it.
@@ -23,6 +24,7 @@ mod layout;
 mod memory;
 mod open;
 mod outcome;
+mod pauses;
 mod plan;
 mod queued;
 mod run;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay::Disk;
 use forebay_fio::cmdline::CommandLine;
+use forebay_fio::generator::varied::Varied;
 use forebay_fio::generator::{Generator, Region};
 use forebay_fio::job::{Eta, Job};
 use forebay_fio::report::JobReport;
@@ -201,14 +202,29 @@ struct Task<'a> {
 impl Task<'_> {
     fn run(self, gate: &Gate, sender: &mpsc::Sender<Event>) {
         let workload = self.job.workload(self.region, self.stream, self.chance);
-        let ops = Generator::new(&workload);
         let stamp = Stamp { seed: self.job.randseed, generation: self.chance };
-        let mut worker =
-            Worker::new(self.job, self.disk, self.region, stamp, self.stop, self.gauge);
+        let mut worker = Worker::new(
+            self.job,
+            self.disk,
+            self.region,
+            stamp,
+            self.stream,
+            self.stop,
+            self.gauge,
+        );
+        // Two streams, and a loop for each: what only some jobs ask for costs the others nothing.
+        let (plain, varied) = match workload.variety {
+            None => (Some(Generator::new(&workload)), None),
+            Some(_) => (None, Some(Varied::new(&workload))),
+        };
         // Nobody listens only if the main thread has panicked; then nothing is left to do.
         let _ = sender.send(Event::Ready);
         let Some(start) = gate.wait() else { return };
-        worker.run(start, ops);
+        match (plain, varied) {
+            (Some(ops), _) => worker.run(start, ops),
+            (None, Some(ops)) => worker.run(start, ops),
+            (None, None) => {}
+        }
         let outcome = self.outcome(worker.finish());
         let _ = sender.send(Event::Finished(self.stream as usize, Box::new(outcome)));
     }

@@ -7,6 +7,7 @@
 mod known;
 mod nearest;
 mod table;
+mod values;
 
 use std::fmt::Write;
 
@@ -53,6 +54,8 @@ pub enum Kind {
     Choice { words: &'static [&'static str], set: fn(&mut Given, &str) },
     /// Any text.
     Text { set: fn(&mut Given, &str) },
+    /// A text with a form of its own.
+    Parsed { accepts: &'static str, set: fn(&mut Given, &str) -> Result<(), String> },
     /// An option of the layer itself: the text is passed on as it is.
     Policy { accepts: &'static str },
     /// Concerns the run: one of these words.
@@ -207,6 +210,7 @@ impl OptionSpec {
             Kind::Text { .. } | Kind::RunText { .. } if value.is_empty() => {
                 return Err("it is empty".to_owned());
             }
+            Kind::Parsed { set, .. } => set(given, value)?,
             Kind::Text { set } => set(given, value),
             Kind::RunText { set } => set(run, value),
             Kind::Policy { .. } => {
@@ -233,7 +237,7 @@ impl Kind {
             Self::Flag { .. } => "nothing, 0 or 1".to_owned(),
             Self::Choice { words, .. } | Self::RunChoice { words, .. } => words.join(", "),
             Self::Text { .. } | Self::RunText { .. } | Self::JobName => "a text".to_owned(),
-            Self::Policy { accepts } => (*accepts).to_owned(),
+            Self::Policy { accepts } | Self::Parsed { accepts, .. } => (*accepts).to_owned(),
             Self::Help => "nothing".to_owned(),
         }
     }

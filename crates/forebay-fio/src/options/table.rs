@@ -1,8 +1,7 @@
 //! The table of options. Names, aliases, limits and defaults are fio's, as `fio --cmdhelp` lists
 //! them.
 
-use super::{Kind, OptionSpec};
-use crate::generator::Pattern;
+use super::{Kind, OptionSpec, values};
 use crate::job::{Engine, Eta, OutputFormat};
 
 const fn row(
@@ -26,22 +25,78 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::JobName),
     row("filename", &[], "", "the device: a file, a block device or a spec such as ram:1G",
         Kind::Text { set: |g, text| g.filename = Some(text.to_owned()) }),
-    row("rw", &["readwrite"], "read", "what is done, and in which order",
-        Kind::Choice {
-            words: &["read", "write", "randread", "randwrite", "rw", "readwrite", "randrw", "trim",
-                "randtrim"],
-            set: |g, word| g.rw = Pattern::from_word(word),
+    row("rw", &["readwrite"], "read", "what is done, and in which order; as in read:4k so much is left out, as in randread:8 \
+         so many I/Os come between two seeks",
+        Kind::Parsed {
+            accepts: "read, write, randread, randwrite, rw, readwrite, randrw, trim, randtrim",
+            set: |g, text| {
+                let (pattern, step) = values::pattern(text)?;
+                (g.rw, g.load.step) = (Some(pattern), step);
+                Ok(())
+            },
         }),
+    row("rw_sequencer", &[], "sequential", "what the I/Os between two seeks do",
+        Kind::Choice {
+            words: &["sequential", "identical"],
+            set: |g, word| g.load.identical = word == "identical",
+        }),
+    row("percentage_random", &[], "100", "how many I/Os of a random pattern are random",
+        Kind::Parsed { accepts: "up to three percentages: read,write,trim",
+            set: |g, text| {
+                g.load.percentage_random = Some(values::each(text, values::percent)?);
+                Ok(())
+            } }),
+    row("random_distribution", &[], "random", "how often each block is drawn",
+        Kind::Parsed {
+            accepts: "random, zipf:theta, pareto:h, normal:deviation, or zoned:accesses/length:...",
+            set: |g, text| {
+                g.load.random_distribution = Some(values::distribution(text)?);
+                Ok(())
+            } }),
     row("rwmixread", &[], "50", "percentage of reads in a mixed pattern",
         Kind::Int { min: 0, max: 100, set: |g, n| g.rwmixread = Some(n as u8) }),
     row("rwmixwrite", &[], "50", "percentage of writes in a mixed pattern",
         Kind::Int { min: 0, max: 100, set: |g, n| g.rwmixread = Some(100 - n as u8) }),
     row("bs", &["blocksize"], "4096", "bytes per I/O",
-        Kind::Bytes { min: 1, max: 1 << 30, set: |g, n| g.bs = Some(n as u32) }),
+        Kind::Parsed {
+            accepts: "a size such as 4096, 4k, 1m or 1g (k = 1024, ki = 1000), or up to three: \
+                      read,write,trim",
+            set: |g, text| {
+                let each = values::each(text, values::block)?;
+                let is_one = each[0].is_some() && each.iter().all(|bs| *bs == each[0]);
+                g.bs = each[0].filter(|_| is_one);
+                g.load.bs = Some(each).filter(|_| !is_one);
+                Ok(())
+            } }),
+    row("bsrange", &["blocksize_range"], "", "bytes per I/O, from the smallest to the largest",
+        Kind::Parsed { accepts: "a range such as 1k-4k, or up to three: read,write,trim",
+            set: |g, text| {
+                g.load.bsrange = Some(values::each(text, values::range)?);
+                Ok(())
+            } }),
+    row("bssplit", &[], "", "bytes per I/O, with the percentage of each size",
+        Kind::Parsed { accepts: "a split such as 4k/50:64k/50, or up to three: read,write,trim",
+            set: |g, text| {
+                g.load.bssplit = Some(values::each(text, values::split)?);
+                Ok(())
+            } }),
+    row("bs_unaligned", &["blocksize_unaligned"], "0", "a range's sizes are any number of bytes",
+        Kind::Flag { set: |g, on| g.load.bs_unaligned = on }),
+    row("blockalign", &["ba"], "as bs", "what random offsets are multiples of; turns the map off",
+        Kind::Parsed { accepts: "a size, or up to three: read,write,trim",
+            set: |g, text| {
+                g.load.blockalign = Some(values::each(text, values::block)?);
+                Ok(())
+            } }),
     row("size", &[], "", "length of the region that is worked on",
         Kind::Size { set: |g, size| g.size = Some(size) }),
     row("io_size", &["io_limit"], "", "bytes to transfer, instead of one pass over the region",
         Kind::Size { set: |g, size| g.io_size = Some(size) }),
+    row("number_ios", &[], "", "I/Os after which the job ends, if it has not ended before",
+        Kind::Int { min: 0, max: u64::MAX,
+            set: |g, n| g.load.number_ios = Some(n).filter(|&n| n > 0) }),
+    row("loops", &[], "1", "how often all of it is done",
+        Kind::Int { min: 1, max: u32::MAX as u64, set: |g, n| g.loops = Some(n as u32) }),
     row("offset", &["fileoffset"], "0", "where the region begins",
         Kind::Size { set: |g, size| g.offset = Some(size) }),
     row("iodepth", &[], "1", "I/Os kept in flight",
@@ -62,6 +117,37 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Int { min: 1, max: JOBS_MAX, set: |g, n| g.numjobs = Some(n as u32) }),
     row("runtime", &["timeout"], "0", "end the job after this time; 0: no limit",
         Kind::Time { set: |g, time| g.runtime = Some(time) }),
+    row("ramp_time", &[], "0", "run so long before anything counts, in addition to the runtime",
+        Kind::Time { set: |g, time| g.ramp_time = Some(time) }),
+    row("startdelay", &["start_delay"], "0", "begin so long after the other jobs",
+        Kind::Time { set: |g, time| g.start_delay = Some(time) }),
+    row("rate", &[], "", "bytes per second at most",
+        Kind::Parsed { accepts: "a size such as 500k or 1m, or up to three: read,write,trim",
+            set: |g, text| {
+                g.pace.rate = values::each(text, values::number)?.map(Option::unwrap_or_default);
+                Ok(())
+            } }),
+    row("rate_iops", &[], "", "I/Os per second at most",
+        Kind::Parsed { accepts: "a number, or up to three: read,write,trim",
+            set: |g, text| {
+                let each = values::each(text, values::number)?;
+                g.pace.rate_iops = each.map(Option::unwrap_or_default);
+                Ok(())
+            } }),
+    row("rate_process", &[], "linear", "whether the gaps that a rate leaves are even or drawn",
+        Kind::Choice {
+            words: &["linear", "poisson"],
+            set: |g, word| g.pace.poisson = word == "poisson",
+        }),
+    row("thinktime", &[], "0", "pause so long between I/Os; a bare number is microseconds",
+        Kind::Parsed { accepts: "a time such as 500, 10ms or 1s",
+            set: |g, text| { g.pace.thinktime = values::micros(text)?; Ok(()) } }),
+    row("thinktime_spin", &[], "0", "how much of a pause the CPU is busy, at its begin",
+        Kind::Parsed { accepts: "a time such as 500, 10ms or 1s",
+            set: |g, text| { g.pace.thinktime_spin = values::micros(text)?; Ok(()) } }),
+    row("thinktime_blocks", &[], "1", "I/Os between two pauses",
+        Kind::Int { min: 0, max: u32::MAX as u64,
+            set: |g, n| g.pace.thinktime_blocks = n as u32 }),
     row("time_based", &[], "0", "go on until the runtime is over, pass after pass",
         Kind::Flag { set: |g, on| g.time_based = Some(on) }),
     row("direct", &[], "0", "bypass the page cache",
@@ -79,6 +165,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bool { set: |g, on| g.allow_mounted_write = Some(on) }),
     row("fsync", &[], "0", "flush between so many writes and the next I/O; 0: never",
         Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.fsync = Some(n as u32) }),
+    row("fdatasync", &[], "0", "the same as fsync, counted by itself: a disk has one kind of flush",
+        Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.fdatasync = Some(n as u32) }),
     row("end_fsync", &[], "0", "flush at the end of the job",
         Kind::Bool { set: |g, on| g.end_fsync = Some(on) }),
     row("randseed", &[], "0x89", "the seed of offsets and data",
@@ -94,6 +182,18 @@ pub static OPTIONS: &[OptionSpec] = &[
         }),
     row("do_verify", &[], "1", "with verify: read back what was written",
         Kind::Bool { set: |g, on| g.do_verify = Some(on) }),
+    row("disable_lat", &[], "0", "do not measure the total latency",
+        Kind::Bool { set: |g, on| g.measures.disable_lat = on }),
+    row("disable_clat", &[], "0", "do not measure the completion latency",
+        Kind::Bool { set: |g, on| g.measures.disable_clat = on }),
+    row("disable_slat", &[], "0", "do not measure the submission latency",
+        Kind::Bool { set: |g, on| g.measures.disable_slat = on }),
+    row("disable_bw", &["disable_bw_measurement"], "0", "take no samples of bandwidth and IOPS",
+        Kind::Bool { set: |g, on| g.measures.disable_bw = on }),
+    row("gtod_reduce", &[], "0", "all four of these: no clock is read for an I/O",
+        Kind::Flag { set: |g, on| g.measures.reduce(on) }),
+    row("gtod_cpu", &[], "", "accepted: a clock is read where it is needed, without a system call",
+        Kind::Int { min: 0, max: u32::MAX as u64, set: |_, _| {} }),
     row("group_reporting", &[], "0", "report the clones of a job as one",
         Kind::Flag { set: |g, on| g.group_reporting = Some(on) }),
     row("thread", &[], "0", "accepted: jobs are threads in any case",

@@ -74,8 +74,8 @@ fn unknown_names_get_the_nearest_one() {
 
 #[test]
 fn what_only_fio_knows_is_said_to_be_so() {
-    let message = "--bssplit: fio knows it, forebay bench does not support it yet";
-    check_error("bssplit", "4k/100", message);
+    let message = "--rate_min: fio knows it, forebay bench does not support it yet";
+    check_error("rate_min", "4k", message);
     let message = "--verify_fatal: fio knows it, forebay bench does not support it yet";
     check_error("verify_fatal", "1", message);
 }
@@ -85,14 +85,14 @@ fn bad_values_name_option_value_and_what_would_do() {
     check_error(
         "bs",
         "4z",
-        "--bs=4z: 'z' is not a unit here; accepted: one size such as 4096, 4k, 1m or 1g (k = 1024, \
-         ki = 1000)",
+        "--bs=4z: 'z' is not a unit here; accepted: a size such as 4096, 4k, 1m or 1g (k = 1024, ki = 1000), \
+         or up to three: read,write,trim",
     );
     check_error(
         "blocksize",
         "0",
-        "--blocksize=0: it is below 1; accepted: one size such as 4096, 4k, 1m or 1g (k = 1024, \
-         ki = 1000)",
+        "--blocksize=0: it is below 1; accepted: a size such as 4096, 4k, 1m or 1g (k = 1024, ki = 1000), \
+         or up to three: read,write,trim",
     );
     check_error(
         "iodepth",

@@ -12,6 +12,7 @@ use std::ops::AddAssign;
 
 use crate::generator::Direction;
 use crate::histogram::Histogram;
+use crate::job::Measures;
 
 use self::distribution::{Bands, Depths};
 use self::moments::Moments;
@@ -182,6 +183,35 @@ impl JobStats {
         stats.clat.record(clat_ns);
         stats.lat.record(lat_ns);
         self.bands.record(clat_ns);
+    }
+
+    /// The same where no time is taken.
+    #[inline]
+    pub fn record_untimed(&mut self, direction: Direction, bytes: u64) {
+        let stats = &mut self.directions[direction.index()];
+        stats.io_bytes += bytes;
+        stats.total_ios += 1;
+    }
+
+    /// Forgets what the job did not want to be measured.
+    pub fn forget(&mut self, measures: &Measures) {
+        for stats in &mut self.directions {
+            if measures.disable_slat {
+                stats.slat = Moments::new();
+            }
+            if measures.disable_clat {
+                stats.clat = Latency::default();
+            }
+            if measures.disable_lat {
+                stats.lat = Moments::new();
+            }
+            if measures.disable_bw {
+                (stats.bw, stats.iops) = (RateSamples::default(), RateSamples::default());
+            }
+        }
+        if measures.disable_clat {
+            self.bands = Bands::default();
+        }
     }
 
     /// Counts one reaped batch of `len` I/Os.
