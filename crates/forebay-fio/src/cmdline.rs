@@ -142,7 +142,12 @@ impl Parser {
         };
         spec.apply(used, value, &mut scope.given, &mut self.run)?;
         // fio's report lists what was given with a value.
-        if !is_bare && !matches!(spec.kind, Kind::RunChoice { .. } | Kind::RunText { .. }) {
+        if !is_bare
+            && !matches!(
+                spec.kind,
+                Kind::RunChoice { .. } | Kind::RunParsed { .. } | Kind::RunText { .. }
+            )
+        {
             scope.remember(spec.name, value);
         }
         Ok(())

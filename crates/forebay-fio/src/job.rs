@@ -4,6 +4,7 @@
 //! with fio's defaults filled in, and the values that depend on each other brought into line as fio
 //! does it.
 
+mod checks;
 mod load;
 mod measures;
 
@@ -20,6 +21,7 @@ use crate::pace::Pace;
 use crate::units::Size;
 use crate::verify;
 
+pub use self::checks::{Checks, Method};
 pub use self::load::Load;
 pub use self::measures::{Measures, Unified};
 
@@ -70,6 +72,49 @@ pub enum OutputFormat {
     Normal,
     /// One JSON value.
     Json,
+    /// The same with the buckets of the latencies.
+    JsonPlus,
+    /// One JSON value, then what people read.
+    NormalJson,
+    /// The same with the buckets.
+    NormalJsonPlus,
+}
+
+impl OutputFormat {
+    /// The format of a list such as `normal,json`.
+    pub fn from_words(words: &str) -> Option<Self> {
+        let (mut normal, mut json, mut plus) = (false, false, false);
+        for word in words.split(',') {
+            match word {
+                "normal" => normal = true,
+                "json" => json = true,
+                "json+" => plus = true,
+                _ => return None,
+            }
+        }
+        Some(match (normal, json, plus) {
+            (false, _, true) => Self::JsonPlus,
+            (false, _, false) => Self::Json,
+            (true, _, true) => Self::NormalJsonPlus,
+            (true, true, false) => Self::NormalJson,
+            (true, false, false) => Self::Normal,
+        })
+    }
+
+    /// Whether there is something for people.
+    pub fn is_normal(self) -> bool {
+        matches!(self, Self::Normal | Self::NormalJson | Self::NormalJsonPlus)
+    }
+
+    /// Whether there is a JSON value.
+    pub fn is_json(self) -> bool {
+        self != Self::Normal
+    }
+
+    /// Whether the value has buckets.
+    pub fn has_bins(self) -> bool {
+        matches!(self, Self::JsonPlus | Self::NormalJsonPlus)
+    }
 }
 
 /// When the progress line is shown.
@@ -133,6 +178,9 @@ pub struct Given {
     pub load: Load,
     pub pace: Pace,
     pub measures: Measures,
+    pub checks: Checks,
+    /// What was accepted and does nothing.
+    pub warnings: Vec<String>,
     /// Options of the layer itself, passed on as they are.
     pub policies: Vec<(&'static str, String)>,
 }
@@ -207,8 +255,12 @@ pub struct Job {
     pub norandommap: bool,
     /// `randrepeat`: whether the seed alone decides; otherwise the caller adds chance to it.
     pub randrepeat: bool,
-    /// `verify`: whether blocks carry a checksum (CRC-32C).
+    /// `verify`: whether blocks are checked.
     pub verify: bool,
+    /// How, and what data is written.
+    pub checks: Checks,
+    /// What was accepted and does nothing, to be told.
+    pub warnings: Vec<String>,
     /// `do_verify`: whether written blocks are read back.
     pub do_verify: bool,
     /// `group_reporting`: whether the clones are reported as one.
@@ -311,6 +363,8 @@ impl Job {
             norandommap: given.norandommap.unwrap_or(false),
             randrepeat: given.randrepeat.unwrap_or(true),
             verify: given.verify.unwrap_or(false),
+            checks: given.checks,
+            warnings: given.warnings,
             do_verify: given.do_verify.unwrap_or(true),
             group_reporting: given.group_reporting.unwrap_or(false),
             policies: given.policies,
@@ -403,11 +457,21 @@ impl Job {
         if self.time_based && self.runtime.is_none() {
             return conflict(format!("{}: --time_based needs a --runtime", self.name));
         }
-        if self.verify && (self.bs as usize) < verify::HEADER_LEN {
+        let has_header = self.verify && self.checks.method != Method::Pattern;
+        if has_header && (self.bs as usize) < verify::HEADER_LEN {
             return conflict(format!(
-                "{}: --verify=crc32c needs a --bs of at least {} bytes",
+                "{}: --verify with a checksum needs a --bs of at least {} bytes",
                 self.name,
                 verify::HEADER_LEN
+            ));
+        }
+        if self.checks.method == Method::Pattern && self.checks.pattern.is_none() {
+            return conflict(format!("{}: --verify=pattern needs a --verify_pattern", self.name));
+        }
+        if self.checks.only && !(self.verify && self.do_verify && self.rw.has(Direction::Write)) {
+            return conflict(format!(
+                "{}: --verify_only needs a --verify and an --rw that writes",
+                self.name
             ));
         }
         if self.verify && self.rw.has(Direction::Trim) {

@@ -40,6 +40,7 @@ impl Io {
     ///
     /// # Panics
     /// If `buf` has fewer.
+    #[inline]
     pub fn read_part(buf: Buf, len: usize, offset: u64) -> Io {
         Io::with_buf(Op::Read, buf, len, offset)
     }
@@ -54,6 +55,7 @@ impl Io {
     ///
     /// # Panics
     /// If `buf` has fewer.
+    #[inline]
     pub fn write_part(buf: Buf, len: usize, offset: u64) -> Io {
         Io::with_buf(Op::Write, buf, len, offset)
     }
@@ -123,6 +125,7 @@ impl Io {
         self
     }
 
+    #[inline]
     fn with_buf(op: Op, buf: Buf, len: usize, offset: u64) -> Io {
         assert!(len <= buf.len(), "an I/O of {len} bytes with a buffer of {}", buf.len());
         let bio =

@@ -5,7 +5,6 @@
 use forebay::Buf;
 use forebay_fio::generator::{Direction, Op};
 use forebay_fio::job::Job;
-use forebay_fio::verify;
 
 use super::memory::buffers;
 use super::tally::Tally;
@@ -50,8 +49,8 @@ impl Calls {
         let result = match op.direction {
             Direction::Read => disk.read_at(buf, op.offset),
             Direction::Write => {
-                if tally.job.verify {
-                    verify::fill(buf, op.offset, tally.stamp);
+                if tally.fills {
+                    tally.fill(buf, op.offset);
                 }
                 disk.write_at(buf, op.offset)
             }

@@ -7,6 +7,7 @@ use forebay_fio::job::Job;
 use forebay_fio::random::Xoshiro256;
 use forebay_fio::report::number::bytes;
 
+use super::contents;
 use super::plan::Target;
 use super::written::Written;
 use crate::failure::Failure;
@@ -84,10 +85,10 @@ pub(super) fn buffers(job: &Job) -> Vec<Buf> {
     let mut draws = Xoshiro256::new(job.randseed, u64::MAX);
     let buffer = |_| {
         let mut buf = Buf::new(job.bs_max() as usize);
-        if with_data {
-            for chunk in buf.chunks_mut(8) {
-                chunk.copy_from_slice(&draws.draw().to_le_bytes()[..chunk.len()]);
-            }
+        match &job.checks.buffer_pattern {
+            _ if !with_data || job.checks.zero_buffers => {}
+            Some(pattern) => pattern.fill(&mut buf, 0),
+            None => contents::random(&mut buf, Xoshiro256::new(draws.draw(), 0)),
         }
         buf
     };

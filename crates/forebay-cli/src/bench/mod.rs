@@ -6,6 +6,7 @@
 //!   what is in memory of them;
 //! - [`run`]: one thread per clone, from start to result; with [`gauge`], the progress line, and
 //!   [`stop`], the signals;
+//! - [`contents`]: what is in the blocks that are written and read;
 //! - [`worker`]: a clone's job; its I/O goes through a queue ([`queued`]: fio's main loop) or is
 //!   blocking [`calls`]; with [`tally`], what it has done, [`pauses`], what is done between its
 //!   I/Os, [`written`], what is to be read back,
@@ -15,6 +16,7 @@
 
 mod cache;
 mod calls;
+mod contents;
 mod filename;
 mod fill;
 mod gauge;
@@ -39,7 +41,6 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_fio::cmdline::{self, CommandLine, Parsed};
-use forebay_fio::job::OutputFormat;
 use forebay_fio::options;
 use forebay_fio::report::{JobReport, Report, header, json, normal};
 
@@ -64,28 +65,37 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
     let jobs = &command.jobs;
     let targets = plan::plan(jobs)?;
     in_use::check(jobs, &targets)?;
+    for (job, warning) in jobs.iter().flat_map(|job| job.warnings.iter().map(move |w| (job, w))) {
+        output::stderr(&format!("forebay: {}: {warning}\n", job.name));
+    }
     let stop = Stop::on_signals()?;
     let mut layout = Layout::plan(jobs, &targets)?;
     layout.rehearse(|| memory::check(jobs, &targets, &open::open(jobs, &targets)?.regions))?;
     let mut sink = Sink::open(command.run.output.as_deref())?;
-    let is_json = command.run.format == OutputFormat::Json;
-    if !is_json {
+    let format = command.run.format;
+    if format.is_normal() {
         let engines = plan::engine_names(&targets, jobs);
         sink.write(&header::render(jobs, VERSION, &engines))?;
     }
-    layout.run(&stop, |line| match is_json {
-        true => {
+    layout.run(&stop, |line| match format.is_normal() {
+        true => sink.write(line),
+        false => {
             output::stderr(line);
             Ok(())
         }
-        false => sink.write(line),
     })?;
     cache::invalidate(jobs, &targets);
     let outcomes = run::run(&command, &targets, &stop)?;
     let failed = outcomes.clones.iter().any(|outcome| outcome.report.error.is_some());
     tell_errors(&outcomes.clones);
     let report = report(&command, outcomes, started.elapsed());
-    sink.write(&if is_json { json::render(&report) } else { normal::render(&report) })?;
+    // In fio's order.
+    if format.is_json() {
+        sink.write(&json::render(&report, format.has_bins()))?;
+    }
+    if format.is_normal() {
+        sink.write(&normal::render(&report))?;
+    }
     if failed || stop.is_set() {
         return Err(Failure::Told { usage: false });
     }
@@ -126,6 +136,7 @@ fn report(command: &CommandLine, outcomes: Outcomes, elapsed: Duration) -> Repor
             }
         }
     }
+    report.jobs.iter_mut().for_each(JobReport::unify);
     report
 }
 

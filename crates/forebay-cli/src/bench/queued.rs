@@ -16,7 +16,6 @@ use forebay::{BioQueue, Buf, Completion, Disk, Io, IoError, Refusal};
 use forebay_fio::generator::{Direction, Op};
 use forebay_fio::job::Job;
 use forebay_fio::stats::moments::Moments;
-use forebay_fio::verify;
 
 use super::memory::buffers;
 use super::tally::Tally;
@@ -139,7 +138,10 @@ impl Queued {
         let outer = forebay::plug();
         while self.batch.len() < room && !tally.is_pause_due {
             submitted = match self.next.take().or_else(|| ops.next()) {
-                Some(op) => self.submit::<TIMED>(tally, op),
+                Some(op) => {
+                    let start_ns = if TIMED { tally.read_clock() } else { 0 };
+                    self.submit(tally, op, start_ns)
+                }
                 None => Submitted::Never,
             };
             if submitted != Submitted::Yes {
@@ -154,10 +156,8 @@ impl Queued {
         submitted != Submitted::Never
     }
 
-    /// Submits one I/O.
-    #[inline]
-    fn submit<const TIMED: bool>(&mut self, tally: &mut Tally<'_>, op: Op) -> Submitted {
-        let start_ns = if TIMED { tally.read_clock() } else { 0 };
+    /// Submits one I/O. One function for all loops, so that the layer's is inlined here.
+    fn submit(&mut self, tally: &mut Tally<'_>, op: Op, start_ns: u64) -> Submitted {
         let slot = self.free.pop().expect("there is room for the batch");
         let io = self.io(tally, op).user_data(slot.into());
         let inner = forebay::plug();
@@ -194,8 +194,8 @@ impl Queued {
         if op.direction == Direction::Read {
             return Io::read_part(buf, op.len as usize, op.offset);
         }
-        if tally.job.verify {
-            verify::fill(&mut buf[..op.len as usize], op.offset, tally.stamp);
+        if tally.fills {
+            tally.fill(&mut buf[..op.len as usize], op.offset);
         }
         Io::write_part(buf, op.len as usize, op.offset)
     }
@@ -211,6 +211,12 @@ impl Queued {
             return;
         }
         let now_ns = tally.read_clock();
+        if tally.job.measures.slat_percentiles {
+            for slot in self.batch.iter().map(|&slot| &self.slots[slot as usize]) {
+                let stats = &mut tally.stats.directions[slot.op.direction.index()];
+                stats.slat_histogram.record(now_ns - slot.start_ns);
+            }
+        }
         for slot in self.batch.drain(..) {
             let slot = &mut self.slots[slot as usize];
             slot.issued_ns = now_ns;
@@ -218,9 +224,14 @@ impl Queued {
         }
     }
 
+    /// One function for all loops, as above.
+    fn take(&mut self, min: u32, max: u32, done: &mut Vec<Completion>) -> usize {
+        self.queue.reap(min as usize, max as usize, done)
+    }
+
     fn reap<const TIMED: bool>(&mut self, tally: &mut Tally<'_>, min: u32, max: u32) {
         let mut done = std::mem::take(&mut self.done);
-        let reaped = self.queue.reap(min as usize, max as usize, &mut done);
+        let reaped = self.take(min, max, &mut done);
         let now_ns = if TIMED { tally.read_clock() } else { tally.read_clock_seldom() };
         tally.stats.record_reap(reaped as u32);
         for completion in done.drain(..) {

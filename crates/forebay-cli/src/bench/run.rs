@@ -188,30 +188,22 @@ enum Event {
 
 /// A clone of a job that is to run on a thread of its own.
 #[derive(Debug, Clone, Copy)]
-struct Task<'a> {
-    job: &'a Job,
-    target: &'a Target,
-    disk: &'a Disk,
-    region: Region,
-    stream: u64,
-    chance: u64,
-    stop: &'a Stop,
-    gauge: &'a Gauge,
+pub(super) struct Task<'a> {
+    pub(super) job: &'a Job,
+    pub(super) target: &'a Target,
+    pub(super) disk: &'a Disk,
+    pub(super) region: Region,
+    pub(super) stream: u64,
+    pub(super) chance: u64,
+    pub(super) stop: &'a Stop,
+    pub(super) gauge: &'a Gauge,
 }
 
 impl Task<'_> {
     fn run(self, gate: &Gate, sender: &mpsc::Sender<Event>) {
         let workload = self.job.workload(self.region, self.stream, self.chance);
         let stamp = Stamp { seed: self.job.randseed, generation: self.chance };
-        let mut worker = Worker::new(
-            self.job,
-            self.disk,
-            self.region,
-            stamp,
-            self.stream,
-            self.stop,
-            self.gauge,
-        );
+        let mut worker = Worker::new(&self, stamp);
         // Two streams, and a loop for each: what only some jobs ask for costs the others nothing.
         let (plain, varied) = match workload.variety {
             None => (Some(Generator::new(&workload)), None),
@@ -241,6 +233,7 @@ impl Task<'_> {
                 pid: std::process::id(),
                 error,
                 iodepth: self.job.iodepth,
+                measures: self.job.measures.clone(),
                 stats,
                 ..JobReport::default()
             },

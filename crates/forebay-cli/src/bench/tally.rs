@@ -8,7 +8,7 @@ use forebay_fio::generator::{Direction, Op};
 use forebay_fio::job::Job;
 use forebay_fio::report::JobError;
 use forebay_fio::stats::{JobStats, Usage};
-use forebay_fio::verify::{self, Stamp};
+use forebay_fio::verify::Stamp;
 use rustix::io::Errno;
 
 use super::gauge::Gauge;
@@ -28,6 +28,8 @@ pub(super) struct Tally<'a> {
     pub(super) pauses: Option<Box<Pauses>>,
     /// Whether something may have to be done before the next submission.
     pub(super) is_pause_due: bool,
+    /// Whether the data of each write is made for it.
+    pub(super) fills: bool,
     /// Whether more is done at an I/O's end than to count it.
     pub(super) is_watchful: bool,
     pub(super) stamp: Stamp,
@@ -56,6 +58,8 @@ pub(super) struct Tally<'a> {
     /// What the thread had used when the figures began.
     pub(super) usage: Usage,
     pub(super) stats: JobStats,
+    /// The first bad block, and how many more there are.
+    pub(super) mismatch: Option<(String, u64)>,
     pub(super) error: Option<JobError>,
 }
 
@@ -85,6 +89,7 @@ impl<'a> Tally<'a> {
             stop,
             pauses: None,
             is_pause_due: false,
+            fills: job.verify || job.checks.refill_buffers,
             is_watchful: false,
             stamp,
             check: Check::Nothing,
@@ -101,6 +106,7 @@ impl<'a> Tally<'a> {
             ios_before: [0; 3],
             usage: usage::of_this_thread(),
             stats: JobStats::new(0),
+            mismatch: None,
             error: None,
         }
     }
@@ -196,12 +202,15 @@ impl<'a> Tally<'a> {
             self.stats.directions[op.direction.index()].short_ios += 1;
         }
         if self.is_watchful {
-            self.watch(op, moved, block);
+            self.watch(op, moved, lat_ns, block);
         }
     }
 
     /// What only some jobs want at the end of an I/O.
-    fn watch(&mut self, op: Op, moved: u64, block: &[u8]) {
+    fn watch(&mut self, op: Op, moved: u64, lat_ns: u64, block: &[u8]) {
+        if self.job.measures.lat_percentiles {
+            self.stats.directions[op.direction.index()].lat_histogram.record(lat_ns);
+        }
         if op.direction == Direction::Write
             && let Some(written) = &mut self.written
         {
@@ -210,20 +219,6 @@ impl<'a> Tally<'a> {
         if self.check != Check::Nothing && op.direction == Direction::Read {
             self.check_block(op, block, moved);
         }
-    }
-
-    fn check_block(&mut self, op: Op, block: &[u8], moved: u64) {
-        let expected = (self.check == Check::Ours).then_some(self.stamp);
-        let message = if moved < verify::HEADER_LEN as u64 {
-            format!("verify: only {moved} bytes at offset {}", op.offset)
-        } else {
-            match verify::check(&block[..moved as usize], op.offset, expected) {
-                Ok(()) => return,
-                Err(mismatch) => mismatch.to_string(),
-            }
-        };
-        // The number that fio gives for it.
-        self.error.get_or_insert(JobError { errno: Errno::ILSEQ.raw_os_error(), message });
     }
 
     /// A flush that `fsync` or `fdatasync` asks for, and that is counted, with `in_flight` I/Os beside it.

@@ -3,6 +3,7 @@
 //! Source: fio's HOWTO, the options `end_fsync`, `loops`, `startdelay`, `verify`, `do_verify`. How the I/O is done is
 //! [`queued`](super::queued) or [`calls`](super::calls).
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use forebay::Disk;
@@ -13,10 +14,12 @@ use forebay_fio::stats::JobStats;
 use forebay_fio::stats::moments::Moments;
 use forebay_fio::verify::Stamp;
 
+use super::cache;
 use super::calls::Calls;
 use super::gauge::{Gauge, Phase};
 use super::pauses::Pauses;
 use super::queued::Queued;
+use super::run::Task;
 use super::stop::Stop;
 use super::tally::{Check, Tally, ns};
 use super::usage;
@@ -29,6 +32,8 @@ pub(super) struct Worker<'a> {
     tally: Tally<'a>,
     way: Way,
     stream: u64,
+    /// The file whose page cache is used, if it is.
+    cached: Option<PathBuf>,
 }
 
 /// How the I/O is done.
@@ -51,15 +56,9 @@ pub(super) struct Finished {
 
 impl<'a> Worker<'a> {
     /// Makes everything ready for [`Worker::run`].
-    pub(super) fn new(
-        job: &'a Job,
-        disk: &'a Disk,
-        region: Region,
-        stamp: Stamp,
-        stream: u64,
-        stop: &'a Stop,
-        gauge: &'a Gauge,
-    ) -> Self {
+    pub(super) fn new(task: &Task<'a>, stamp: Stamp) -> Self {
+        let &Task { job, disk, region, stop, gauge, stream, .. } = task;
+        let cached = task.target.path().filter(|_| !task.target.is_direct());
         let way = match job.is_blocking() {
             true => Way::Calls(Calls::new(job)),
             false => Way::Queued(Box::new(Queued::new(job, disk))),
@@ -68,7 +67,7 @@ impl<'a> Worker<'a> {
         if job.verify && job.do_verify && job.rw.has(Direction::Write) {
             tally.written = Some(Written::none(region, job));
         }
-        Self { tally, way, stream }
+        Self { tally, way, stream, cached }
     }
 
     /// Does the whole job, as often as it is to be done: its workload, a last flush, and reading
@@ -86,7 +85,7 @@ impl<'a> Worker<'a> {
         let end_ns = job.runtime.map_or(u64::MAX, |time| ns(time.saturating_add(job.ramp_time)));
         for _ in 0..job.loops {
             self.pass(&mut ops.clone(), end_ns);
-            if self.tally.is_over() {
+            if self.tally.is_over() || self.tally.mismatch.is_some() {
                 break;
             }
         }
@@ -101,13 +100,27 @@ impl<'a> Worker<'a> {
         self.tally.pauses = Pauses::new(job, self.stream);
         self.tally.check =
             if job.verify && reads && !writes { Check::Whole } else { Check::Nothing };
-        self.phase(ops, end_ns, flush);
+        if job.checks.only {
+            // What the workload would write; an earlier run has.
+            if let Some(written) = &mut self.tally.written {
+                ops.filter(|op| op.direction == Direction::Write).for_each(|op| written.insert(op));
+            }
+        } else {
+            self.phase(ops, end_ns, flush);
+        }
         let Some(mut written) = self.tally.written.take() else { return };
         if written.is_empty() || self.tally.error.is_some() || self.tally.stop.is_set() {
             return;
         }
         self.tally.gauge.enter(Phase::Verify);
-        self.tally.check = Check::Ours;
+        self.tally.check = if job.checks.only { Check::Whole } else { Check::Ours };
+        if let Some(path) = &self.cached {
+            // Reads are to come from the device, so what is in memory has to be there first.
+            if !job.checks.only && !flush {
+                self.tally.flush();
+            }
+            cache::forget(path);
+        }
         self.tally.pauses = None;
         self.phase(&mut written.reads(), u64::MAX, false);
         written.clear();
@@ -116,6 +129,7 @@ impl<'a> Worker<'a> {
 
     /// What came of it.
     pub(super) fn finish(mut self) -> Finished {
+        self.tally.end_checks();
         let elapsed_ns = self.tally.read_clock();
         self.tally.gauge.enter(Phase::Done);
         if self.tally.is_in_ramp() {
@@ -141,7 +155,9 @@ impl<'a> Worker<'a> {
     fn phase(&mut self, ops: &mut impl Iterator<Item = Op>, end_ns: u64, flush: bool) {
         let tally = &mut self.tally;
         tally.is_pause_due = false;
-        tally.is_watchful = tally.written.is_some() || tally.check != Check::Nothing;
+        tally.is_watchful = tally.written.is_some()
+            || tally.check != Check::Nothing
+            || tally.job.measures.lat_percentiles;
         tally.begin_phase(end_ns);
         match (&mut self.way, tally.job.is_timed()) {
             (Way::Queued(queued), true) => queued.run::<true>(tally, ops),

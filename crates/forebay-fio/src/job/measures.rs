@@ -1,5 +1,7 @@
 //! What is measured of each I/O, and what the report says of it.
 
+use crate::histogram::PERCENTILES;
+
 /// The options. Their defaults are all 0, or nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[allow(missing_docs)]
@@ -37,6 +39,16 @@ impl Measures {
         self.disable_clat = on;
         self.disable_slat = on;
         self.disable_bw = on;
+    }
+
+    /// The percentiles to show, ascending.
+    pub fn percents(&self) -> &[f64] {
+        self.percentile_list.as_deref().unwrap_or(&PERCENTILES)
+    }
+
+    /// Whether percentiles of the completion latency are shown.
+    pub fn shows_clat(&self) -> bool {
+        self.clat_percentiles.unwrap_or(true)
     }
 
     /// Whether a clock has to be read for each I/O.

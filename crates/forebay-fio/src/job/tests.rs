@@ -109,7 +109,7 @@ fn contradictions_are_refused() {
     let given = Given { time_based: Some(true), ..Given::default() };
     assert_eq!(error(given), "j: --time_based needs a --runtime");
     let given = Given { verify: Some(true), bs: Some(32), ..Given::default() };
-    assert_eq!(error(given), "j: --verify=crc32c needs a --bs of at least 40 bytes");
+    assert_eq!(error(given), "j: --verify with a checksum needs a --bs of at least 40 bytes");
     let given = Given { verify: Some(true), rw: Pattern::from_word("trim"), ..Given::default() };
     assert_eq!(error(given), "j: --verify does not go with a trim pattern");
 }

@@ -60,6 +60,8 @@ pub enum Kind {
     Policy { accepts: &'static str },
     /// Concerns the run: one of these words.
     RunChoice { words: &'static [&'static str], set: fn(&mut RunOptions, &str) },
+    /// Concerns the run: a text with a form of its own.
+    RunParsed { accepts: &'static str, set: fn(&mut RunOptions, &str) -> Result<(), String> },
     /// Concerns the run: any text.
     RunText { set: fn(&mut RunOptions, &str) },
     /// Opens a job.
@@ -206,6 +208,7 @@ impl OptionSpec {
                 set(given, units::parse_bool(value).map_err(number)?);
             }
             Kind::Choice { words, set } => set(given, one_of(value, words)?),
+            Kind::RunParsed { set, .. } => set(run, value)?,
             Kind::RunChoice { words, set } => set(run, one_of(value, words)?),
             Kind::Text { .. } | Kind::RunText { .. } if value.is_empty() => {
                 return Err("it is empty".to_owned());
@@ -237,7 +240,9 @@ impl Kind {
             Self::Flag { .. } => "nothing, 0 or 1".to_owned(),
             Self::Choice { words, .. } | Self::RunChoice { words, .. } => words.join(", "),
             Self::Text { .. } | Self::RunText { .. } | Self::JobName => "a text".to_owned(),
-            Self::Policy { accepts } | Self::Parsed { accepts, .. } => (*accepts).to_owned(),
+            Self::Policy { accepts }
+            | Self::Parsed { accepts, .. }
+            | Self::RunParsed { accepts, .. } => (*accepts).to_owned(),
             Self::Help => "nothing".to_owned(),
         }
     }

@@ -2,7 +2,9 @@
 //! them.
 
 use super::{Kind, OptionSpec, values};
-use crate::job::{Engine, Eta, OutputFormat};
+use crate::job::{Engine, Eta, Method, OutputFormat, Unified};
+use crate::verify::Checksum;
+use crate::verify::pattern::Pattern;
 
 const fn row(
     name: &'static str,
@@ -177,11 +179,63 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bool { set: |g, on| g.randrepeat = Some(on) }),
     row("verify", &[], "0", "write checksums into the blocks, and check them when they are read",
         Kind::Choice {
-            words: &["crc32c", "0", "none"],
-            set: |g, word| g.verify = Some(word == "crc32c"),
+            words: &["crc32c", "xxhash", "pattern", "0", "none"],
+            set: |g, word| {
+                g.checks.method = match word {
+                    "crc32c" => Method::Header(Checksum::Crc32c),
+                    "xxhash" => Method::Header(Checksum::Xxhash),
+                    "pattern" => Method::Pattern,
+                    _ => Method::None,
+                };
+                g.verify = Some(g.checks.method != Method::None);
+            },
         }),
+    row("verify_pattern", &[], "", "fill blocks with this; it alone is checked by verify=pattern",
+        Kind::Parsed { accepts: "numbers, texts in double quotes, and %o, as in 0xff%o\"abc\"12",
+            set: |g, text| { g.checks.pattern = Some(Pattern::parse(text, true)?); Ok(()) } }),
+    row("verify_only", &[], "0", "write nothing: check what an earlier run has written",
+        Kind::Flag { set: |g, on| g.checks.only = on }),
+    row("verify_fatal", &[], "0", "end the job at the first bad block",
+        Kind::Bool { set: |g, on| g.checks.fatal = on }),
+    row("verify_dump", &[], "0", "accepted: bad blocks are not written to files",
+        Kind::Bool { set: |g, on| if on {
+            g.warnings.push("--verify_dump: bad blocks are not written to files".to_owned());
+        } }),
+    row("buffer_pattern", &[], "", "what writes that are not verified are filled with",
+        Kind::Parsed { accepts: "numbers and texts in double quotes, as in 0xff\"abc\"12",
+            set: |g, text| {
+                g.checks.buffer_pattern = Some(Pattern::parse(text, false)?);
+                Ok(())
+            } }),
+    row("zero_buffers", &[], "0", "writes that are not verified are zeros",
+        Kind::Flag { set: |g, on| g.checks.zero_buffers = on }),
+    row("refill_buffers", &[], "0", "each write has new data, rather than that of its buffer",
+        Kind::Flag { set: |g, on| g.checks.refill_buffers = on }),
+    row("scramble_buffers", &[], "1", "accepted: buffers keep their data, unless refilled",
+        Kind::Bool { set: |_, _| {} }),
     row("do_verify", &[], "1", "with verify: read back what was written",
         Kind::Bool { set: |g, on| g.do_verify = Some(on) }),
+    row("percentile_list", &[], "", "the percentiles to show",
+        Kind::Parsed { accepts: "up to 20 numbers from 0 to 100, as in 50:99:99.9",
+            set: |g, text| {
+                g.measures.percentile_list = Some(values::percentiles(text)?);
+                Ok(())
+            } }),
+    row("clat_percentiles", &[], "1", "show percentiles of the completion latency",
+        Kind::Bool { set: |g, on| g.measures.clat_percentiles = Some(on) }),
+    row("lat_percentiles", &[], "0", "show percentiles of the total latency",
+        Kind::Bool { set: |g, on| g.measures.lat_percentiles = on }),
+    row("slat_percentiles", &[], "0", "show percentiles of the submission latency",
+        Kind::Bool { set: |g, on| g.measures.slat_percentiles = on }),
+    row("unified_rw_reporting", &[], "none", "report all directions as one, or that too",
+        Kind::Choice {
+            words: &["none", "mixed", "both", "0", "1", "2"],
+            set: |g, word| g.measures.unified = match word {
+                "mixed" | "1" => Unified::Mixed,
+                "both" | "2" => Unified::Both,
+                _ => Unified::No,
+            },
+        }),
     row("disable_lat", &[], "0", "do not measure the total latency",
         Kind::Bool { set: |g, on| g.measures.disable_lat = on }),
     row("disable_clat", &[], "0", "do not measure the completion latency",
@@ -215,11 +269,11 @@ pub static OPTIONS: &[OptionSpec] = &[
     row("output", &[], "", "the file that the report goes to",
         Kind::RunText { set: |run, path| run.output = Some(path.into()) }),
     row("output-format", &[], "normal", "how the report is printed",
-        Kind::RunChoice {
-            words: &["normal", "json"],
-            set: |run, word| run.format = match word {
-                "json" => OutputFormat::Json,
-                _ => OutputFormat::Normal,
+        Kind::RunParsed {
+            accepts: "normal, json, json+, or several with commas",
+            set: |run, text| {
+                run.format = OutputFormat::from_words(text).ok_or("it is none of the words")?;
+                Ok(())
             },
         }),
     row("eta", &[], "auto", "when a progress line is shown",

@@ -76,8 +76,8 @@ fn unknown_names_get_the_nearest_one() {
 fn what_only_fio_knows_is_said_to_be_so() {
     let message = "--rate_min: fio knows it, forebay bench does not support it yet";
     check_error("rate_min", "4k", message);
-    let message = "--verify_fatal: fio knows it, forebay bench does not support it yet";
-    check_error("verify_fatal", "1", message);
+    let message = "--verify_backlog: fio knows it, forebay bench does not support it yet";
+    check_error("verify_backlog", "1", message);
 }
 
 #[test]

@@ -53,6 +53,23 @@ pub(super) fn micros(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Up to twenty percentiles; in ascending order, whatever the order given.
+pub(super) fn percentiles(text: &str) -> Result<Vec<f64>, String> {
+    /// As many as fio takes.
+    const MAX: usize = 20;
+    let mut list = Vec::new();
+    for part in text.split(':') {
+        match part.trim().parse::<f64>() {
+            Ok(percent) if (0.0..=100.0).contains(&percent) => list.push(percent),
+            Ok(_) => return Err(format!("{part} is not between 0 and 100")),
+            Err(_) => return Err(format!("'{part}' is not a number")),
+        }
+    }
+    list.sort_by(f64::total_cmp);
+    list.dedup();
+    if list.len() <= MAX { Ok(list) } else { Err(format!("{} are too many", list.len())) }
+}
+
 /// A percentage, 0 to 100, with or without its sign.
 pub(super) fn percent(text: &str) -> Result<u8, String> {
     let text = text.trim().trim_end_matches('%');
