@@ -16,6 +16,7 @@ use thiserror::Error;
 use crate::generator::sizes::SizeRule;
 use crate::generator::varied::Variety;
 use crate::generator::{Direction, Mix, Pattern, Region, Workload};
+use crate::logs::LogOptions;
 use crate::options::UsageError;
 use crate::pace::Pace;
 use crate::units::Size;
@@ -179,6 +180,7 @@ pub struct Given {
     pub pace: Pace,
     pub measures: Measures,
     pub checks: Checks,
+    pub logs: LogOptions,
     /// What was accepted and does nothing.
     pub warnings: Vec<String>,
     /// Options of the layer itself, passed on as they are.
@@ -257,6 +259,8 @@ pub struct Job {
     pub randrepeat: bool,
     /// `verify`: whether blocks are checked.
     pub verify: bool,
+    /// What is logged.
+    pub logs: LogOptions,
     /// How, and what data is written.
     pub checks: Checks,
     /// What was accepted and does nothing, to be told.
@@ -364,6 +368,7 @@ impl Job {
             randrepeat: given.randrepeat.unwrap_or(true),
             verify: given.verify.unwrap_or(false),
             checks: given.checks,
+            logs: given.logs,
             warnings: given.warnings,
             do_verify: given.do_verify.unwrap_or(true),
             group_reporting: given.group_reporting.unwrap_or(false),

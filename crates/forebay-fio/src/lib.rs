@@ -39,6 +39,7 @@ pub mod generator;
 pub mod histogram;
 pub mod job;
 pub mod jobfile;
+pub mod logs;
 pub mod options;
 pub mod pace;
 pub mod permutation;

@@ -68,5 +68,6 @@ impl Calls {
         }
         tally.stats.tick(now_ns);
         tally.gauge.set(&tally.stats);
+        tally.make_room();
     }
 }

@@ -11,6 +11,7 @@
 //!   blocking [`calls`]; with [`tally`], what it has done, [`pauses`], what is done between its
 //!   I/Os, [`written`], what is to be read back,
 //!   and [`usage`], CPU time;
+//! - [`log_files`]: what was logged;
 //! - [`outcome`], [`layer`], [`user`]: what came of a clone, and what the layer itself says after
 //!   the run, of each disk and of those who used it.
 
@@ -23,6 +24,7 @@ mod gauge;
 mod in_use;
 mod layer;
 mod layout;
+mod log_files;
 mod memory;
 mod open;
 mod outcome;
@@ -85,9 +87,10 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
         }
     })?;
     cache::invalidate(jobs, &targets);
-    let outcomes = run::run(&command, &targets, &stop)?;
+    let mut outcomes = run::run(&command, &targets, &stop)?;
     let failed = outcomes.clones.iter().any(|outcome| outcome.report.error.is_some());
     tell_errors(&outcomes.clones);
+    let logged = log_files::write(&mut outcomes.clones);
     let report = report(&command, outcomes, started.elapsed());
     // In fio's order.
     if format.is_json() {
@@ -96,7 +99,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
     if format.is_normal() {
         sink.write(&normal::render(&report))?;
     }
-    if failed || stop.is_set() {
+    if failed || !logged || stop.is_set() {
         return Err(Failure::Told { usage: false });
     }
     Ok(())

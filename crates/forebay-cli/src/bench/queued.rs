@@ -240,6 +240,7 @@ impl Queued {
         self.done = done;
         tally.stats.tick(now_ns);
         tally.gauge.set(&tally.stats);
+        tally.make_room();
     }
 
     #[inline]

@@ -222,7 +222,7 @@ impl Task<'_> {
     }
 
     fn outcome(&self, finished: Finished) -> Outcome {
-        let Finished { stats, error, tag_waits, elapsed_ns } = finished;
+        let Finished { stats, error, tag_waits, elapsed_ns, logs } = finished;
         Outcome {
             job: self.target.job,
             clone: self.target.clone,
@@ -238,6 +238,7 @@ impl Task<'_> {
                 ..JobReport::default()
             },
             tag_waits,
+            logs,
             elapsed_ns,
         }
     }

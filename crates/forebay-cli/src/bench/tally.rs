@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use forebay::{Disk, IoError};
 use forebay_fio::generator::{Direction, Op};
 use forebay_fio::job::Job;
+use forebay_fio::logs::{Logs, Sample};
 use forebay_fio::report::JobError;
 use forebay_fio::stats::{JobStats, Usage};
 use forebay_fio::verify::Stamp;
@@ -24,6 +25,8 @@ pub(super) struct Tally<'a> {
     pub(super) disk: &'a Disk,
     pub(super) gauge: &'a Gauge,
     pub(super) stop: &'a Stop,
+    /// What is logged, if anything is.
+    pub(super) logs: Option<Box<Logs>>,
     /// What has to be done between submissions, if the job asked for such.
     pub(super) pauses: Option<Box<Pauses>>,
     /// Whether something may have to be done before the next submission.
@@ -87,6 +90,7 @@ impl<'a> Tally<'a> {
             disk,
             gauge,
             stop,
+            logs: Logs::new(&job.logs),
             pauses: None,
             is_pause_due: false,
             fills: job.verify || job.checks.refill_buffers,
@@ -140,7 +144,7 @@ impl<'a> Tally<'a> {
     /// Begins a phase, which ends at `end_ns` at the latest.
     pub(super) fn begin_phase(&mut self, end_ns: u64) {
         self.end_ns = end_ns;
-        self.event_ns = end_ns.min(self.ramp_ns);
+        self.event_ns = self.next_event_ns();
         self.phase_ns = self.now_ns;
         self.ios_before = std::array::from_fn(|at| self.stats.directions[at].total_ios);
     }
@@ -162,8 +166,18 @@ impl<'a> Tally<'a> {
         if self.now_ns >= self.ramp_ns {
             self.end_ramp();
         }
-        self.event_ns = self.end_ns.min(self.ramp_ns);
+        if let Some(logs) = &mut self.logs
+            && self.now_ns >= logs.window_end_ns()
+        {
+            logs.close_window(self.now_ns, false);
+        }
+        self.event_ns = self.next_event_ns();
         self.now_ns >= self.end_ns
+    }
+
+    fn next_event_ns(&self) -> u64 {
+        let log_ns = self.logs.as_ref().map_or(u64::MAX, |logs| logs.window_end_ns());
+        self.end_ns.min(self.ramp_ns).min(log_ns)
     }
 
     /// The ramp is over: all that was counted is forgotten.
@@ -173,6 +187,19 @@ impl<'a> Tally<'a> {
         self.usage = usage::of_this_thread();
         (self.phase_ns, self.measured_ns) = (self.now_ns, self.now_ns);
         self.ios_before = [0; 3];
+        if let Some(logs) = &mut self.logs {
+            logs.restart(self.now_ns);
+        }
+    }
+
+    /// Makes room for what is logged, while no I/O is being timed.
+    #[inline]
+    pub(super) fn make_room(&mut self) {
+        if self.is_watchful
+            && let Some(logs) = &mut self.logs
+        {
+            logs.make_room(self.job.iodepth as usize);
+        }
     }
 
     /// Whether the ramp is still going on.
@@ -202,12 +229,16 @@ impl<'a> Tally<'a> {
             self.stats.directions[op.direction.index()].short_ios += 1;
         }
         if self.is_watchful {
-            self.watch(op, moved, lat_ns, block);
+            self.watch(op, moved, [clat_ns, lat_ns], block);
         }
     }
 
     /// What only some jobs want at the end of an I/O.
-    fn watch(&mut self, op: Op, moved: u64, lat_ns: u64, block: &[u8]) {
+    fn watch(&mut self, op: Op, moved: u64, [clat_ns, lat_ns]: [u64; 2], block: &[u8]) {
+        if let Some(logs) = &mut self.logs {
+            let has_slat = !self.job.is_blocking();
+            logs.record(op, moved, Sample { now_ns: self.now_ns, clat_ns, lat_ns, has_slat });
+        }
         if self.job.measures.lat_percentiles {
             self.stats.directions[op.direction.index()].lat_histogram.record(lat_ns);
         }

@@ -6,9 +6,8 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use forebay::Disk;
-use forebay_fio::generator::{Direction, Op, Region};
-use forebay_fio::job::Job;
+use forebay_fio::generator::{Direction, Op};
+use forebay_fio::logs::Logs;
 use forebay_fio::report::JobError;
 use forebay_fio::stats::JobStats;
 use forebay_fio::stats::moments::Moments;
@@ -16,11 +15,10 @@ use forebay_fio::verify::Stamp;
 
 use super::cache;
 use super::calls::Calls;
-use super::gauge::{Gauge, Phase};
+use super::gauge::Phase;
 use super::pauses::Pauses;
 use super::queued::Queued;
 use super::run::Task;
-use super::stop::Stop;
 use super::tally::{Check, Tally, ns};
 use super::usage;
 use super::written::Written;
@@ -52,6 +50,8 @@ pub(super) struct Finished {
     /// How long those of its bios waited for a tag that had to, ns; not known of blocking calls.
     pub(super) tag_waits: Option<Moments>,
     pub(super) elapsed_ns: u64,
+    /// What it has logged.
+    pub(super) logs: Option<Box<Logs>>,
 }
 
 impl<'a> Worker<'a> {
@@ -143,11 +143,14 @@ impl<'a> Worker<'a> {
             Way::Queued(queued) => Some(queued.tag_waits()),
             Way::Calls(_) => None,
         };
-        let Tally { job, mut stats, error, usage, measured_ns, .. } = self.tally;
+        let Tally { job, mut stats, error, usage, measured_ns, mut logs, .. } = self.tally;
         stats.usage = usage::between(&usage, &usage::of_this_thread());
         stats.job_runtime_ms = ((elapsed_ns - measured_ns) / 1_000_000).max(1);
+        if let Some(logs) = &mut logs {
+            logs.close_window(elapsed_ns, true);
+        }
         stats.forget(&job.measures);
-        Finished { stats, error, tag_waits, elapsed_ns }
+        Finished { stats, error, tag_waits, elapsed_ns, logs }
     }
 
     /// Runs I/Os until there are no more, or until `end_ns` after the start; then flushes, if that
@@ -157,7 +160,8 @@ impl<'a> Worker<'a> {
         tally.is_pause_due = false;
         tally.is_watchful = tally.written.is_some()
             || tally.check != Check::Nothing
-            || tally.job.measures.lat_percentiles;
+            || tally.job.measures.lat_percentiles
+            || tally.logs.is_some();
         tally.begin_phase(end_ns);
         match (&mut self.way, tally.job.is_timed()) {
             (Way::Queued(queued), true) => queued.run::<true>(tally, ops),

@@ -4,6 +4,7 @@ mod against_fio;
 mod bench;
 mod common;
 mod endings;
+mod load;
 mod refusals;
 mod sharing;
 mod sim;
