@@ -139,6 +139,10 @@ pub struct RunOptions {
     pub format: OutputFormat,
     /// When the progress line is shown.
     pub eta: Eta,
+    /// How often a new line is begun for it.
+    pub eta_newline: Option<Duration>,
+    /// How often the whole report is printed while the jobs run.
+    pub status_interval: Option<Duration>,
 }
 
 /// The options of a job that were given; `None` is "not given". See [`Job`] for the meanings.

@@ -51,6 +51,11 @@ pub struct Pacer {
 }
 
 impl Pacer {
+    /// Begins the schedules anew at `now_ns`: what was late until now is not made up for.
+    pub fn restart(&mut self, now_ns: u64) {
+        self.due_ns = [now_ns as f64; 3];
+    }
+
     /// Counts an I/O that is being submitted.
     pub fn submitted(&mut self, direction: Direction, bytes: u32) {
         self.since_thought += 1;

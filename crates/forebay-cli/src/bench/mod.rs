@@ -4,8 +4,8 @@
 //! - [`in_use`], [`open`], [`memory`]: what is refused before anything is written;
 //! - [`layout`], [`fill`], [`cache`]: making files that are missing or too small, and forgetting
 //!   what is in memory of them;
-//! - [`run`]: one thread per clone, from start to result; with [`gauge`], the progress line, and
-//!   [`stop`], the signals;
+//! - [`run`]: one thread per clone, from start to result; with [`gauge`], the progress line,
+//!   [`status`], reports meanwhile, and [`stop`], the signals;
 //! - [`contents`]: what is in the blocks that are written and read;
 //! - [`worker`]: a clone's job; its I/O goes through a queue ([`queued`]: fio's main loop) or is
 //!   blocking [`calls`]; with [`tally`], what it has done, [`pauses`], what is done between its
@@ -32,6 +32,7 @@ mod pauses;
 mod plan;
 mod queued;
 mod run;
+mod status;
 mod stop;
 mod tally;
 mod usage;
@@ -87,20 +88,37 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
         }
     })?;
     cache::invalidate(jobs, &targets);
-    let mut outcomes = run::run(&command, &targets, &stop)?;
+    let mut show = |outcomes: Outcomes| {
+        // There may be further reports, and there is the last.
+        if let Err(error) = print(&mut sink, &command, outcomes, started.elapsed()) {
+            output::stderr(&format!("forebay: --status-interval: {error}\n"));
+        }
+    };
+    let mut outcomes = run::run(&command, &targets, &stop, &mut show)?;
     let failed = outcomes.clones.iter().any(|outcome| outcome.report.error.is_some());
     tell_errors(&outcomes.clones);
     let logged = log_files::write(&mut outcomes.clones);
-    let report = report(&command, outcomes, started.elapsed());
-    // In fio's order.
+    print(&mut sink, &command, outcomes, started.elapsed())?;
+    if failed || !logged || stop.is_set() {
+        return Err(Failure::Told { usage: false });
+    }
+    Ok(())
+}
+
+/// Prints the report in all its formats, in fio's order.
+fn print(
+    sink: &mut Sink,
+    command: &CommandLine,
+    outcomes: Outcomes,
+    elapsed: Duration,
+) -> Result<(), Failure> {
+    let format = command.run.format;
+    let report = report(command, outcomes, elapsed);
     if format.is_json() {
         sink.write(&json::render(&report, format.has_bins()))?;
     }
     if format.is_normal() {
         sink.write(&normal::render(&report))?;
-    }
-    if failed || !logged || stop.is_set() {
-        return Err(Failure::Told { usage: false });
     }
     Ok(())
 }

@@ -33,6 +33,13 @@ pub(super) struct Outcome {
     pub(super) elapsed_ns: u64,
 }
 
+impl Outcome {
+    /// A copy without what was logged, which may be much.
+    pub(super) fn without_logs(&self) -> Self {
+        Self { report: self.report.clone(), logs: None, ..*self }
+    }
+}
+
 /// A disk as it was when all its jobs had ended.
 #[derive(Debug)]
 pub(super) struct DiskOutcome {

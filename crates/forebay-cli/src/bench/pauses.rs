@@ -72,6 +72,7 @@ impl Tally<'_> {
             self.periodic_flush(in_flight);
         }
         if let Some(pacer) = &mut pauses.pacer {
+            let ramp_ns = self.measured_ns;
             let now_ns = self.read_clock();
             let think = pacer.think();
             let due_ns = pacer.due_ns(next.direction);
@@ -87,6 +88,10 @@ impl Tally<'_> {
                 self.sleep_until(ns(time));
             }
             self.sleep_until(due_ns);
+            if self.measured_ns != ramp_ns {
+                // The ramp has ended meanwhile; as in fio the rates begin anew.
+                pacer.restart(self.now_ns);
+            }
             self.is_pause_due = pacer.may_wait(self.now_ns);
         }
         self.pauses = Some(pauses);

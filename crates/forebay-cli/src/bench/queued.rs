@@ -224,7 +224,7 @@ impl Queued {
         }
     }
 
-    /// One function for all loops, as above.
+    #[inline(always)]
     fn take(&mut self, min: u32, max: u32, done: &mut Vec<Completion>) -> usize {
         self.queue.reap(min as usize, max as usize, done)
     }

@@ -18,9 +18,10 @@ use forebay_fio::report::JobReport;
 use forebay_fio::verify::Stamp;
 
 use super::gauge::{Display, Gauge};
-use super::open::{self, Opened};
+use super::open;
 use super::outcome::{DiskOutcome, Outcome, Outcomes};
 use super::plan::Target;
+use super::status::Status;
 use super::stop::Stop;
 use super::worker::{Finished, Worker};
 use crate::failure::Failure;
@@ -38,6 +39,7 @@ pub(super) fn run(
     command: &CommandLine,
     targets: &[Target],
     stop: &Stop,
+    show: &mut dyn FnMut(Outcomes),
 ) -> Result<Outcomes, Failure> {
     let opened = open::open(&command.jobs, targets)?;
     let chance = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
@@ -58,6 +60,7 @@ pub(super) fn run(
                 chance,
                 stop,
                 gauge,
+                status: command.run.status_interval,
             };
             let work = move || task.run(gate, &sender);
             match builder().spawn_scoped(scope, work) {
@@ -74,8 +77,10 @@ pub(super) fn run(
         gate.open(start);
         if start.is_some() {
             let eta = is_shown(command.run.eta);
-            let display = Display::new(eta, &command.jobs, targets);
-            await_finished(&events, &mut outcomes, stop, display, &gauges);
+            let display = Display::new(eta, command.run.eta_newline, &command.jobs, targets);
+            let mut show = |clones| show(Outcomes { clones, disks: look_at(&opened.disks) });
+            let status = Status::new(command, targets, &mut show);
+            await_finished(&events, &mut outcomes, stop, display, status, &gauges);
         }
         // The scope does not wait for what a thread does at its very end: the layer gives up there
         // what it keeps for it.
@@ -84,11 +89,14 @@ pub(super) fn run(
         }
         Ok(())
     })?;
-    let Opened { disks, .. } = opened;
-    let disks = disks
-        .into_iter()
-        .map(|disk| DiskOutcome { info: disk.info().clone(), stats: disk.stats() });
-    Ok(Outcomes { clones: outcomes.into_iter().flatten().collect(), disks: disks.collect() })
+    let disks = look_at(&opened.disks);
+    Ok(Outcomes { clones: outcomes.into_iter().flatten().collect(), disks })
+}
+
+/// The disks as they are now.
+fn look_at(disks: &[Disk]) -> Vec<DiskOutcome> {
+    let outcome = |disk: &Disk| DiskOutcome { info: disk.info().clone(), stats: disk.stats() };
+    disks.iter().map(outcome).collect()
 }
 
 fn builder() -> thread::Builder {
@@ -125,6 +133,7 @@ fn await_finished(
     outcomes: &mut [Option<Outcome>],
     stop: &Stop,
     mut display: Display,
+    mut status: Status<'_>,
     gauges: &[Gauge],
 ) {
     let started = Instant::now();
@@ -143,6 +152,10 @@ fn await_finished(
             told_signal = true;
             display.clear();
             output::stderr("\nforebay: ending early, on a signal\n");
+        }
+        if left > 0 && status.is_due(started.elapsed()) {
+            display.clear();
+            status.show(gauges, outcomes);
         }
         display.update(gauges, started.elapsed());
     }
@@ -197,6 +210,7 @@ pub(super) struct Task<'a> {
     pub(super) chance: u64,
     pub(super) stop: &'a Stop,
     pub(super) gauge: &'a Gauge,
+    pub(super) status: Option<Duration>,
 }
 
 impl Task<'_> {

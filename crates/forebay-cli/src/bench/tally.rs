@@ -50,6 +50,9 @@ pub(super) struct Tally<'a> {
     end_ns: u64,
     /// When the ramp ends; `u64::MAX` if it has, or there is none.
     ramp_ns: u64,
+    /// When figures are left for a report, and how often, ns; `u64::MAX` for never.
+    status_ns: u64,
+    status_every_ns: u64,
     /// When something else than I/O is due: the earliest of all such times.
     event_ns: u64,
     /// From when on the figures are, ns since `start`: the phase's begin, or the ramp's end.
@@ -84,7 +87,9 @@ impl<'a> Tally<'a> {
         stop: &'a Stop,
         gauge: &'a Gauge,
         stamp: Stamp,
+        status: Option<Duration>,
     ) -> Self {
+        let status_ns = status.map_or(u64::MAX, ns);
         Self {
             job,
             disk,
@@ -104,6 +109,8 @@ impl<'a> Tally<'a> {
             reads_between: 1,
             end_ns: u64::MAX,
             ramp_ns: if job.ramp_time.is_zero() { u64::MAX } else { ns(job.ramp_time) },
+            status_ns,
+            status_every_ns: status_ns,
             event_ns: u64::MAX,
             phase_ns: 0,
             measured_ns: 0,
@@ -166,6 +173,10 @@ impl<'a> Tally<'a> {
         if self.now_ns >= self.ramp_ns {
             self.end_ramp();
         }
+        if self.now_ns >= self.status_ns {
+            self.status_ns = self.now_ns.saturating_add(self.status_every_ns);
+            self.gauge.post(self.figures(), self.now_ns);
+        }
         if let Some(logs) = &mut self.logs
             && self.now_ns >= logs.window_end_ns()
         {
@@ -175,9 +186,29 @@ impl<'a> Tally<'a> {
         self.now_ns >= self.end_ns
     }
 
+    /// Adds the time since the phase's begin to the runtimes of those directions that were at work.
+    pub(super) fn add_runtimes(&self, stats: &mut JobStats) {
+        let runtime_ms = (self.now_ns - self.phase_ns).div_ceil(1_000_000).max(1);
+        for (direction, before) in stats.directions.iter_mut().zip(self.ios_before) {
+            if direction.total_ios > before {
+                direction.runtime_ms += runtime_ms;
+            }
+        }
+    }
+
+    /// The figures as they are now, in the middle of a phase.
+    fn figures(&self) -> JobStats {
+        let mut stats = self.stats.clone();
+        self.add_runtimes(&mut stats);
+        stats.usage = usage::between(&self.usage, &usage::of_this_thread());
+        stats.job_runtime_ms = ((self.now_ns - self.measured_ns) / 1_000_000).max(1);
+        stats.forget(&self.job.measures);
+        stats
+    }
+
     fn next_event_ns(&self) -> u64 {
         let log_ns = self.logs.as_ref().map_or(u64::MAX, |logs| logs.window_end_ns());
-        self.end_ns.min(self.ramp_ns).min(log_ns)
+        self.end_ns.min(self.ramp_ns).min(log_ns).min(self.status_ns)
     }
 
     /// The ramp is over: all that was counted is forgotten.

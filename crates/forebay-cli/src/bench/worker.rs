@@ -57,13 +57,13 @@ pub(super) struct Finished {
 impl<'a> Worker<'a> {
     /// Makes everything ready for [`Worker::run`].
     pub(super) fn new(task: &Task<'a>, stamp: Stamp) -> Self {
-        let &Task { job, disk, region, stop, gauge, stream, .. } = task;
+        let &Task { job, disk, region, stop, gauge, stream, status, .. } = task;
         let cached = task.target.path().filter(|_| !task.target.is_direct());
         let way = match job.is_blocking() {
             true => Way::Calls(Calls::new(job)),
             false => Way::Queued(Box::new(Queued::new(job, disk))),
         };
-        let mut tally = Tally::new(job, disk, stop, gauge, stamp);
+        let mut tally = Tally::new(job, disk, stop, gauge, stamp, status);
         if job.verify && job.do_verify && job.rw.has(Direction::Write) {
             tally.written = Some(Written::none(region, job));
         }
@@ -173,11 +173,9 @@ impl<'a> Worker<'a> {
             // fio does not count this one.
             tally.flush();
         }
-        let runtime_ms = (tally.read_clock() - tally.phase_ns).div_ceil(1_000_000).max(1);
-        for (direction, before) in tally.stats.directions.iter_mut().zip(tally.ios_before) {
-            if direction.total_ios > before {
-                direction.runtime_ms += runtime_ms;
-            }
-        }
+        tally.read_clock();
+        let mut stats = std::mem::take(&mut tally.stats);
+        tally.add_runtimes(&mut stats);
+        tally.stats = stats;
     }
 }

@@ -290,6 +290,12 @@ pub static OPTIONS: &[OptionSpec] = &[
                 Ok(())
             },
         }),
+    row("status-interval", &[], "", "print the whole report again and again, so often",
+        Kind::RunParsed { accepts: "a time such as 10, 10s, 500ms, 5m or 1h",
+            set: |run, text| { run.status_interval = values::period(text)?; Ok(()) } }),
+    row("eta-newline", &[], "", "begin a new line for the progress, so often",
+        Kind::RunParsed { accepts: "a time such as 10, 10s, 500ms, 5m or 1h",
+            set: |run, text| { run.eta_newline = values::period(text)?; Ok(()) } }),
     row("eta", &[], "auto", "when a progress line is shown",
         Kind::RunChoice {
             words: &["always", "never", "auto"],

@@ -53,6 +53,11 @@ pub(super) fn micros(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A time that is not zero.
+pub(super) fn period(text: &str) -> Result<Option<Duration>, String> {
+    Ok(Some(units::parse_time(text).map_err(say)?).filter(|time| !time.is_zero()))
+}
+
 /// Up to twenty percentiles; in ascending order, whatever the order given.
 pub(super) fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     /// As many as fio takes.
