@@ -167,6 +167,40 @@ pub struct Generator {
     directions: Directions,
 }
 
+/// The stream of I/Os of any [`Workload`], for whoever does not mind a look at each I/O.
+#[derive(Debug, Clone)]
+pub enum Ops {
+    /// Of one block size.
+    Plain(Box<Generator>),
+    /// Of a workload with a [`Variety`].
+    Varied(Box<varied::Varied>),
+}
+
+impl Ops {
+    /// The stream of `workload`, from its beginning.
+    ///
+    /// # Panics
+    ///
+    /// As [`Generator::new`].
+    pub fn new(workload: &Workload) -> Self {
+        match workload.variety {
+            None => Self::Plain(Box::new(Generator::new(workload))),
+            Some(_) => Self::Varied(Box::new(varied::Varied::new(workload))),
+        }
+    }
+}
+
+impl Iterator for Ops {
+    type Item = Op;
+
+    fn next(&mut self) -> Option<Op> {
+        match self {
+            Self::Plain(ops) => ops.next(),
+            Self::Varied(ops) => ops.next(),
+        }
+    }
+}
+
 impl Generator {
     /// The stream of `workload`, from its beginning.
     ///

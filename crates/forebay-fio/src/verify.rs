@@ -1,8 +1,9 @@
 //! Blocks that can be checked: a header with a checksum, and data that follows from it.
 //!
-//! With `verify=crc32c` or `xxhash` every written block begins with a header that names what belongs there, so
-//! that a later read finds data that is torn, stale, in the wrong place, or changed. fio's HOWTO
-//! describes the same idea; the layout is our own, and fio does not check our blocks, nor we fio's.
+//! With `verify=crc32c` or `xxhash` every written block begins with a header that names what
+//! belongs there, so that a later read finds data that is torn, stale, in the wrong place, or
+//! changed. fio's HOWTO describes the same idea; the layout is our own, and fio does not check our
+//! blocks, nor we fio's. Blocks of `verify=pattern` are as fio's.
 //!
 //! | bytes | content (little-endian) |
 //! |---|---|

@@ -238,8 +238,8 @@ impl<'a> Tally<'a> {
         self.ramp_ns != u64::MAX
     }
 
-    /// An I/O has ended well: it took `clat_ns` from its commit, `lat_ns` from its start, if that is
-    /// `TIMED`. `block` is its memory.
+    /// An I/O has ended well: it took `clat_ns` from its commit and `lat_ns` from its start, if it
+    /// is `TIMED`. `block` is its memory.
     #[inline]
     pub(super) fn end<const TIMED: bool>(
         &mut self,
@@ -283,7 +283,8 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// A flush that `fsync` or `fdatasync` asks for, and that is counted, with `in_flight` I/Os beside it.
+    /// A flush that `fsync` or `fdatasync` asks for, and that is counted, with `in_flight` I/Os
+    /// beside it.
     pub(super) fn periodic_flush(&mut self, in_flight: u32) {
         let start_ns = self.read_clock();
         self.flush();

@@ -1,7 +1,7 @@
 //! One clone at work: its workload, a last flush, and reading back.
 //!
-//! Source: fio's HOWTO, the options `end_fsync`, `loops`, `startdelay`, `verify`, `do_verify`. How the I/O is done is
-//! [`queued`](super::queued) or [`calls`](super::calls).
+//! Source: fio's HOWTO, the options `end_fsync`, `loops`, `startdelay`, `verify`, `do_verify`. How
+//! the I/O is done is [`queued`](super::queued) or [`calls`](super::calls).
 
 use std::path::PathBuf;
 use std::time::Instant;
@@ -135,7 +135,7 @@ impl<'a> Worker<'a> {
         if self.tally.is_in_ramp() {
             // As in fio. Nothing at all would say less.
             output::stderr(&format!(
-                "forebay: {}: it ended within its ramp_time, so the figures are those of the ramp\n",
+                "forebay: {}: it ended within its ramp_time; the figures are those of the ramp\n",
                 self.tally.job.name
             ));
         }

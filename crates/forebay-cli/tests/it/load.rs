@@ -32,8 +32,8 @@ fn what_pauses_takes_at_least_as_long() {
 #[test]
 fn nothing_of_the_ramp_counts() {
     let folder = folder();
-    let args = "--name=a --ioengine=null --rw=read --rate_iops=200 --ramp_time=500ms --runtime=500ms \
-                --size=1g --write_iops_log=ramp";
+    let args = "--name=a --ioengine=null --rw=read --rate_iops=200 --ramp_time=500ms \
+                --runtime=500ms --size=1g --write_iops_log=ramp";
     let report = bench_json(&folder, args);
     assert!((1..=102).contains(&ios(&report, "read")), "{report}");
     let log = std::fs::read_to_string(folder.path().join("ramp_iops.1.log")).expect("a log");

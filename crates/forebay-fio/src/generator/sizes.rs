@@ -1,9 +1,9 @@
 //! How many bytes an I/O has, if that is not always the same: `bs=read,write,trim`, `bsrange`,
 //! `bssplit`, `bs_unaligned`.
 //!
-//! Source: fio's HOWTO, and what fio 3.33 does. Sizes of a range are multiples of its smallest, each
-//! as often as any other; with `bs_unaligned` they are any number of bytes, and the largest, into
-//! which fio folds the upper end, is drawn more often.
+//! Source: fio's HOWTO, and what fio 3.33 does. Sizes of a range are multiples of its smallest,
+//! each as often as any other; with `bs_unaligned` they are any number of bytes, and the largest,
+//! into which fio folds the upper end, is drawn more often.
 
 use crate::random::Xoshiro256;
 

@@ -1,8 +1,8 @@
 //! Random blocks that are not equally likely: `random_distribution=`.
 //!
 //! Source: fio's HOWTO. Zipf ranks are drawn as Gray et al. describe it ("Quickly Generating
-//! Billion-Record Synthetic Databases", 1994), which is what fio does too, so that the same theta is
-//! the same skew. The ranks of `zipf`, `pareto` and `normal` are scattered over the region: fio
+//! Billion-Record Synthetic Databases", 1994), which is what fio does too, so that the same theta
+//! is the same skew. The ranks of `zipf`, `pareto` and `normal` are scattered over the region: fio
 //! hashes them, by which some blocks share a rank's place; here a bijection does it, and none do.
 
 use crate::permutation::Permutation;
@@ -131,7 +131,7 @@ fn unit(draws: &mut Xoshiro256) -> f64 {
     (draws.draw() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// The sum of k^-theta for k from 1 to n. Beyond the first thousands of terms the sum is an integral,
+/// The sum of k^-theta for k from 1 to n. Beyond the first thousands of terms it is an integral,
 /// which is right to nine digits there.
 fn zeta(n: u64, theta: f64) -> f64 {
     const EXACT: u64 = 1 << 13;

@@ -27,8 +27,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::JobName),
     row("filename", &[], "", "the device: a file, a block device or a spec such as ram:1G",
         Kind::Text { set: |g, text| g.filename = Some(text.to_owned()) }),
-    row("rw", &["readwrite"], "read", "what is done, and in which order; as in read:4k so much is left out, as in randread:8 \
-         so many I/Os come between two seeks",
+    row("rw", &["readwrite"], "read", "what is done, and in which order; read:4k leaves so much \
+         out between I/Os, randread:8 seeks after so many",
         Kind::Parsed {
             accepts: "read, write, randread, randwrite, rw, readwrite, randrw, trim, randtrim",
             set: |g, text| {
