@@ -383,8 +383,10 @@ impl Job {
             let job = self.name.clone();
             return Err(RegionError::PastEnd { job, offset, len: asked, capacity });
         }
-        if len == 0 {
-            return Err(RegionError::NoBlock { job: self.name.clone(), bs: self.bs, len: asked });
+        // A direction whose smallest I/O does not fit could do none.
+        let bs = self.sizes_used().map(SizeRule::min).max().unwrap_or(self.bs);
+        if len < bs.into() {
+            return Err(RegionError::NoBlock { job: self.name.clone(), bs, len: asked });
         }
         Ok(Region { offset, len })
     }

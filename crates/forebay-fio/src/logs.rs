@@ -9,6 +9,7 @@
 use std::fmt::Write;
 
 use crate::generator::Op;
+use crate::job::Measures;
 
 /// The options; a prefix says that the logs are wanted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,7 +40,7 @@ const LAT: usize = 3;
 const IOPS: usize = 4;
 
 /// Lines that are made room for at a time.
-const CHUNK: usize = 1 << 16;
+const CHUNK: usize = 1 << 12;
 
 /// The logs of one clone.
 #[derive(Debug, Clone)]
@@ -47,6 +48,8 @@ pub struct Logs {
     options: LogOptions,
     /// By [`KINDS`]: the chunks of lines, if the log is wanted.
     lines: [Option<Vec<Vec<Line>>>; 5],
+    /// By [`KINDS`]: whether it is measured.
+    is_kept: [bool; 5],
     window: Window,
     /// When the times in the log begin, and when the open window does, ns.
     start_ns: u64,
@@ -97,12 +100,30 @@ impl LogOptions {
 
 impl Logs {
     /// Empty logs, with room; `None` if none is wanted.
-    pub fn new(options: &LogOptions) -> Option<Box<Self>> {
+    ///
+    /// What is not measured has an empty log, as in fio.
+    pub fn new(options: &LogOptions, measures: &Measures) -> Option<Box<Self>> {
         let wanted = |kind| options.prefix(kind).map(|_| vec![chunk()]);
+        // The bandwidth of a single I/O follows from its latency.
+        let has_bw = measures.is_timed() || options.avg_msec > 0;
+        let is_kept = [
+            has_bw && !measures.disable_bw,
+            !measures.disable_slat,
+            !measures.disable_clat,
+            !measures.disable_lat,
+            true,
+        ];
         let lines: [_; 5] = std::array::from_fn(wanted);
         let options = options.clone();
         lines.iter().any(Option::is_some).then(|| {
-            Box::new(Self { options, lines, window: Window::default(), start_ns: 0, window_ns: 0 })
+            Box::new(Self {
+                options,
+                lines,
+                is_kept,
+                window: Window::default(),
+                start_ns: 0,
+                window_ns: 0,
+            })
         })
     }
 
@@ -230,7 +251,7 @@ impl Logs {
     }
 
     fn push(&mut self, kind: usize, line: Line) {
-        if let Some(chunks) = &mut self.lines[kind] {
+        if let Some(chunks) = self.lines[kind].as_mut().filter(|_| self.is_kept[kind]) {
             match chunks.last_mut() {
                 Some(last) if last.len() < last.capacity() => last.push(line),
                 _ => chunks.push(vec![line]),

@@ -191,13 +191,7 @@ pub fn fill_with(
     let (header, data) = split(block);
     match pattern {
         Some(pattern) => pattern.fill(data, offset),
-        None => {
-            let mut draws = Xoshiro256::new(stamp.seed ^ offset, stamp.generation);
-            for chunk in data.chunks_mut(8) {
-                let bytes = draws.draw().to_le_bytes();
-                chunk.copy_from_slice(&bytes[..chunk.len()]);
-            }
-        }
+        None => Xoshiro256::new(stamp.seed ^ offset, stamp.generation).fill(data),
     }
     header[0..4].copy_from_slice(&checksum.magic().to_le_bytes());
     header[4..8].copy_from_slice(&len.to_le_bytes());

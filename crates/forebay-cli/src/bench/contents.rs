@@ -25,7 +25,7 @@ impl Tally<'_> {
             _ if checks.zero_buffers => {}
             _ if checks.buffer_pattern.is_some() => {}
             // `refill_buffers`: each write of each block has data of its own.
-            _ => random(block, Xoshiro256::new(self.stamp.seed ^ offset, self.now_ns)),
+            _ => Xoshiro256::new(self.stamp.seed ^ offset, self.now_ns).fill(block),
         }
     }
 
@@ -72,12 +72,5 @@ impl Tally<'_> {
         }
         // The number that fio gives for it.
         self.error.get_or_insert(JobError { errno: Errno::ILSEQ.raw_os_error(), message });
-    }
-}
-
-/// Fills a block with random data.
-pub(super) fn random(block: &mut [u8], mut draws: Xoshiro256) {
-    for chunk in block.chunks_mut(8) {
-        chunk.copy_from_slice(&draws.draw().to_le_bytes()[..chunk.len()]);
     }
 }

@@ -7,7 +7,6 @@ use forebay_fio::job::Job;
 use forebay_fio::random::Xoshiro256;
 use forebay_fio::report::number::bytes;
 
-use super::contents;
 use super::plan::Target;
 use super::written::Written;
 use crate::failure::Failure;
@@ -88,7 +87,7 @@ pub(super) fn buffers(job: &Job) -> Vec<Buf> {
         match &job.checks.buffer_pattern {
             _ if !with_data || job.checks.zero_buffers => {}
             Some(pattern) => pattern.fill(&mut buf, 0),
-            None => contents::random(&mut buf, Xoshiro256::new(draws.draw(), 0)),
+            None => draws.fill(&mut buf),
         }
         buf
     };

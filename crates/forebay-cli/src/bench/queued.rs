@@ -201,6 +201,7 @@ impl Queued {
     }
 
     /// The batch has been let through: its submission latencies end here.
+    #[inline(always)]
     fn commit<const TIMED: bool>(&mut self, tally: &mut Tally<'_>) {
         if self.batch.is_empty() {
             return;

@@ -95,7 +95,7 @@ impl<'a> Tally<'a> {
             disk,
             gauge,
             stop,
-            logs: Logs::new(&job.logs),
+            logs: Logs::new(&job.logs, &job.measures),
             pauses: None,
             is_pause_due: false,
             fills: job.verify || job.checks.refill_buffers,
@@ -238,7 +238,7 @@ impl<'a> Tally<'a> {
         self.ramp_ns != u64::MAX
     }
 
-    /// An I/O has ended well: it took `clat_ns` from its commit and `lat_ns` from its start, if it
+    /// An I/O has ended well: it took `clat_ns` from its commit and `lat_ns` from its start, if that
     /// is `TIMED`. `block` is its memory.
     #[inline]
     pub(super) fn end<const TIMED: bool>(

@@ -1,6 +1,7 @@
 //! Defaults, values that are brought into line, regions, and contradictions.
 
 use super::*;
+use crate::generator::skew::Distribution;
 
 fn job(given: Given) -> Job {
     Job::new("j".to_owned(), given, Vec::new()).expect("no conflict")
@@ -75,6 +76,33 @@ fn the_region_is_cut_to_whole_blocks() {
     check_region(bytes(1 << 21), None, 1 << 20, Err("goes past the end"));
     check_region(None, None, 4095, Err("the block size (4096 bytes) is larger"));
     check_region(bytes(1 << 20), None, 1 << 20, Err("is larger than what there is"));
+}
+
+#[test]
+fn the_smallest_io_of_every_direction_must_fit() {
+    let load = Load { bs: Some([Some(4096), Some(65_536), None]), ..Load::default() };
+    let given =
+        |word| Given { rw: Pattern::from_word(word), load: load.clone(), ..Given::default() };
+    let error = job(given("rw")).region(32_768).expect_err("too small").to_string();
+    assert!(error.starts_with("j: the block size (65536 bytes) is larger"), "{error}");
+    assert!(job(given("read")).region(32_768).is_ok(), "it does not write");
+    assert!(job(given("randrw")).region(65_536).is_ok());
+}
+
+#[test]
+fn what_one_block_size_can_do_is_left_to_the_plain_generator() {
+    let variety = |load: Load, word| {
+        let given = Given { rw: Pattern::from_word(word), load, ..Given::default() };
+        job(given).variety.is_some()
+    };
+    assert!(!variety(Load::default(), "randrw"));
+    let each = |read, write| Load { bs: Some([Some(read), Some(write), None]), ..Load::default() };
+    assert!(!variety(each(4096, 8192), "randread"), "only one of them occurs");
+    assert!(variety(each(4096, 8192), "randrw"));
+    assert!(!variety(each(4096, 4096), "randrw"));
+    let zipf = Load { random_distribution: Some(Distribution::Zipf(1.1)), ..Load::default() };
+    assert!(variety(zipf.clone(), "randread") && !variety(zipf, "read"));
+    assert!(variety(Load { number_ios: Some(1), ..Load::default() }, "read"));
 }
 
 #[test]

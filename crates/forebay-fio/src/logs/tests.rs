@@ -25,7 +25,7 @@ fn sample(now_ms: u64, clat_ns: u64) -> Sample {
 
 #[test]
 fn every_io_has_a_line_as_in_fio() {
-    let mut logs = Logs::new(&options(0, false)).expect("logs");
+    let mut logs = Logs::new(&options(0, false), &Measures::default()).expect("logs");
     logs.record(op(Direction::Write), 4096, sample(7, 20));
     let files = logs.files(2);
     let names: Vec<_> = files.iter().map(|file| file.0.as_str()).collect();
@@ -41,14 +41,16 @@ fn every_io_has_a_line_as_in_fio() {
 
 #[test]
 fn offsets_have_a_column_of_their_own() {
-    let mut logs = Logs::new(&LogOptions { shared: true, ..options(0, true) }).expect("logs");
+    let mut logs =
+        Logs::new(&LogOptions { shared: true, ..options(0, true) }, &Measures::default())
+            .expect("logs");
     logs.record(op(Direction::Read), 4096, sample(7, 20));
     assert_eq!(logs.files(1)[4], ("z_iops.log".to_owned(), "7, 1, 0, 4096, 8192, 0\n".to_owned()));
 }
 
 #[test]
 fn windows_have_means_and_rates() {
-    let mut logs = Logs::new(&options(500, false)).expect("logs");
+    let mut logs = Logs::new(&options(500, false), &Measures::default()).expect("logs");
     assert_eq!(logs.window_end_ns(), 500_000_000);
     for (at, ns) in [(10, 100), (20, 300)] {
         logs.record(op(Direction::Read), 4096, sample(at, ns));
@@ -64,7 +66,7 @@ fn windows_have_means_and_rates() {
 
 #[test]
 fn room_is_made_ahead_and_nothing_is_lost() {
-    let mut logs = Logs::new(&options(0, false)).expect("logs");
+    let mut logs = Logs::new(&options(0, false), &Measures::default()).expect("logs");
     let ios = CHUNK + 3;
     for io in 0..ios {
         logs.make_room(1);
@@ -74,5 +76,15 @@ fn room_is_made_ahead_and_nothing_is_lost() {
     logs.restart(5_000_000);
     logs.record(op(Direction::Read), 4096, sample(7, 20));
     assert_eq!(logs.files(1)[4].1, "2, 1, 0, 4096, 0\n");
-    assert!(Logs::new(&LogOptions::default()).is_none());
+    assert!(Logs::new(&LogOptions::default(), &Measures::default()).is_none());
+}
+
+#[test]
+fn what_is_not_measured_is_not_logged() {
+    let mut measures = Measures::default();
+    measures.reduce(true);
+    let mut logs = Logs::new(&options(0, false), &measures).expect("logs");
+    logs.record(op(Direction::Read), 4096, sample(7, 0));
+    let texts: Vec<_> = logs.files(1).into_iter().map(|file| file.1).collect();
+    assert_eq!(texts, ["", "", "", "", "7, 1, 0, 4096, 0\n"]);
 }
