@@ -238,8 +238,8 @@ impl<'a> Tally<'a> {
         self.ramp_ns != u64::MAX
     }
 
-    /// An I/O has ended well: it took `clat_ns` from its commit and `lat_ns` from its start, if that
-    /// is `TIMED`. `block` is its memory.
+    /// An I/O has ended well: it took `clat_ns` from its commit and `lat_ns` from its start, if
+    /// it is `TIMED`. `block` is its memory.
     #[inline]
     pub(super) fn end<const TIMED: bool>(
         &mut self,

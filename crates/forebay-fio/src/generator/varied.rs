@@ -28,7 +28,8 @@ pub struct Variety {
     /// What `rw=` has behind its colon: bytes that sequential I/O leaves out, or how many I/Os a
     /// random pattern does before it seeks.
     pub step: i64,
-    /// `rw_sequencer=identical`: whether those I/Os have one offset.
+    /// `rw_sequencer=identical`: whether the I/Os between two seeks have one offset. As in fio 3.33
+    /// that changes nothing if all of them are sequential.
     pub identical: bool,
     /// `number_ios`: I/Os after which the stream ends.
     pub number_ios: Option<u64>,
@@ -102,11 +103,7 @@ impl Varied {
         let at = direction.index();
         let percent = self.variety.percentage_random[at];
         let seeks = self.random && (percent >= 100 || self.draws.below(100) < percent.into());
-        let repeats = match self.random {
-            true => self.variety.step.max(1),
-            false if self.variety.identical => self.variety.step.max(1),
-            false => 1,
-        };
+        let repeats = if self.random { self.variety.step.max(1) } else { 1 };
         let goes_on = self.before_seek > 0;
         self.before_seek = if goes_on { self.before_seek - 1 } else { repeats - 1 };
         if goes_on && self.variety.identical {
@@ -137,7 +134,7 @@ impl Varied {
 
     fn sequential(&mut self, direction: Direction) -> (u64, u32) {
         let (start, end) = self.last[direction.index()];
-        let skip = if self.random || self.variety.identical { 0 } else { self.variety.step };
+        let skip = if self.random { 0 } else { self.variety.step };
         // Nothing is left out before the first.
         let offset = if end == start { end } else { end.saturating_add_signed(skip) };
         match self.draw_len(direction, offset) {

@@ -104,6 +104,8 @@ fn sequential_io_leaves_out_what_the_colon_says() {
     let mut load = workload("read", 8 << 10, variety);
     load.io_size = Some(5 << 10);
     assert_eq!(offsets(&load), [0, 3, 6, 0, 3]);
+    load.variety.as_mut().expect("a variety").identical = true;
+    assert_eq!(offsets(&load), [0, 3, 6, 0, 3], "as fio 3.33 has it");
 }
 
 #[test]
