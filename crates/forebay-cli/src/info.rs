@@ -29,6 +29,7 @@ pub(crate) fn main(text: &str, as_json: bool) -> Result<(), Failure> {
         })
         .map_err(|error| Failure::open("", &error))?;
     let info = disk.info();
+    output::notice(info);
     output::stdout(&if as_json { format!("{:#}\n", json_of(info)) } else { text_of(info) })
 }
 

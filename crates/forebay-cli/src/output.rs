@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use forebay::DiskInfo;
+
 use crate::failure::Failure;
 
 /// Prints to standard output.
@@ -24,6 +26,14 @@ pub(crate) fn stdout(text: &str) -> Result<(), Failure> {
 pub(crate) fn stderr(text: &str) {
     let mut out = io::stderr().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Tells what an operator should know of a disk, if there is anything.
+pub(crate) fn notice(info: &DiskInfo) {
+    if let Some(notice) = &info.notice {
+        let name = info.spec.split('?').next().unwrap_or_default();
+        stderr(&format!("forebay: {name}: {notice}\n"));
+    }
 }
 
 /// Where a report goes.

@@ -13,9 +13,9 @@
 //!   lowest byte that was not moved, whatever the order in which its parts came back.
 
 use crate::bio::Op;
-use crate::driver::{Completed, Completions, Driver, Look};
+use crate::driver::{Completed, Driver, Look};
 use crate::flush::Steps;
-use crate::hctx::{SlotState, Turn};
+use crate::hctx::{Slot, SlotState, Turn};
 use crate::queued::QueuedBio;
 use crate::request::Request;
 use crate::status::BlockStatus;
@@ -39,12 +39,13 @@ impl Turn<'_> {
             return;
         }
         self.hctx.reap_kick = false;
-        let mut completions = core::mem::replace(&mut self.hctx.completions, Completions::none());
-        driver.reap(&mut completions, self.look());
-        for Completed { tag, result } in completions.drain() {
+        let look = self.look();
+        driver.reap(&mut self.hctx.completions, look);
+        for nth in 0..self.hctx.completions.len() {
+            let Completed { tag, result } = self.hctx.completions.get(nth);
             self.complete(tag, result);
         }
-        self.hctx.completions = completions;
+        self.hctx.completions.clear();
     }
 
     /// What waits in the backlog, with a tag to be had, is issued in this turn, and its commit
@@ -61,11 +62,31 @@ impl Turn<'_> {
 
     #[inline]
     fn complete(&mut self, tag: Tag, result: Result<u64, BlockStatus>) {
-        let rq = self.take_issued(tag);
-        let hctx = &*self.hctx;
+        let hctx = &mut *self.hctx;
+        let slot = &mut hctx.table[tag.index()];
+        assert!(slot.state == SlotState::Issued, "a tag completes once, and only if it is issued");
+        let rq = slot.rq.take().expect("an issued tag has a request");
+        hctx.nr_in_flight -= 1;
+        if hctx.nr_in_flight == 0 {
+            hctx.counters.busy_ns.add(self.now.saturating_sub(hctx.busy_since_ns));
+        }
         if hctx.policy.iostats {
             hctx.counters.driver.record(self.now.saturating_sub(rq.issued_ns));
         }
+        if rq.is_plain() && result == Ok(rq.len) {
+            // The usual case: its one command has moved all there was.
+            slot.state = SlotState::Idle;
+            hctx.counters.of(rq.op).bytes.add(rq.len);
+            return self.done(tag, rq);
+        }
+        slot.state = SlotState::Waiting;
+        self.complete_step(tag, rq, result);
+    }
+
+    /// What is no usual case: a step of several, a short count, a failure.
+    #[inline(never)]
+    fn complete_step(&mut self, tag: Tag, rq: Request, result: Result<u64, BlockStatus>) {
+        self.hctx.nr_with_more_commands -= u32::from(rq.has_more_commands());
         let after = match (result, rq.steps.current()) {
             (Ok(n), Some(Steps::DATA)) => self.progress(rq, n),
             (Ok(_), Some(step)) => step_done(rq, step),
@@ -77,53 +98,40 @@ impl Turn<'_> {
 
     /// A request that failed for good when it was to be issued.
     #[cold]
-    pub(crate) fn failed(&mut self, tag: Tag, status: BlockStatus) {
-        let slot = &mut self.hctx.table[tag.index()];
-        let rq = slot.rq.take().expect("a tag on its way to the driver has a request");
+    pub(crate) fn failed(&mut self, tag: Tag, rq: Request, status: BlockStatus) {
         let after = self.fail(tag, rq, status);
         self.settle(tag, after);
     }
 
-    #[inline]
-    fn take_issued(&mut self, tag: Tag) -> Request {
-        let hctx = &mut *self.hctx;
-        let slot = &mut hctx.table[tag.index()];
-        assert!(slot.state == SlotState::Issued, "a tag completes once, and only if it is issued");
-        slot.state = SlotState::Waiting;
-        let rq = slot.rq.take().expect("an issued tag has a request");
-        hctx.nr_with_more_commands -= u32::from(rq.has_more_commands());
-        hctx.nr_in_flight -= 1;
-        if hctx.nr_in_flight == 0 {
-            hctx.counters.busy_ns.add(self.now.saturating_sub(hctx.busy_since_ns));
-        }
-        rq
-    }
-
-    #[inline]
     fn settle(&mut self, tag: Tag, after: After) {
         let hctx = &mut *self.hctx;
-        let slot = &mut hctx.table[tag.index()];
         match after {
             After::Again(rq) => {
-                slot.rq = Some(rq);
+                hctx.table[tag.index()] = Slot { state: SlotState::Waiting, rq: Some(rq) };
                 hctx.dispatch.push_back(tag);
             }
             After::Done(mut rq) => {
-                slot.state = SlotState::Idle;
-                hctx.tags.put(tag);
+                hctx.table[tag.index()].state = SlotState::Idle;
                 if let Some(slot) = rq.retry.take() {
                     hctx.device.retries.leave(slot);
                 }
-                let counters = hctx.counters.of(rq.op);
-                counters.requests.add(1);
-                counters.ticks_ns.add(self.now.saturating_sub(rq.tagged_ns));
-                self.end_all(rq);
+                self.done(tag, rq);
             }
         }
     }
 
-    /// E1: the first `n` bytes at the driver were moved.
+    /// Gives the tag back and ends the bios: nothing is left to do.
     #[inline]
+    fn done(&mut self, tag: Tag, rq: Request) {
+        let hctx = &mut *self.hctx;
+        hctx.tags.put(tag);
+        let counters = hctx.counters.of(rq.op);
+        counters.requests.add(1);
+        counters.ticks_ns.add(self.now.saturating_sub(rq.tagged_ns));
+        self.end_all(rq);
+    }
+
+    /// E1: the first `n` bytes at the driver were moved.
     fn progress(&mut self, mut rq: Request, n: u64) -> After {
         let window = rq.window_len(&self.hctx.splits);
         assert!(n <= window, "a completion of more bytes than were asked for");
@@ -267,7 +275,6 @@ impl Turn<'_> {
     }
 }
 
-#[inline]
 fn step_done(mut rq: Request, step: Steps) -> After {
     rq.steps = rq.steps.after(step);
     if rq.steps.is_empty() { After::Done(rq) } else { After::Again(rq) }

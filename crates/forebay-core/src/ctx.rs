@@ -11,6 +11,7 @@ use crate::refusal::Refusal;
 use crate::request::Request;
 use crate::split;
 use crate::stats::PlugCounters;
+use crate::usual::Usual;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::{Drain, Vec};
@@ -20,6 +21,7 @@ use alloc::vec::{Drain, Vec};
 #[derive(Debug)]
 pub struct SoftwareQueue {
     limits: QueueLimits,
+    usual: Usual,
     policy: Policy,
     plug: PlugList,
     outgoing: Vec<Request>,
@@ -35,7 +37,7 @@ impl SoftwareQueue {
         assert!(limits.validate().is_ok(), "limits are checked at open");
         let plug = PlugList::new();
         let outgoing = Vec::with_capacity(crate::plug::PLUG_MAX_REQUESTS + 1);
-        SoftwareQueue { limits, policy, plug, outgoing, counters }
+        SoftwareQueue { limits, usual: Usual::of(&limits), policy, plug, outgoing, counters }
     }
 
     /// Whether any bio waits in the plug.
@@ -57,6 +59,29 @@ impl SoftwareQueue {
         level: u32,
         now: u64,
     ) -> Result<(), (Refusal, Box<QueuedBio>)> {
+        queued.queued_ns = now;
+        queued.rq.unplugged_ns = now;
+        let is_plugged = level > 0 && self.policy.plug != PlugPolicy::None;
+        // Levels make a difference under `per-level` alone; elsewhere all are the first.
+        let level = if self.policy.plug == PlugPolicy::PerLevel { level } else { 1 };
+        let rq = match self.usual.is(&queued.bio) {
+            true => Request::of_usual(queued, level),
+            false => self.check(queued, level)?,
+        };
+        match is_plugged {
+            true => self.plug_request(rq, now),
+            false => self.outgoing.push(rq),
+        }
+        Ok(())
+    }
+
+    /// Makes a bio that may be unusual a request, if it obeys the rules.
+    #[inline(never)]
+    fn check(
+        &self,
+        queued: Box<QueuedBio>,
+        level: u32,
+    ) -> Result<Request, (Refusal, Box<QueuedBio>)> {
         let bio = &queued.bio;
         if let Err(refusal) = self.limits.check(bio) {
             return Err((refusal, queued));
@@ -67,16 +92,7 @@ impl SoftwareQueue {
             let max_segments = self.limits.max_segments;
             return Err((Refusal::Unsplittable { max_segments }, queued));
         }
-        queued.queued_ns = now;
-        let is_plugged = level > 0 && self.policy.plug != PlugPolicy::None;
-        // Levels make a difference under `per-level` alone; elsewhere all are the first.
-        let level = if self.policy.plug == PlugPolicy::PerLevel { level } else { 1 };
-        let rq = Request::of_bio(queued, front, &self.limits, level, now);
-        match is_plugged {
-            true => self.plug_request(rq, now),
-            false => self.outgoing.push(rq),
-        }
-        Ok(())
+        Ok(Request::of_bio(queued, front, &self.limits, level))
     }
 
     /// Merges a request into the plug or adds it.

@@ -57,6 +57,18 @@ impl<C> Defer<C> {
         self.nesting > 0
     }
 
+    /// How many sections are open, one within the other.
+    #[inline]
+    pub fn nesting(&self) -> u32 {
+        self.nesting
+    }
+
+    /// Whether nothing is put off.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
     /// Puts a call off, whether a section is open or not; a second one is dropped (D1).
     pub fn put_off(&mut self, call: C)
     where

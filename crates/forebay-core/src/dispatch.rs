@@ -7,7 +7,7 @@
 use crate::bio::{BioFlags, Op};
 use crate::driver::{Driver, Issue, IssuedRequest};
 use crate::flush::Steps;
-use crate::hctx::{SlotState, Turn};
+use crate::hctx::{Slot, SlotState, Turn};
 use crate::limits::QueueLimits;
 use crate::policy::KickPolicy;
 use crate::request::{Request, nr_parts};
@@ -35,27 +35,56 @@ impl Turn<'_> {
     /// Issues what may wait. Says whether the driver is busy.
     #[inline]
     fn dispatch_waiting<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
-        while let Some(tag) = self.next_tagged() {
-            let hctx = &*self.hctx;
-            let last = hctx.dispatch.is_empty() && hctx.backlog.is_empty();
-            if self.issue(driver, tag, last) {
+        while let Some((tag, rq)) = self.next() {
+            if self.issue(driver, tag, rq) {
                 return true;
             }
         }
         false
     }
 
-    /// Hands the request of a tag to the driver. Says whether the driver is busy.
+    /// The next request to issue: from the dispatch list, or from the backlog, with a new tag. It
+    /// is in nobody's hands but the caller's.
     #[inline]
-    fn issue<D: Driver + ?Sized>(&mut self, driver: &mut D, tag: Tag, last: bool) -> bool {
+    fn next(&mut self) -> Option<(Tag, Request)> {
+        if let Some(tag) = self.hctx.dispatch.pop_front() {
+            let slot = &mut self.hctx.table[tag.index()];
+            assert!(slot.state == SlotState::Waiting);
+            return Some((tag, slot.rq.take().expect("a tag that waits has a request")));
+        }
+        loop {
+            let hctx = &mut *self.hctx;
+            let (is_empty, oversized) = {
+                let waiting = hctx.backlog.front()?;
+                (waiting.steps.is_empty(), waiting.oversized)
+            };
+            if is_empty {
+                // Nothing to do at the device: no data, and nothing that could be lost.
+                let rq = hctx.backlog.pop_front()?;
+                self.end_all(rq);
+                continue;
+            }
+            let tag = hctx.tags.get()?;
+            let rq = if oversized { self.cut_front() } else { hctx.backlog.pop_front() };
+            match rq {
+                Some(mut rq) => {
+                    self.note_tag(tag, &mut rq);
+                    return Some((tag, rq));
+                }
+                None => self.hctx.tags.put(tag),
+            }
+        }
+    }
+
+    /// Hands a request to the driver, under its tag. Says whether the driver is busy.
+    #[inline]
+    fn issue<D: Driver + ?Sized>(&mut self, driver: &mut D, tag: Tag, mut rq: Request) -> bool {
         let hctx = &mut *self.hctx;
         if hctx.device.is_failed() {
-            self.failed(tag, BlockStatus::Offline);
+            self.failed(tag, rq, BlockStatus::Offline);
             return false;
         }
-        let slot = &mut hctx.table[tag.index()];
-        let rq = slot.rq.as_mut().expect("a tag on its way to the driver has a request");
-        assert!(slot.state == SlotState::Waiting);
+        let last = hctx.dispatch.is_empty() && hctx.backlog.is_empty();
         let retries = &hctx.device.retries;
         let is_write = rq.op.is_write() && rq.steps.current() == Some(Steps::DATA);
         if is_write {
@@ -63,84 +92,79 @@ impl Turn<'_> {
         }
         // A1; what is being tried again is not held back by itself.
         if retries.any() && retries.hold_back(rq.retry, rq.ranges(&hctx.splits)) {
-            hctx.held.push(tag);
             if is_write {
                 retries.write_is_out(hctx.index);
             }
+            hctx.held.push(tag);
+            hctx.table[tag.index()] = Slot { state: SlotState::Waiting, rq: Some(rq) };
             return false;
         }
         rq.issued_ns = self.now;
-        let answer = driver.queue_rq(&issued(&hctx.splits, &hctx.limits, rq, tag), last);
+        let answer = driver.queue_rq(&issued(&hctx.splits, &hctx.limits, &rq, tag), last);
         if is_write {
             retries.write_is_out(hctx.index);
         }
         match answer {
             Issue::Queued => {
-                slot.state = SlotState::Issued;
                 if is_write {
-                    rq.ranges(&hctx.splits)
-                        .for_each(|(start, len)| hctx.writes.push(start, len, tag));
-                    if rq.nr_bios > 1 && !rq.was_issued {
-                        rq.issued_after = retries.moment(hctx.index, &hctx.writes);
-                    }
+                    self.note_write(tag, &mut rq);
                 }
-                if hctx.policy.iostats && !rq.was_issued {
-                    hctx.counters.queue.record(self.now.saturating_sub(rq.tagged_ns));
-                }
-                rq.was_issued = true;
-                self.count_issue(tag);
-                if self.hctx.policy.kick == KickPolicy::PerRequest {
-                    self.hctx.commit(driver);
+                self.note_issue(&mut rq);
+                let hctx = &mut *self.hctx;
+                hctx.table[tag.index()] = Slot { state: SlotState::Issued, rq: Some(rq) };
+                if hctx.policy.kick == KickPolicy::PerRequest {
+                    hctx.commit(driver);
                 }
                 false
             }
             Issue::Busy => {
                 hctx.dispatch.push_front(tag);
+                hctx.table[tag.index()] = Slot { state: SlotState::Waiting, rq: Some(rq) };
                 hctx.counters.requeues.add(1);
                 true
             }
             Issue::Failed(status) => {
-                self.failed(tag, status);
+                self.failed(tag, rq, status);
                 false
             }
         }
     }
 
-    /// The next request to issue: from the dispatch list, or from the backlog, with a new tag.
-    #[inline]
-    fn next_tagged(&mut self) -> Option<Tag> {
-        if let Some(tag) = self.hctx.dispatch.pop_front() {
-            return Some(tag);
-        }
-        loop {
-            let hctx = &mut *self.hctx;
-            let waiting = hctx.backlog.front()?;
-            if waiting.steps.is_empty() {
-                // Nothing to do at the device: no data, and nothing that could be lost.
-                let rq = hctx.backlog.pop_front()?;
-                self.end_all(rq);
-                continue;
-            }
-            let tag = hctx.tags.get()?;
-            match self.take_front() {
-                Some(rq) => {
-                    self.put_in_table(tag, rq);
-                    return Some(tag);
-                }
-                None => self.hctx.tags.put(tag),
-            }
+    /// Remembers a write that was issued (A2).
+    fn note_write(&mut self, tag: Tag, rq: &mut Request) {
+        let hctx = &mut *self.hctx;
+        rq.ranges(&hctx.splits).for_each(|(start, len)| hctx.writes.push(start, len, tag));
+        if rq.nr_bios > 1 && !rq.was_issued {
+            rq.issued_after = hctx.device.retries.moment(hctx.index, &hctx.writes);
         }
     }
 
-    /// Takes the oldest request of the backlog, or the front of it that fits one request. `None`
-    /// where it could not be cut, and its bio was ended instead.
     #[inline]
-    fn take_front(&mut self) -> Option<Request> {
+    fn note_issue(&mut self, rq: &mut Request) {
+        let hctx = &mut *self.hctx;
+        if hctx.policy.iostats && !rq.was_issued {
+            hctx.counters.queue.record(self.now.saturating_sub(rq.tagged_ns));
+        }
+        rq.was_issued = true;
+        if hctx.nr_in_flight == 0 {
+            hctx.busy_since_ns = self.now;
+            hctx.bios_per_request_max = 1;
+        }
+        hctx.bios_per_request_max = hctx.bios_per_request_max.max(rq.nr_bios);
+        if !rq.is_plain() {
+            hctx.nr_with_more_commands += u32::from(rq.has_more_commands());
+        }
+        hctx.nr_in_flight += 1;
+        hctx.nr_uncommitted += 1;
+        hctx.counters.issued.add(1);
+    }
+
+    /// Takes the front that fits one request off the oldest of the backlog, which does not. `None`
+    /// where it could not be cut, and its bio was ended instead.
+    #[cold]
+    fn cut_front(&mut self) -> Option<Request> {
         let hctx = &mut *self.hctx;
         let waiting = hctx.backlog.front_mut()?;
-        if !waiting.oversized {
-            return hctx.backlog.pop_front();
-        }
         let part = waiting.split_front(&mut hctx.splits, &hctx.limits);
         if part.is_some() && waiting.len > 0 {
             hctx.counters.splits.add(1);
@@ -156,35 +180,16 @@ impl Turn<'_> {
     }
 
     #[inline]
-    fn put_in_table(&mut self, tag: Tag, mut rq: Request) {
+    fn note_tag(&mut self, tag: Tag, rq: &mut Request) {
         let hctx = &mut *self.hctx;
+        assert!(hctx.table[tag.index()].state == SlotState::Idle, "no tag is live twice");
         rq.tagged_ns = self.now;
-        let in_backlog_ns = self.now.saturating_sub(rq.unplugged_ns);
         if hctx.policy.iostats {
-            hctx.counters.tag.record(in_backlog_ns);
+            hctx.counters.tag.record(self.now.saturating_sub(rq.unplugged_ns));
         }
         if rq.first_turn != hctx.nr_turns {
-            note_wait(&mut rq, &mut hctx.splits, in_backlog_ns);
+            note_wait(rq, &mut hctx.splits, self.now.saturating_sub(rq.unplugged_ns));
         }
-        let slot = &mut hctx.table[tag.index()];
-        assert!(slot.state == SlotState::Idle, "no tag is live twice");
-        slot.state = SlotState::Waiting;
-        slot.rq = Some(rq);
-    }
-
-    #[inline]
-    pub(crate) fn count_issue(&mut self, tag: Tag) {
-        let hctx = &mut *self.hctx;
-        let rq = hctx.table[tag.index()].rq.as_ref().expect("it was issued");
-        if hctx.nr_in_flight == 0 {
-            hctx.busy_since_ns = self.now;
-            hctx.bios_per_request_max = 1;
-        }
-        hctx.bios_per_request_max = hctx.bios_per_request_max.max(rq.nr_bios);
-        hctx.nr_with_more_commands += u32::from(rq.has_more_commands());
-        hctx.nr_in_flight += 1;
-        hctx.nr_uncommitted += 1;
-        hctx.counters.issued.add(1);
     }
 
     /// Issues what does not want to wait, if nobody waits and there are tags for all of it; or

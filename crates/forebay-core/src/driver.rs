@@ -17,7 +17,8 @@ use alloc::vec::Vec;
 /// - K2 the memory of a request stays valid, and nobody else uses it, until its completion was
 ///   reaped;
 /// - K3 requests keep the limits that [`Driver::limits`] gave at open;
-/// - K4 after a series of [`Driver::queue_rq`] comes [`Driver::commit_rqs`] or [`Driver::wait`];
+/// - K4 after a series of [`Driver::queue_rq`] comes [`Driver::commit_rqs`], [`Driver::wait`] or
+///   [`Driver::leave_to_wait`];
 /// - K8 after [`Driver::kick`] nothing is reaped until the thread that waits has come back; then
 ///   [`Driver::reap`] is called, even if nothing is in flight. So a kick may be a completion of
 ///   the driver's own, which the wait cannot miss.
@@ -36,6 +37,13 @@ pub trait Driver: Send {
 
     /// Begins everything that was queued: at most one system call for the batch.
     fn commit_rqs(&mut self);
+
+    /// Leaves everything that was queued to the next wait beside the driver, which begins it before
+    /// it waits: one system call for both. If there is no such wait after all, a turn follows, and
+    /// the reap of that begins it. A driver that cannot do so begins it now.
+    fn leave_to_wait(&mut self) {
+        self.commit_rqs();
+    }
 
     /// Hands over what has completed, in the order in which it did. Never waits. `look` says how
     /// hard to look.
@@ -196,11 +204,6 @@ impl Completions {
         Completions { list: Vec::with_capacity(depth as usize), depth: depth as usize }
     }
 
-    /// What stands in while the list is lent to a driver.
-    pub(crate) fn none() -> Completions {
-        Completions { list: Vec::new(), depth: 0 }
-    }
-
     /// Hands one completion over.
     ///
     /// # Panics
@@ -209,6 +212,40 @@ impl Completions {
     pub fn push(&mut self, tag: Tag, result: Result<u64, BlockStatus>) {
         assert!(self.list.len() < self.depth, "more completions than tags");
         self.list.push(Completed { tag, result });
+    }
+
+    /// Hands over all that `others` has, and leaves it empty.
+    ///
+    /// # Panics
+    /// If there are more than tags.
+    #[inline]
+    pub fn append(&mut self, others: &mut Completions) {
+        self.list.append(&mut others.list);
+        assert!(self.list.len() <= self.depth, "more completions than tags");
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// How many were handed over.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// One of them, counted from the oldest.
+    #[inline]
+    pub(crate) fn get(&self, nth: usize) -> Completed {
+        self.list[nth]
+    }
+
+    /// Forgets them, keeping the memory.
+    #[inline]
+    pub(crate) fn clear(&mut self) {
+        self.list.clear();
     }
 
     /// Takes them all out, oldest first, keeping the memory.

@@ -245,6 +245,17 @@ impl HardwareContext {
         }
     }
 
+    /// For a leader that waits beside the driver next: what was issued and not committed is begun
+    /// by that wait, if the driver can do so ([`Driver::leave_to_wait`]), or now.
+    #[inline]
+    pub fn leave_to_wait<D: Driver + ?Sized>(&mut self, driver: &mut D) {
+        if self.nr_uncommitted > 0 {
+            self.nr_uncommitted = 0;
+            self.counters.commits.add(1);
+            driver.leave_to_wait();
+        }
+    }
+
     /// How many commands were issued and not committed.
     #[inline]
     pub fn nr_uncommitted(&self) -> u32 {

@@ -50,6 +50,7 @@ mod splits;
 mod stats;
 mod status;
 mod tag;
+mod usual;
 
 pub use bio::{Bio, BioFlags, Op, Segment, Segments};
 pub use ctx::SoftwareQueue;

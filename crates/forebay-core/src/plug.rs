@@ -67,7 +67,8 @@ pub(crate) struct PlugList {
 
 impl PlugList {
     pub(crate) fn new() -> PlugList {
-        PlugList { requests: Vec::with_capacity(PLUG_MAX_REQUESTS) }
+        // It changes places with the list that it is moved to, which has room for one more.
+        PlugList { requests: Vec::with_capacity(PLUG_MAX_REQUESTS + 1) }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -106,11 +107,18 @@ impl PlugList {
     /// Moves the requests of `level` and above to `out`, sealed. Levels end from the inside, so
     /// these are the newest.
     pub(crate) fn detach(&mut self, level: u32, out: &mut Vec<Request>, now: u64) {
-        let first = self.requests.partition_point(|rq| rq.level < level);
-        out.extend(self.requests.drain(first..).map(|mut rq| {
+        let first = match level {
+            1 => 0,
+            _ => self.requests.partition_point(|rq| rq.level < level),
+        };
+        for rq in &mut self.requests[first..] {
             rq.seal();
             rq.unplugged_ns = now;
-            rq
-        }));
+        }
+        if first == 0 && out.is_empty() {
+            core::mem::swap(&mut self.requests, out);
+        } else {
+            out.extend(self.requests.drain(first..));
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The request: what the driver is given, made of one bio, a part of one, or several neighbours.
 
-use crate::bio::{BioFlags, Op};
+use crate::bio::{Bio, BioFlags, Op};
 use crate::driver::Ranges;
 use crate::flush::Steps;
 use crate::limits::QueueLimits;
@@ -89,6 +89,30 @@ impl Header {
     }
 }
 
+impl Header {
+    /// That of a new request of one bio: one segment, one command. The stamps are left as they are,
+    /// and set when their time comes.
+    #[inline]
+    fn begin(&mut self, bio: &Bio, level: u32) {
+        assert!(self.joined_back.is_none(), "the box's last bio has ended");
+        self.op = bio.op;
+        self.flags = bio.flags;
+        self.steps = Steps::DATA;
+        self.nomerge = false;
+        self.oversized = false;
+        self.bio_by_bio = false;
+        self.was_issued = false;
+        self.retry = None;
+        self.part_of = None;
+        self.level = level;
+        self.nr_bios = 1;
+        self.nr_segments = 1;
+        self.start = bio.start;
+        self.len = bio.len;
+        self.skip = 0;
+    }
+}
+
 impl Deref for Request {
     type Target = Header;
 
@@ -106,16 +130,23 @@ impl DerefMut for Request {
 }
 
 impl Request {
-    /// A request of one bio, of which `front` fits the limits.
+    /// A request of one usual bio ([`crate::usual`]).
     #[inline]
+    pub(crate) fn of_usual(mut queued: Box<QueuedBio>, level: u32) -> Request {
+        let QueuedBio { bio, rq, .. } = &mut *queued;
+        rq.begin(bio, level);
+        Request(queued)
+    }
+
+    /// A request of one bio, of which `front` fits the limits.
     pub(crate) fn of_bio(
         mut queued: Box<QueuedBio>,
         front: Front,
         limits: &QueueLimits,
         level: u32,
-        now: u64,
     ) -> Request {
         let QueuedBio { bio, rq, .. } = &mut *queued;
+        rq.begin(bio, level);
         let steps = Steps::of(bio.op, bio.flags, bio.len, limits);
         let oversized = front.len < bio.len;
         let special = BioFlags::FUA.union(BioFlags::PREFLUSH).union(BioFlags::NOMERGE);
@@ -123,21 +154,10 @@ impl Request {
             || steps != Steps::DATA
             || bio.flags.intersects(special)
             || matches!(bio.op, Op::WriteZeroes | Op::Flush);
-        *rq = Header {
-            op: bio.op,
-            flags: bio.flags,
-            steps,
-            nomerge,
-            oversized,
-            level,
-            nr_segments: front.nr_segments,
-            start: bio.start,
-            len: bio.len,
-            unplugged_ns: now,
-            tagged_ns: now,
-            issued_ns: now,
-            ..Header::new()
-        };
+        rq.steps = steps;
+        rq.nomerge = nomerge;
+        rq.oversized = oversized;
+        rq.nr_segments = front.nr_segments;
         Request(queued)
     }
 
@@ -157,6 +177,12 @@ impl Request {
     /// All bios as one list, in order. Nothing merges with it any more.
     #[inline]
     pub(crate) fn seal(&mut self) {
+        if self.joined_back.is_some() {
+            self.link_joined();
+        }
+    }
+
+    fn link_joined(&mut self) {
         let mut newest = self.joined_back.take();
         let mut tail = None;
         while let Some(mut bio) = newest {
@@ -164,13 +190,11 @@ impl Request {
             bio.next = tail;
             tail = Some(bio);
         }
-        if tail.is_some() {
-            let mut last = &mut *self.0;
-            while let Some(ref mut next) = last.next {
-                last = next;
-            }
-            last.next = tail;
+        let mut last = &mut *self.0;
+        while let Some(ref mut next) = last.next {
+            last = next;
         }
+        last.next = tail;
     }
 
     /// Joins a request of one bio at its end.
@@ -262,6 +286,12 @@ impl Request {
     #[inline]
     pub(crate) fn head_len(&self, splits: &Splits) -> u64 {
         (self.head(splits).bio.len - self.skip).min(self.len)
+    }
+
+    /// Whether it is one command, of all it covers, and no retry: the usual case.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.steps == Steps::DATA && !self.bio_by_bio && self.retry.is_none()
     }
 
     /// Whether the completion of the current command will be followed by another command, unless

@@ -26,6 +26,7 @@
 //! - R4 a gate takes no marks away, and whoever opens it asks for a turn;
 //! - R5 once a gate is closed and the token was seen free, no turn from before is under way.
 
+use crate::hctx::Gates;
 use crate::primitive::{AtomicU32, Ordering};
 
 /// Somebody holds the token.
@@ -226,6 +227,19 @@ impl RunState {
         });
         assert!(before & RUNNING != 0, "a kick by one that does not hold the token");
         before & (BLOCKED | KICKED) == BLOCKED
+    }
+
+    /// What a turn may do, for the holder of the token, who asks before each: let bios in
+    /// ([`may_enter`](RunState::may_enter)), dispatch ([`may_dispatch`](RunState::may_dispatch)),
+    /// and reap: nobody has undertaken to end the leader's wait.
+    #[inline]
+    pub fn gates(&self) -> Gates {
+        let word = self.word.load(Ordering::SeqCst);
+        Gates {
+            enter: word & FROZEN == 0,
+            dispatch: word & (QUIESCED | STOPPED) == 0,
+            reap: word & KICKED == 0,
+        }
     }
 
     /// Whether somebody has undertaken to end the leader's wait.

@@ -115,6 +115,8 @@ pub struct Given {
     pub direct: Option<bool>,
     pub filename: Option<String>,
     pub ioengine: Option<Engine>,
+    pub fixedbufs: Option<bool>,
+    pub sqthread_poll: Option<bool>,
     pub invalidate: Option<bool>,
     pub allow_mounted_write: Option<bool>,
     pub fsync: Option<u32>,
@@ -134,6 +136,8 @@ pub struct Given {
     pub measures: Measures,
     pub checks: Checks,
     pub logs: LogOptions,
+    /// Options that are kept as they were given.
+    pub texts: Vec<(&'static str, String)>,
     /// What was accepted and does nothing.
     pub warnings: Vec<String>,
     /// Options of the layer itself, passed on as they are.
@@ -194,6 +198,12 @@ pub struct Job {
     pub filename: Option<String>,
     /// `ioengine`.
     pub ioengine: Option<Engine>,
+    /// `fixedbufs`: whether buffers are registered with the disk; None: where another job of the
+    /// disk asks for it.
+    pub fixedbufs: Option<bool>,
+    /// `sqthread_poll`: whether a thread of the kernel takes what is submitted; None: as the disk's
+    /// spec says.
+    pub sqthread_poll: Option<bool>,
     /// `invalidate`: whether the file's page cache is dropped before the start.
     pub invalidate: bool,
     /// `allow_mounted_write`: whether a mounted block device may be written to.
@@ -216,6 +226,8 @@ pub struct Job {
     pub logs: LogOptions,
     /// How, and what data is written.
     pub checks: Checks,
+    /// Options that are kept as they were given, so that the job can be written down again.
+    pub texts: Vec<(&'static str, String)>,
     /// What was accepted and does nothing, to be told.
     pub warnings: Vec<String>,
     /// `do_verify`: whether written blocks are read back.
@@ -311,6 +323,8 @@ impl Job {
             direct: given.direct,
             filename: given.filename,
             ioengine: given.ioengine,
+            fixedbufs: given.fixedbufs,
+            sqthread_poll: given.sqthread_poll,
             invalidate: given.invalidate.unwrap_or(true),
             allow_mounted_write: given.allow_mounted_write.unwrap_or(false),
             fsync: given.fsync.unwrap_or(0),
@@ -323,6 +337,7 @@ impl Job {
             checks: given.checks,
             logs: given.logs,
             warnings: given.warnings,
+            texts: given.texts,
             do_verify: given.do_verify.unwrap_or(true),
             group_reporting: given.group_reporting.unwrap_or(false),
             policies: given.policies,

@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod arguments;
 pub mod cmdline;
 pub mod generator;
 pub mod histogram;
@@ -45,6 +46,7 @@ pub mod pace;
 pub mod permutation;
 pub mod random;
 pub mod report;
+pub mod sample;
 pub mod stats;
 pub mod units;
 pub mod verify;

@@ -2,23 +2,31 @@
 // Memory of a chosen alignment is allocated by hand.
 #![allow(unsafe_code)]
 
+use crate::arena::Arena;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// The alignment of every buffer, bytes: a page, which suits direct I/O on any device.
 pub const BUF_ALIGN: usize = 4096;
 
 /// A zeroed, page-aligned buffer that moves into an I/O and comes back with its completion.
 ///
+/// Its memory is from the heap, or from what a disk has registered with its device
+/// ([`Disk::buf`](crate::Disk::buf)).
+///
 /// Because the layer owns it in between, nobody can touch the memory while the device does.
 pub struct Buf {
     ptr: NonNull<u8>,
     len: usize,
+    /// Where the memory is from, a part in an `Arc`; null: the heap. (Buffers are moved a lot, and
+    /// a plain pointer takes no care on the way.)
+    home: *const Arena,
 }
 
-// SAFETY: a `Buf` owns its memory, like a `Box<[u8]>`.
+// SAFETY: a `Buf` owns its memory, like a `Box<[u8]>`, and its part in an arena, like an `Arc`.
 unsafe impl Send for Buf {}
 // SAFETY: shared access to a `Buf` gives out `&[u8]` only.
 unsafe impl Sync for Buf {}
@@ -33,12 +41,40 @@ impl Buf {
         // SAFETY: the layout has a size above 0.
         let ptr = unsafe { alloc_zeroed(layout) };
         let Some(ptr) = NonNull::new(ptr) else { handle_alloc_error(layout) };
-        Buf { ptr, len }
+        Buf { ptr, len, home: std::ptr::null() }
+    }
+
+    /// A buffer of `len` zero bytes in an arena. None where that has no room for it.
+    ///
+    /// # Panics
+    /// If `len` is 0.
+    pub(crate) fn new_in(arena: &Arc<Arena>, len: usize) -> Option<Buf> {
+        assert!(len > 0, "a Buf has at least one byte");
+        let ptr = arena.take(len)?;
+        // SAFETY: the part is `len` bytes long, and ours.
+        unsafe { ptr.write_bytes(0, len) };
+        Some(Buf { ptr, len, home: Arc::into_raw(Arc::clone(arena)) })
+    }
+
+    /// Whether this is memory that a disk has registered with its device
+    /// ([`Disk::buf`](crate::Disk::buf)).
+    pub fn is_registered(&self) -> bool {
+        !self.home.is_null()
     }
 
     /// The address of the first byte: stable while the buffer lives, wherever it is moved.
     pub(crate) fn addr(&self) -> usize {
         self.ptr.as_ptr().expose_provenance()
+    }
+}
+
+impl Buf {
+    /// Gives the memory back to its arena. Called once, at the end.
+    #[cold]
+    fn give_back(&mut self) {
+        // SAFETY: it is the part that `new_in` made, and is not used again.
+        let arena = unsafe { Arc::from_raw(self.home) };
+        arena.give_back(self.ptr, self.len);
     }
 }
 
@@ -49,6 +85,9 @@ fn layout(len: usize) -> Layout {
 
 impl Drop for Buf {
     fn drop(&mut self) {
+        if self.is_registered() {
+            return self.give_back();
+        }
         // SAFETY: allocated in `new` with the same layout, and freed here only.
         unsafe { dealloc(self.ptr.as_ptr(), layout(self.len)) }
     }

@@ -2,6 +2,7 @@
 // It vouches for borrowed memory.
 #![allow(unsafe_code)]
 
+use crate::buf::Buf;
 use crate::driver;
 use crate::error::{IoError, OpenError};
 use crate::future::IoFuture;
@@ -69,6 +70,7 @@ impl Disk {
             limits,
             policy: settings.policy(),
             features,
+            notice: opened.notice,
         };
         Ok(Disk { shared: Shared::new(info, opened.device, settings.service)? })
     }
@@ -96,6 +98,26 @@ impl Disk {
     /// A new queue of completions on this disk.
     pub fn queue(&self) -> BioQueue {
         BioQueue::new(Arc::clone(&self.shared))
+    }
+
+    /// A buffer of `len` zero bytes, from the memory that the disk has registered with its device
+    /// (`fixed_buffers=`), which spares the device looking it up for each I/O; from the heap where
+    /// that is used up, or there is none. It suits every disk, and may outlive this one.
+    ///
+    /// # Panics
+    /// As [`Buf::new`].
+    ///
+    /// ```
+    /// use forebay::{Disk, Io};
+    ///
+    /// let disk = Disk::open("ram:1M")?; // or "disk.img?fixed_buffers=64M"
+    /// let mut queue = disk.queue();
+    /// queue.submit(Io::read(disk.buf(4096), 0))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn buf(&self, len: usize) -> Buf {
+        let registered = self.shared.arena().and_then(|arena| Buf::new_in(arena, len));
+        registered.unwrap_or_else(|| Buf::new(len))
     }
 
     /// Reads `buf.len()` bytes from `offset` on. Says how many: fewer only at the end of a file.

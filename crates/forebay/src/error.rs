@@ -128,6 +128,24 @@ pub enum OpenError {
         /// What may be the reason; begins with a separator, or is empty.
         hint: &'static str,
     },
+    /// The kernel gives no context for AIO.
+    #[error("Linux AIO is not available: {source}{hint}")]
+    NoAio {
+        /// The kernel's answer.
+        source: io::Error,
+        /// What may be the reason; begins with a separator, or is empty.
+        hint: &'static str,
+    },
+    /// The kernel refuses what a key asks of its rings.
+    #[error("{key}: the kernel refuses it: {source}{hint}")]
+    RingKey {
+        /// The key and its value.
+        key: String,
+        /// The kernel's answer.
+        source: io::Error,
+        /// What may help; begins with a separator, or is empty.
+        hint: String,
+    },
     /// Memory for a RAM disk is not to be had.
     #[error("ram: {len} bytes of address space are not available: {source}")]
     NoMemory {

@@ -61,7 +61,7 @@ impl IoFuture {
         if turn_due {
             // A loop's end is a thread's; a future has none.
             let is_loops = self.shared.info().policy.kick == KickPolicy::LoopEnd;
-            ctx.turn(&self.shared, now, is_loops.then_some(Commit::Now), None);
+            ctx.turn(&self.shared, now, is_loops.then_some(Commit::Now));
         }
         Ok(())
     }

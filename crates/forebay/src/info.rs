@@ -16,6 +16,8 @@ pub struct DiskInfo {
     pub policy: Policy,
     /// What it can do beyond reading and writing, and what not, and why.
     pub features: Vec<Feature>,
+    /// What whoever runs it should know, in one line: that it works, but not as is usual.
+    pub notice: Option<String>,
 }
 
 /// Something that a disk can do, or cannot.

@@ -37,6 +37,7 @@
     reason = "boxes of bios are on their way; nobody owns the memory of a list"
 )]
 
+mod arena;
 mod buf;
 mod disk;
 mod driver;
@@ -62,6 +63,7 @@ pub use forebay_core::{
 pub use future::IoFuture;
 pub use info::{DiskInfo, DiskStats, Feature, FeatureState};
 pub use queue::{BioQueue, Completion, Io};
+pub use runtime::clock::now_ns;
 pub use runtime::gates::Hold;
 pub use runtime::plug::{DeferGuard, PlugGuard, defer, plug};
 pub use spec::Spec;

@@ -7,15 +7,15 @@ use crate::error::SubmitError;
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::ctx::Ctx;
 use crate::runtime::event::{AnyOf, Event};
-use crate::runtime::hctx::{Own, now_ns};
-use crate::runtime::mailbox::Mailbox;
+use crate::runtime::hctx::now_ns;
+use crate::runtime::ready::Ready;
 use crate::runtime::shared::Shared;
 use crate::runtime::{thread, wait};
 use forebay_core::{
     Bio, BioFlags, BlockStatus, Commit, Op, QueuedBio, Refusal, Segment, Segments, Turned,
     UnplugCause,
 };
-use std::collections::VecDeque;
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -180,17 +180,14 @@ impl Completion {
 pub struct BioQueue {
     shared: Arc<Shared>,
     ctx: Rc<Ctx>,
-    mailbox: Arc<Mailbox>,
+    /// What has ended and was not reaped.
+    ready: Rc<RefCell<Ready>>,
     /// Boxes that hold no bio.
     free: Vec<Box<QueuedBio>>,
     /// The buffers of bios that were submitted and not reaped, by the number of the box.
     bufs: Vec<Option<Buf>>,
-    /// What has ended and was not reaped, oldest first.
-    ready: VecDeque<Box<QueuedBio>>,
-    /// How many bios are in the layer.
-    nr_in_layer: usize,
-    /// How many came through the mailbox, ever.
-    nr_mailed: u64,
+    /// How many were submitted and not reaped.
+    len: usize,
     /// The last turn left work that no completion moves on: a busy driver, or a closed gate.
     is_stuck: bool,
     /// Made when somebody asks for a descriptor.
@@ -213,16 +210,15 @@ impl BioQueue {
     }
 
     fn on(shared: Arc<Shared>, ctx: Rc<Ctx>) -> BioQueue {
-        let mailbox = Arc::new(Mailbox::of_thread());
+        let ready = Ready::of_thread();
+        ctx.open_queue(&shared, &ready);
         BioQueue {
             shared,
             ctx,
-            mailbox,
+            ready,
             free: Vec::new(),
             bufs: Vec::new(),
-            ready: VecDeque::new(),
-            nr_in_layer: 0,
-            nr_mailed: 0,
+            len: 0,
             is_stuck: false,
             poll: None,
         }
@@ -282,7 +278,7 @@ impl BioQueue {
                 if buf.is_some() {
                     self.bufs[number] = buf;
                 }
-                self.nr_in_layer += 1;
+                self.len += 1;
                 if turn_due {
                     self.turn(now, None);
                 }
@@ -305,32 +301,27 @@ impl BioQueue {
             return None;
         }
         self.bufs.push(None);
-        Some(QueuedBio::new(self.mailbox.owner(), number as u32))
+        let mut ready = self.ready.borrow_mut();
+        ready.make_room(self.bufs.len());
+        Some(QueuedBio::new(ready.owner(), number as u32))
     }
 
-    /// A turn of the hardware context, whose ends come straight to `ready`.
+    /// A turn of the hardware context.
     #[inline]
     fn turn(&mut self, now: u64, commit: Option<Commit>) -> Option<Turned> {
-        // What ended before comes before.
-        self.take_mail();
-        let before = self.ready.len();
-        let own = Own { owner: self.mailbox.owner(), ended: &mut self.ready };
-        let turned = self.ctx.turn(&self.shared, now, commit, Some(own));
-        self.nr_in_layer -= self.ready.len() - before;
+        self.ready.borrow_mut().is_attended = true;
+        let turned = self.ctx.turn(&self.shared, now, commit);
+        self.ready.borrow_mut().is_attended = false;
         self.is_stuck = turned.is_some_and(|turned| turned.work_left && turned.nr_in_flight == 0);
         turned
     }
 
-    /// Takes what others' turns have delivered.
+    /// Takes what others' turns have delivered. Says how many are ready.
     #[inline]
-    fn take_mail(&mut self) {
-        if let Some(mail) = self.mailbox.take() {
-            let before = self.ready.len();
-            self.ready.extend(mail);
-            let nr = self.ready.len() - before;
-            self.nr_in_layer -= nr;
-            self.nr_mailed += nr as u64;
-        }
+    fn take_mail(&self) -> usize {
+        let mut ready = self.ready.borrow_mut();
+        ready.take_mail();
+        ready.len()
     }
 
     /// Adds at most `max` completions to `out`, oldest first, and says how many. Waits until there
@@ -347,19 +338,21 @@ impl BioQueue {
         if let Some(poll) = &self.poll {
             poll.event.clear();
         }
-        self.take_mail();
-        let nr_ready = self.ready.len();
+        let nr_ready = self.take_mail();
         if nr_ready < max && (nr_ready < min || min == 0) && !self.shared.is_foreign() {
             thread::unplug_all(UnplugCause::Wait, Some(&self.ctx));
             self.wait(min);
         }
-        let nr = self.ready.len().min(max);
         let BioQueue { ready, bufs, free, .. } = self;
-        out.extend(ready.drain(..nr).map(|boxed| {
+        let mut ready = ready.borrow_mut();
+        let nr = ready.len().min(max);
+        out.extend(ready.drain(nr).map(|boxed| {
             let completion = Completion::of(&boxed, bufs[boxed.number() as usize].take());
             free.push(boxed);
             completion
         }));
+        drop(ready);
+        self.len -= nr;
         self.signal();
         nr
     }
@@ -370,24 +363,29 @@ impl BioQueue {
         let iostats = self.shared.info().policy.iostats;
         loop {
             let is_shared = self.shared.hctx(self.ctx.hctx()).is_shared;
-            let later = self.ready.len() < min && !is_shared;
+            let later = self.ready.borrow().len() < min && !is_shared;
             let commit = if later { Commit::Later } else { Commit::Now };
             let turned = self.turn(now_ns(iostats), Some(commit));
-            self.take_mail();
-            if self.ready.len() >= min || self.nr_in_layer == 0 {
+            let nr_ready = self.take_mail();
+            let nr_in_layer = self.len - nr_ready;
+            if nr_ready >= min || nr_in_layer == 0 {
                 if later {
                     self.ctx.commit(&self.shared);
                 }
                 return;
             }
-            let missing = min - self.ready.len();
+            let missing = min - nr_ready;
             if is_shared {
-                let goal = self.nr_mailed + missing.min(self.nr_in_layer) as u64;
-                wait::wait_shared(&self.shared, &self.ctx, &self.mailbox, goal);
+                let (mailbox, nr_mailed) = {
+                    let ready = self.ready.borrow();
+                    (Arc::clone(ready.mailbox()), ready.nr_mailed())
+                };
+                let goal = nr_mailed + missing.min(nr_in_layer) as u64;
+                wait::wait_shared(&self.shared, &self.ctx, &mailbox, goal);
                 self.take_mail();
             } else if let Some(turned) = turned {
                 // Completions of others do not count; with others about, each one may be.
-                let all_ours = self.nr_in_layer as u64 >= turned.nr_in_flight.into();
+                let all_ours = nr_in_layer as u64 >= turned.nr_in_flight.into();
                 let nr = if all_ours { missing.try_into().unwrap_or(u32::MAX) } else { 1 };
                 wait::wait_as_owner(&self.shared, self.ctx.hctx(), turned, nr);
             }
@@ -419,7 +417,7 @@ impl BioQueue {
             let any = AnyOf::new(&event, driver)?;
             // Relaxed: this thread's turns are those that count, or see it in time.
             hctx.is_polled.store(true, Ordering::Relaxed);
-            self.mailbox.set_event(&event);
+            self.ready.borrow_mut().set_event(&event);
             // What was delivered before told nobody.
             event.signal();
             self.poll = Some(QueuePoll { event, any, is_mute: driver.is_none() });
@@ -429,16 +427,18 @@ impl BioQueue {
 
     /// Keeps the descriptor readable while there is something to reap that nobody else tells of.
     fn signal(&self) {
-        if let Some(poll) = &self.poll
-            && (!self.ready.is_empty() || self.nr_in_layer > 0 && (poll.is_mute || self.is_stuck))
-        {
-            poll.event.signal();
+        if let Some(poll) = &self.poll {
+            let ready = self.ready.borrow();
+            let is_waiting = self.len > ready.len() && (poll.is_mute || self.is_stuck);
+            if !ready.is_empty() || is_waiting {
+                poll.event.signal();
+            }
         }
     }
 
     /// How many I/Os were submitted and not reaped yet.
     pub fn len(&self) -> usize {
-        self.nr_in_layer + self.ready.len()
+        self.len
     }
 
     /// Whether everything that was submitted has been reaped.
@@ -451,19 +451,22 @@ impl Drop for BioQueue {
     fn drop(&mut self) {
         // The caller's memory may be freed once this returns, so it must not unwind before.
         AbortOnUnwind::guard(|| {
-            self.take_mail();
+            let nr_ready = self.take_mail();
             if self.shared.is_foreign() {
                 // What is in flight is the parent's: its memory is left alone.
                 std::mem::forget(std::mem::take(&mut self.bufs));
-            } else if self.nr_in_layer > 0 {
+            } else if self.len > nr_ready {
                 thread::unplug_all(UnplugCause::Wait, Some(&self.ctx));
                 self.wait(self.len());
             }
             // Who delivered what was taken may still be at the mailbox, which goes now.
-            if self.mailbox.settle(self.nr_mailed) {
+            let ready = self.ready.borrow();
+            if ready.mailbox().settle(ready.nr_mailed()) {
                 // W3.
                 self.shared.hctx(self.ctx.hctx()).hand_off();
             }
+            drop(ready);
+            self.ctx.close_queue(&self.ready);
         });
     }
 }

@@ -25,7 +25,7 @@ type Memory = Option<Arc<Mailbox>>;
 
 /// Drops a queue. Nobody uses its mailbox afterwards: under Miri it is gone, loom is told so.
 fn drop_whole(queue: BioQueue) -> Memory {
-    let mailbox = cfg!(blk_loom).then(|| Arc::clone(&queue.mailbox));
+    let mailbox = cfg!(blk_loom).then(|| Arc::clone(queue.ready.borrow().mailbox()));
     drop(queue);
     mailbox.and_then(free)
 }

@@ -9,10 +9,17 @@ use std::str::FromStr;
 ///
 /// | driver | target | own keys |
 /// |---|---|---|
-/// | `file`, or nothing | a path | `direct`, `capacity=fixed\|growing`, `read_only` |
+/// | `file`, or nothing | a path | `direct`, `capacity`, `read_only`, `engine`, `nr_threads` |
+/// | `aio` | a path | `direct`, `capacity`, `read_only` |
+/// | `psync` | a path | `direct`, `capacity`, `read_only`, `nr_threads` |
 /// | `ram` | a size | `req_ns`, `io_ns`, `kick_ns`, `logical_block_size` |
 /// | `null` | a size | `kick_ns`, `logical_block_size` |
 /// | `fault` | another spec, without keys | `rule` (repeated), `seed`, the keys of the other |
+///
+/// A path is a file or a block device. `capacity` is `fixed` or `growing`; `engine` is what does
+/// its I/O: `io_uring`, `aio`, `psync`, or `auto`, the first of these that there is, which
+/// [`DiskInfo::notice`](crate::DiskInfo::notice) says if it is not io_uring. `nr_threads` is how
+/// many threads make blocking calls at most, 1 to 1024; 32.
 ///
 /// Every disk has these keys:
 ///
@@ -48,7 +55,10 @@ pub struct Spec {
 }
 
 /// Drivers that are to come: their names are not taken for paths.
-const RESERVED: [&str; 7] = ["aio", "psync", "model", "nbd", "rbd", "nvme", "trace"];
+const RESERVED: [&str; 5] = ["model", "nbd", "rbd", "nvme", "trace"];
+
+/// Drivers whose targets are paths.
+const OF_PATHS: [&str; 3] = ["file", "aio", "psync"];
 
 /// The only key that may be given more than once.
 const REPEATED: &str = "rule";
@@ -73,9 +83,9 @@ impl Spec {
             },
             None => ("file", place),
         };
-        let target = match driver {
-            "file" => target.replace("%3F", "?").replace("%25", "%"),
-            _ => target.to_owned(),
+        let target = match OF_PATHS.contains(&driver) {
+            true => target.replace("%3F", "?").replace("%25", "%"),
+            false => target.to_owned(),
         };
         let mut spec = Spec { driver, target, keys: Vec::new() };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -124,12 +134,12 @@ impl FromStr for Spec {
 
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let escaped = match self.driver {
-            "file" if self.target.contains("%3F") || self.target.contains("%25") => {
+        let escaped = match OF_PATHS.contains(&self.driver) {
+            true if self.target.contains("%3F") || self.target.contains("%25") => {
                 self.target.replace('%', "%25").replace('?', "%3F")
             }
-            "file" => self.target.replace('?', "%3F"),
-            _ => self.target.clone(),
+            true => self.target.replace('?', "%3F"),
+            false => self.target.clone(),
         };
         let is_driver = |name: &str| driver::named(name).is_some() || RESERVED.contains(&name);
         let ambiguous = self.target.split_once(':').is_some_and(|(name, _)| is_driver(name));
@@ -165,6 +175,9 @@ mod tests {
         check("file:ram:x", "file", "ram:x", "file:ram:x");
         check("what%3Fnow", "file", "what?now", "what%3Fnow");
         check("a%253F", "file", "a%3F", "a%253F");
+        check("aio:x?direct=on", "aio", "x", "aio:x?direct=on");
+        check("psync:what%3Fnow", "psync", "what?now", "psync:what%3Fnow");
+        check("file:aio:x", "file", "aio:x", "file:aio:x");
         check("100%", "file", "100%", "100%");
         check("ram:1M?plug=none&plug=outermost", "ram", "1M", "ram:1M?plug=outermost");
     }

@@ -2,7 +2,7 @@
 //!
 //! As there, a call has a completion latency and no submission latency.
 
-use forebay::Buf;
+use forebay::{Buf, Disk};
 use forebay_fio::generator::{Direction, Op};
 use forebay_fio::job::Job;
 
@@ -17,8 +17,8 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    pub(super) fn new(job: &Job) -> Self {
-        Self { buf: buffers(job).pop() }
+    pub(super) fn new(job: &Job, disk: &Disk) -> Self {
+        Self { buf: buffers(job, disk).pop() }
     }
 
     /// Makes calls until there are no more I/Os, or the time is over.

@@ -11,7 +11,7 @@ use forebay::Spec;
 use forebay_fio::options::nearest;
 
 /// Drivers that `ram`, misspelt, may have been meant as.
-const DRIVERS: [&str; 4] = ["null", "ram", "file", "fault"];
+const DRIVERS: [&str; 6] = ["null", "ram", "file", "aio", "psync", "fault"];
 
 /// The spec of the one disk that `filename` names, in which a colon is what specs take it for.
 ///
@@ -30,6 +30,7 @@ fn one_place(place: &str) -> Result<String, String> {
     let Ok(spec) = Spec::parse(place) else { return Ok(place.to_owned()) };
     match spec.driver() {
         "fault" => Ok(format!("fault:{}", one_place(spec.target())?)),
+        driver @ ("aio" | "psync") => Ok(format!("{driver}:{}", unescaped(spec.target()))),
         "file" => match place.strip_prefix("file:") {
             Some(path) => Ok(format!("file:{}", unescaped(path))),
             None if !place.contains(':') => Ok(place.to_owned()),
@@ -79,6 +80,7 @@ mod tests {
         check("disk.img?direct=on", "disk.img?direct=on");
         check("ram:1M?plug=none", "ram:1M?plug=none");
         check("file:a:b", "file:a:b");
+        check(r"aio:a\:b?direct=on", "aio:a:b?direct=on");
         check(r"a\:b", "file:a:b");
         check(r"ram\:1M?direct=on", "file:ram:1M?direct=on");
         check(r"fault:a\:b?rule=read:io", "fault:file:a:b?rule=read:io");

@@ -1,7 +1,7 @@
 //! Whether there is memory for what the jobs keep in it, before any of it is allocated: running out
 //! aborts the process, without a word about which option was too large. And the buffers themselves.
 
-use forebay::Buf;
+use forebay::{Buf, Disk};
 use forebay_fio::generator::{Direction, Region};
 use forebay_fio::job::Job;
 use forebay_fio::random::Xoshiro256;
@@ -75,15 +75,19 @@ fn bitmap_bytes(job: &Job, region: Region) -> u64 {
     written.saturating_add(job.workload(region, 0, 0).map_bytes())
 }
 
-/// A buffer per I/O, with data in it if it is to be written as it is; none for trims.
-pub(super) fn buffers(job: &Job) -> Vec<Buf> {
+/// A buffer per I/O, registered with the disk where it does that, with data in it if it is to
+/// be written as it is; none for trims.
+pub(super) fn buffers(job: &Job, disk: &Disk) -> Vec<Buf> {
     if job.rw.has(Direction::Trim) {
         return Vec::new();
     }
     let with_data = job.rw.has(Direction::Write) && !job.verify;
     let mut draws = Xoshiro256::new(job.randseed, u64::MAX);
     let buffer = |_| {
-        let mut buf = Buf::new(job.bs_max() as usize);
+        let mut buf = match job.fixedbufs {
+            Some(false) => Buf::new(job.bs_max() as usize),
+            _ => disk.buf(job.bs_max() as usize),
+        };
         match &job.checks.buffer_pattern {
             _ if !with_data || job.checks.zero_buffers => {}
             Some(pattern) => pattern.fill(&mut buf, 0),

@@ -2,6 +2,7 @@
 //!
 //! - [`plan`], [`filename`]: which disk each clone of a job works on, and what a colon means;
 //! - [`in_use`], [`open`], [`memory`]: what is refused before anything is written;
+//! - [`compare`]: the same jobs in turn with another side, and ratios;
 //! - [`layout`], [`fill`], [`cache`]: making files that are missing or too small, and forgetting
 //!   what is in memory of them;
 //! - [`run`]: one thread per clone, from start to result; with [`gauge`], the progress line,
@@ -17,6 +18,7 @@
 
 mod cache;
 mod calls;
+mod compare;
 mod contents;
 mod filename;
 mod fill;
@@ -44,12 +46,14 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_fio::cmdline::{self, CommandLine, Parsed};
+use forebay_fio::job::Job;
 use forebay_fio::options;
 use forebay_fio::report::{JobReport, Report, header, json, normal};
 
 use self::layer::Layer;
 use self::layout::Layout;
 use self::outcome::{Outcome, Outcomes};
+use self::plan::Target;
 use self::stop::Stop;
 use crate::failure::Failure;
 use crate::output::{self, Sink};
@@ -61,19 +65,21 @@ const VERSION: &str = concat!("forebay-", env!("CARGO_PKG_VERSION"));
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> {
     let started = Instant::now();
     let usage = |error: options::UsageError| Failure::Usage(format!("bench: {error}"));
+    let (comparison, args) = compare::take(args)?;
     let command = match cmdline::parse(args).map_err(usage)? {
         Parsed::Help => return output::stdout(&help()),
         Parsed::Run(command) => command,
     };
+    if let Some(asked) = comparison {
+        return compare::main(&command, &asked);
+    }
     let jobs = &command.jobs;
     let targets = plan::plan(jobs)?;
-    in_use::check(jobs, &targets)?;
     for (job, warning) in jobs.iter().flat_map(|job| job.warnings.iter().map(move |w| (job, w))) {
         output::stderr(&format!("forebay: {}: {warning}\n", job.name));
     }
     let stop = Stop::on_signals()?;
-    let mut layout = Layout::plan(jobs, &targets)?;
-    layout.rehearse(|| memory::check(jobs, &targets, &open::open(jobs, &targets)?.regions))?;
+    let layout = prepare(jobs, &targets)?;
     let mut sink = Sink::open(command.run.output.as_deref())?;
     let format = command.run.format;
     if format.is_normal() {
@@ -121,6 +127,14 @@ fn print(
         sink.write(&normal::render(&report))?;
     }
     Ok(())
+}
+
+/// Refuses what can be refused before anything is written. What has to be laid out comes back.
+fn prepare(jobs: &[Job], targets: &[Target]) -> Result<Layout, Failure> {
+    in_use::check(jobs, targets)?;
+    let mut layout = Layout::plan(jobs, targets)?;
+    layout.rehearse(|| memory::check(jobs, targets, &open::open(jobs, targets)?.regions))?;
+    Ok(layout)
 }
 
 /// `elapsed` is the time since the program began, which is what fio gives for every job.
@@ -176,7 +190,9 @@ fn help() -> String {
          Options before the first --name are defaults for all jobs. Without any --name there is\n\
          one job: random reads of 4k at depth 32 for 5 seconds, on ram:1G unless --filename is\n\
          given.\n\n\
-         Options [default]:\n{}",
-        options::help()
+         Options [default]:\n{}\n\
+         Comparing, in pairs of runs [default]:\n{}",
+        options::help(),
+        compare::HELP
     )
 }

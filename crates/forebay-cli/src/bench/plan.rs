@@ -7,14 +7,13 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use forebay::{Policy, Spec};
+use forebay::{Policy, Spec, SpecError};
 use forebay_fio::generator::Direction;
 use forebay_fio::job::{Engine, Job};
 use forebay_fio::units::Size;
 
 use super::filename;
 use crate::failure::Failure;
-use crate::output;
 
 /// The size of a null device if nothing says how large it is to be: 1 TiB.
 const NULL_BYTES: u64 = 1 << 40;
@@ -73,14 +72,6 @@ pub(super) fn plan(jobs: &[Job]) -> Result<Vec<Target>, Failure> {
     for target in &mut targets {
         needs[target.disk].apply(&mut target.spec);
     }
-    let on_file = |target: &Target| target.path().is_some();
-    let libaio = |target: &Target| jobs[target.job].ioengine == Some(Engine::Libaio);
-    if targets.iter().any(|target| libaio(target) && on_file(target)) {
-        output::stderr(
-            "forebay: ioengine=libaio: the driver `aio` does not exist yet; using `file` \
-             (io_uring)\n",
-        );
-    }
     Ok(targets)
 }
 
@@ -95,18 +86,31 @@ pub(super) fn distinct(targets: &[Target]) -> impl Iterator<Item = &Target> {
 struct Needs {
     writes: bool,
     iodepth: u32,
+    /// Whether some job wants its buffers registered.
+    fixed: bool,
+    /// The buffers of all but those that do not want it, bytes.
+    buffer_bytes: u64,
 }
 
 impl Needs {
     fn add(&mut self, job: &Job) {
         self.writes |= job.rw.has(Direction::Write) || job.rw.has(Direction::Trim);
         self.iodepth = self.iodepth.max(job.iodepth);
+        self.fixed |= job.fixedbufs == Some(true);
+        if job.fixedbufs != Some(false) {
+            // Each begins at a page.
+            let page = forebay::BUF_ALIGN as u64;
+            self.buffer_bytes += u64::from(job.bs).next_multiple_of(page) * u64::from(job.iodepth);
+        }
     }
 
     /// Puts it into the spec, where that says nothing of it.
     fn apply(&self, spec: &mut Spec) {
         if !self.writes && spec.get("read_only").is_none() && file_below(spec).is_some() {
             spec.set("read_only", "on");
+        }
+        if self.fixed && spec.get("fixed_buffers").is_none() && file_below(spec).is_some() {
+            spec.set("fixed_buffers", &self.buffer_bytes.to_string());
         }
         // Deeper jobs than the layer's default allows ask for more.
         if self.iodepth > Policy::default().nr_bios && spec.get("nr_bios").is_none() {
@@ -121,9 +125,12 @@ pub(super) fn engine_names(targets: &[Target], jobs: &[Job]) -> Vec<String> {
     let name = |(at, job): (usize, &Job)| {
         let target = targets.iter().find(|target| target.job == at);
         let driver = target.map_or("file", |target| target.spec.driver());
+        let insists = |target: &Target| target.spec.get("engine") == Some("io_uring");
         match job.ioengine {
             None => driver.to_owned(),
-            Some(engine @ Engine::IoUring) if driver == "file" => engine.word().to_owned(),
+            Some(engine @ Engine::IoUring) if target.is_some_and(insists) => {
+                engine.word().to_owned()
+            }
             Some(engine) if driver == engine.word() => driver.to_owned(),
             Some(engine) => format!("{} ({driver})", engine.word()),
         }
@@ -148,6 +155,10 @@ fn spec_of(job: &Job, clone: u32) -> Result<Spec, Failure> {
         };
         spec = parse(&format!("null:{size}?logical_block_size=1"))?;
     }
+    if let Some(engine) = job.ioengine {
+        let given = job.filename.as_deref().unwrap_or_default();
+        spec = with_engine(spec, engine).map_err(|error| wrong(given, &error))?;
+    }
     // In one order, whatever the order of the options was: equal settings are equal specs.
     let mut policies: Vec<_> = job.policies.iter().collect();
     policies.sort();
@@ -157,7 +168,34 @@ fn spec_of(job: &Job, clone: u32) -> Result<Spec, Failure> {
     if let Some(direct) = job.direct.filter(|_| file_below(&spec).is_some()) {
         spec.set("direct", if direct { "on" } else { "off" });
     }
+    if let Some(polls) = job.sqthread_poll.filter(|_| file_below(&spec).is_some()) {
+        spec.set("sqpoll", if polls { "on" } else { "off" });
+    }
     Ok(spec)
+}
+
+/// The disk with what does its I/O: fio's engines name drivers of files. A driver or an engine that
+/// the spec names itself stays.
+fn with_engine(mut spec: Spec, engine: Engine) -> Result<Spec, SpecError> {
+    let driver = match engine {
+        Engine::Libaio => "aio",
+        Engine::Psync | Engine::Sync => "psync",
+        Engine::IoUring | Engine::Null => "file",
+    };
+    let plain = innermost(&spec).is_some_and(|inner| inner.driver() == "file");
+    if !plain || engine == Engine::Null || spec.get("engine").is_some() {
+        return Ok(spec);
+    }
+    if engine == Engine::IoUring {
+        spec.set("engine", "io_uring");
+        return Ok(spec);
+    }
+    let text = spec.to_string();
+    let (fault, path) = match text.strip_prefix("fault:") {
+        Some(path) => ("fault:", path),
+        None => ("", text.as_str()),
+    };
+    Spec::parse(&format!("{fault}{driver}:{}", path.strip_prefix("file:").unwrap_or(path)))
 }
 
 /// How large a null device has to be: as the options say, or as large as the file that it stands
@@ -175,10 +213,16 @@ fn null_bytes(job: &Job, spec: &Spec) -> u64 {
 
 /// The path of the innermost disk, if that is a file or block device.
 fn file_below(spec: &Spec) -> Option<PathBuf> {
+    let inner = innermost(spec)?;
+    let is_path = matches!(inner.driver(), "file" | "aio" | "psync");
+    is_path.then(|| Path::new(inner.target()).to_owned())
+}
+
+/// The disk itself, within what wraps it.
+fn innermost(spec: &Spec) -> Option<Spec> {
     match spec.driver() {
-        "file" => Some(Path::new(spec.target()).to_owned()),
-        "fault" => file_below(&Spec::parse(spec.target()).ok()?),
-        _ => None,
+        "fault" => innermost(&Spec::parse(spec.target()).ok()?),
+        _ => Some(spec.clone()),
     }
 }
 
@@ -195,6 +239,17 @@ mod tests {
         let targets = plan(&command.jobs).expect(args);
         let shown: Vec<_> = targets.iter().map(|target| target.spec.to_string()).collect();
         assert_eq!(shown, specs, "{args}");
+    }
+
+    #[test]
+    fn options_of_io_uring_become_keys_of_a_file() {
+        check(
+            "--filename=x --name=a --rw=write --fixedbufs=1 --bs=4k --iodepth=2 --name=b \
+             --rw=write --bs=512 --iodepth=3 --name=c --rw=write --fixedbufs=0",
+            &["x?fixed_buffers=20480"; 3],
+        );
+        check("--name=a --filename=x --rw=write --sqthread_poll=1", &["x?sqpoll=on"]);
+        check("--name=a --filename=ram:1M --fixedbufs=1 --sqthread_poll=1", &["ram:1M"]);
     }
 
     #[test]
@@ -255,11 +310,31 @@ mod tests {
             engine_names(&plan(&command.jobs).expect(args), &command.jobs).join("; ")
         };
         assert_eq!(engines("--name=a --name=b --filename=ram:1M"), "file; ram");
-        assert_eq!(engines("--ioengine=libaio --name=a"), "libaio (file)");
+        assert_eq!(engines("--ioengine=libaio --name=a"), "libaio (aio)");
         assert_eq!(engines("--ioengine=io_uring --name=a"), "io_uring");
         assert_eq!(engines("--ioengine=io_uring --name=a --filename=ram:1M"), "io_uring (ram)");
         assert_eq!(engines("--ioengine=null --name=a"), "null");
-        assert_eq!(engines("--ioengine=psync --name=a"), "psync (file)");
+        assert_eq!(engines("--ioengine=psync --name=a"), "psync");
+        assert_eq!(engines("--ioengine=sync --name=a"), "sync (psync)");
+        assert_eq!(engines("--ioengine=libaio --name=a --filename=file:x"), "libaio (aio)");
+        assert_eq!(engines("--ioengine=libaio --name=a --filename=psync:x"), "libaio (psync)");
+    }
+
+    #[test]
+    fn engines_are_drivers_of_files() {
+        let write = |args: &str, specs: &[&str]| check(&format!("--rw=write {args}"), specs);
+        write("--ioengine=libaio --filename=x --direct=1", &["aio:x?direct=on"]);
+        write("--ioengine=libaio --filename=file:ram:x", &["aio:ram:x"]);
+        write("--ioengine=libaio --name=a", &["aio:a.0.0"]);
+        write("--ioengine=psync --filename=x", &["psync:x"]);
+        write("--ioengine=sync --filename=x?nr_threads=2", &["psync:x?nr_threads=2"]);
+        write("--ioengine=io_uring --filename=x", &["x?engine=io_uring"]);
+        write("--ioengine=io_uring --filename=ram:1M", &["ram:1M"]);
+        write("--ioengine=libaio --filename=x?engine=psync", &["x?engine=psync"]);
+        write("--ioengine=libaio --filename=psync:x", &["psync:x"]);
+        let fault = "--ioengine=libaio --filename=fault:x?rule=read:io";
+        write(fault, &["fault:aio:x?rule=read:io"]);
+        write("--filename=x", &["x"]);
     }
 
     #[test]

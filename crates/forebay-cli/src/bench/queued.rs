@@ -67,7 +67,7 @@ impl Queued {
             queue: disk.queue(),
             slots: vec![idle; depth],
             free: (0..job.iodepth).rev().collect(),
-            bufs: buffers(job),
+            bufs: buffers(job, disk),
             batch: Vec::with_capacity(depth),
             done: Vec::with_capacity(depth),
             next: None,

@@ -42,6 +42,7 @@ pub(super) fn run(
     show: &mut dyn FnMut(Outcomes),
 ) -> Result<Outcomes, Failure> {
     let opened = open::open(&command.jobs, targets)?;
+    opened.disks.iter().for_each(|disk| output::notice(disk.info()));
     let chance = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let gauges: Vec<_> = targets.iter().map(|_| Gauge::default()).collect();
     let gate = Gate::default();

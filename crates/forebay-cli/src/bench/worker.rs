@@ -60,7 +60,7 @@ impl<'a> Worker<'a> {
         let &Task { job, disk, region, stop, gauge, stream, status, .. } = task;
         let cached = task.target.path().filter(|_| !task.target.is_direct());
         let way = match job.is_blocking() {
-            true => Way::Calls(Calls::new(job)),
+            true => Way::Calls(Calls::new(job, disk)),
             false => Way::Queued(Box::new(Queued::new(job, disk))),
         };
         let mut tally = Tally::new(job, disk, stop, gauge, stamp, status);

@@ -13,7 +13,7 @@ fn the_published_command_merges_sixteen_reads_into_one() {
     let report = bench_json(&folder, args);
     let (job, disk) = (&report["jobs"][0], &report["disk_util"][0]);
     let ios = job["read"]["total_ios"].as_u64().expect("a number");
-    assert_eq!(disk["name"], "disk.img");
+    assert_eq!(disk["name"], "aio:disk.img");
     assert_eq!(disk["read_merges"], ios / 16 * 15);
     assert_eq!(disk["read_ios"], ios / 16);
     assert_eq!(job["iodepth_submit"]["16"], 100.0);

@@ -3,8 +3,12 @@
 mod against_fio;
 mod bench;
 mod common;
+mod compare;
 mod endings;
+mod engines;
 mod load;
 mod refusals;
+#[path = "../../../forebay/tests/it/seccomp.rs"]
+mod seccomp;
 mod sharing;
 mod sim;

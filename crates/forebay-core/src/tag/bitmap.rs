@@ -67,9 +67,14 @@ impl TagSet {
     /// Gets a tag, if one is found.
     #[inline]
     pub fn try_get(&self, hint: &mut u32) -> Option<Tag> {
-        let mut got = None;
-        self.try_get_many(1, hint, &mut |tag| got = Some(tag));
-        got
+        for index in self.words_from(*hint) {
+            let taken = self.words[index].take_one();
+            if taken != 0 {
+                *hint = index as u32;
+                return Some(tag_of(index, taken));
+            }
+        }
+        None
     }
 
     /// Gets up to `nr` tags, hands them to `out`, and returns how many: with one write for each
@@ -181,6 +186,21 @@ impl TagSet {
 }
 
 impl Word {
+    /// As [`take`](Word::take), of one.
+    #[inline]
+    fn take_one(&self) -> u64 {
+        let mut free = self.free.load(Ordering::Relaxed);
+        while free != 0 {
+            let wanted = free & free.wrapping_neg();
+            let before = self.free.fetch_and(!wanted, Ordering::Acquire);
+            if before & wanted != 0 {
+                return wanted;
+            }
+            free = before;
+        }
+        0
+    }
+
     /// Takes the lowest `nr` free bits, or what there is.
     ///
     /// Clearing a bit that another thread has just cleared does nothing; the bits that were set
@@ -214,9 +234,14 @@ fn lowest(bits: u64, nr: u32) -> u64 {
 #[inline]
 fn tags(index: usize, bits: u64) -> impl Iterator<Item = Tag> {
     let rest = |bits: &u64| Some(bits & (bits - 1)).filter(|rest| *rest != 0);
-    core::iter::successors(Some(bits).filter(|bits| *bits != 0), rest).map(move |bits| {
-        Tag::from_index(index * WORD_BITS as usize + bits.trailing_zeros() as usize)
-    })
+    let bits = Some(bits).filter(|bits| *bits != 0);
+    core::iter::successors(bits, rest).map(move |bits| tag_of(index, bits))
+}
+
+/// The tag of the lowest bit of a word that is set.
+#[inline]
+fn tag_of(index: usize, bits: u64) -> Tag {
+    Tag::from_index(index * WORD_BITS as usize + bits.trailing_zeros() as usize)
 }
 
 #[cfg(all(test, not(blk_loom)))]

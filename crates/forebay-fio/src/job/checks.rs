@@ -22,6 +22,18 @@ pub struct Checks {
     pub refill_buffers: bool,
 }
 
+impl Method {
+    /// fio's word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Header(Checksum::Crc32c) => "crc32c",
+            Self::Header(Checksum::Xxhash) => "xxhash",
+            Self::Pattern => "pattern",
+            Self::None => "none",
+        }
+    }
+}
+
 /// How blocks are checked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Method {

@@ -13,6 +13,7 @@ use std::fmt::Write;
 
 use thiserror::Error;
 
+use crate::arguments;
 use crate::job::{Given, RunOptions};
 use crate::units::{self, NumberError, Size};
 
@@ -198,6 +199,10 @@ impl OptionSpec {
 
     fn set(&self, value: &str, given: &mut Given, run: &mut RunOptions) -> Result<(), String> {
         let number = |error: NumberError| error.to_string();
+        given.texts.retain(|(name, _)| *name != self.name);
+        if arguments::is_by_text(self.name, value) {
+            given.texts.push((self.name, value.to_owned()));
+        }
         match self.kind {
             Kind::Int { min, max, set } | Kind::Bytes { min, max, set } => {
                 set(given, within(units::parse_bytes(value).map_err(number)?, min, max)?);

@@ -161,6 +161,10 @@ pub static OPTIONS: &[OptionSpec] = &[
             words: &["libaio", "io_uring", "psync", "sync", "null"],
             set: |g, word| g.ioengine = Engine::from_word(word),
         }),
+    row("fixedbufs", &[], "0", "io_uring: register the buffers, all that the jobs of a disk have",
+        Kind::Bool { set: |g, on| g.fixedbufs = Some(on) }),
+    row("sqthread_poll", &[], "0", "io_uring: a thread of the kernel takes what is submitted",
+        Kind::Bool { set: |g, on| g.sqthread_poll = Some(on) }),
     row("invalidate", &[], "1", "drop the file's page cache before the start",
         Kind::Bool { set: |g, on| g.invalidate = Some(on) }),
     row("allow_mounted_write", &[], "0", "write to a block device even if it is mounted",
@@ -199,7 +203,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bool { set: |g, on| g.checks.fatal = on }),
     row("verify_dump", &[], "0", "accepted: bad blocks are not written to files",
         Kind::Bool { set: |g, on| if on {
-            g.warnings.push("--verify_dump: bad blocks are not written to files".to_owned());
+            g.warnings = vec!["--verify_dump: bad blocks are not written to files".to_owned()];
         } }),
     row("buffer_pattern", &[], "", "what writes that are not verified are filled with",
         Kind::Parsed { accepts: "numbers and texts in double quotes, as in 0xff\"abc\"12",

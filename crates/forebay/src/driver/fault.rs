@@ -18,6 +18,7 @@
 //! turn, and tells the thread that waits if that is what it waits for.
 
 use super::{Device, DriverQueue, Mode, Opened};
+use crate::arena::Arena;
 use crate::error::{OpenError, SpecError};
 use crate::info::Feature;
 use crate::keys::Keys;
@@ -85,7 +86,8 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<
     features.push(Feature::present("faults", texts.join(" ")));
     let random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let rules = Arc::new(Mutex::new(Rules { list: rules, random }));
-    Ok(Opened { device: Arc::new(FaultDevice { inner: opened.device, rules }), features })
+    let device = Arc::new(FaultDevice { inner: opened.device, rules });
+    Ok(Opened { device, features, notice: opened.notice })
 }
 
 /// Parses a rule.
@@ -188,6 +190,10 @@ impl Device for FaultDevice {
         self.inner.limits()
     }
 
+    fn arena(&self) -> Option<&Arc<Arena>> {
+        self.inner.arena()
+    }
+
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {
         let DriverQueue { driver: inner, waiter } = self.inner.open_queue(depth, mode)?;
         let block = u64::from(inner.limits().logical_block_size);
@@ -195,6 +201,10 @@ impl Device for FaultDevice {
         let failed = Vec::with_capacity(depth as usize);
         let driver = FaultDriver { inner, block, rules, failed };
         Ok(DriverQueue { driver: Box::new(driver), waiter })
+    }
+
+    fn refusal(&self, source: io::Error) -> OpenError {
+        self.inner.refusal(source)
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! - [`null`]: completes everything at once and moves nothing;
 //! - [`ram`]: memory, with the service times of a simple device if wanted;
-//! - [`mod@file`]: a file or block device, through io_uring;
+//! - [`mod@file`]: a file or block device, through io_uring, or what there is in its place;
+//! - [`aio`]: the same through the kernel's AIO;
+//! - [`psync`]: the same through system calls that block;
 //! - [`fault`]: wraps another device and lets chosen requests fail.
 //!
 //! A [`Device`] makes a queue for each hardware context: a driver, which one thread uses at a time,
@@ -11,15 +13,20 @@
 //! A driver follows the contract of [`forebay_core::Driver`], and comes from here alone: since it
 //! follows the addresses in segments, only the layer, which vouches for them, may call it.
 
+mod aio;
 mod doorbell;
 mod fault;
 mod file;
 mod null;
+mod psync;
 mod ram;
 #[cfg(test)]
 mod testing;
 mod timer;
+#[cfg(test)]
+mod wait_tests;
 
+use crate::arena::Arena;
 use crate::error::{OpenError, SpecError};
 use crate::info::Feature;
 use crate::keys::Keys;
@@ -30,8 +37,6 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
-
-pub(crate) use file::no_uring;
 
 /// How a driver's queue is used. Fixed when it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,11 +53,21 @@ pub(crate) trait Device: Send + Sync {
     /// What the device can take. Fixed while it is open.
     fn limits(&self) -> QueueLimits;
 
+    /// Memory that its queues know, from which buffers may be taken; if there is any.
+    fn arena(&self) -> Option<&Arc<Arena>> {
+        None
+    }
+
     /// A queue of `depth` tags. Whoever calls this for [`Mode::Owned`] is its one thread.
     ///
     /// # Errors
     /// The system's, where it has no room for another queue.
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue>;
+
+    /// What it means that [`Device::open_queue`] failed.
+    fn refusal(&self, source: io::Error) -> OpenError {
+        file::no_uring(source)
+    }
 }
 
 /// A queue of a device: what drives it, and what waits for it.
@@ -68,6 +83,29 @@ pub(crate) trait Waiter: Send + Sync {
     /// or when `timeout` has passed. May return early, on a signal for instance. Of completions
     /// that [`Driver::has_ready`] tells of it need not know.
     fn wait(&self, timeout: Option<Duration>);
+
+    /// Whether [`Waiter::help`] may do something, ever.
+    fn can_help(&self) -> bool {
+        false
+    }
+
+    /// Does the work of one request that nobody has begun, in the calling thread, which would
+    /// otherwise wait for another to do it: says whether it did. The caller reaps next. Any number
+    /// of threads may do so at once, beside the one that waits and whoever uses the driver.
+    fn help(&self) -> bool {
+        false
+    }
+
+    /// Whether a wait begins what the driver has left to it ([`Driver::leave_to_wait`]).
+    fn begins(&self) -> bool {
+        false
+    }
+
+    /// There is no wait after all: what was left to it is the driver's again. True: there was
+    /// something, and a turn is due, which begins it.
+    fn take_back(&self) -> bool {
+        false
+    }
 
     /// Becomes readable when there may be something to reap. None where there is no such thing:
     /// completions are there at once, or come by the clock.
@@ -85,13 +123,21 @@ pub(crate) trait Waiter: Send + Sync {
 pub(crate) struct Opened {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) features: Vec<Feature>,
+    /// What whoever runs it should know.
+    pub(crate) notice: Option<String>,
 }
 
 type Open = fn(&Spec, &mut Keys, &Settings) -> Result<Opened, OpenError>;
 
 /// The drivers that there are: their names in specs, and what opens them.
-const DRIVERS: [(&str, Open); 4] =
-    [("null", null::open), ("ram", ram::open), ("file", file::open), ("fault", fault::open)];
+const DRIVERS: [(&str, Open); 6] = [
+    ("null", null::open),
+    ("ram", ram::open),
+    ("file", file::open),
+    ("aio", file::open_aio),
+    ("psync", file::open_psync),
+    ("fault", fault::open),
+];
 
 /// The name of the driver that is called so, if there is one.
 pub(crate) fn named(name: &str) -> Option<&'static str> {

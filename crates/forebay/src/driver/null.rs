@@ -11,7 +11,7 @@ use crate::info::Feature;
 use crate::keys::Keys;
 use crate::settings::Settings;
 use crate::spec::Spec;
-use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, QueueLimits, Tag};
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, QueueLimits};
 use std::io;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ struct NullDevice {
 struct NullDriver {
     limits: QueueLimits,
     doorbell: Doorbell,
-    done: Vec<(Tag, u64)>,
+    done: Completions,
     timer: Arc<Timer>,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, _: &Settings) -> Result<Opened,
         Feature::missing("flush", "there is no cache; a flush ends at once"),
         Feature::missing("fua", "there is no cache; every write is as durable as it gets"),
     ];
-    Ok(Opened { device: Arc::new(device), features })
+    Ok(Opened { device: Arc::new(device), features, notice: None })
 }
 
 impl Device for NullDevice {
@@ -54,7 +54,7 @@ impl Device for NullDevice {
             timer: Arc::clone(&timer),
             limits: self.limits,
             doorbell: self.doorbell,
-            done: Vec::with_capacity(depth as usize),
+            done: Completions::new(depth),
         };
         Ok(DriverQueue { driver: Box::new(driver), waiter: timer })
     }
@@ -67,7 +67,7 @@ impl Driver for NullDriver {
 
     #[inline]
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
-        self.done.push((rq.tag, rq.len));
+        self.done.push(rq.tag, Ok(rq.len));
         self.doorbell.queued();
         Issue::Queued
     }
@@ -79,9 +79,7 @@ impl Driver for NullDriver {
 
     #[inline]
     fn reap(&mut self, done: &mut Completions, _look: Look) {
-        for (tag, len) in self.done.drain(..) {
-            done.push(tag, Ok(len));
-        }
+        done.append(&mut self.done);
     }
 
     fn wait(&mut self, _nr_completions: u32) {

@@ -1,7 +1,8 @@
 //! A thread's part of a disk: its software queue, and the hardware context that it leads to.
 
 use crate::runtime::blocking::Blocking;
-use crate::runtime::hctx::{Own, Token, now_ns};
+use crate::runtime::hctx::{Token, now_ns};
+use crate::runtime::ready::Ready;
 use crate::runtime::shared::Shared;
 use crate::runtime::thread;
 use forebay_core::{
@@ -18,6 +19,12 @@ use std::sync::{Arc, Weak};
 /// Counterpart in Linux: `struct blk_mq_ctx`, which is a processor's.
 pub(crate) struct Ctx {
     shared: Weak<Shared>,
+    /// A handle for as long as the thread has queues on it: then the disk is open, and does not
+    /// have to be looked for.
+    kept: Cell<Option<Arc<Shared>>>,
+    nr_queues: Cell<u32>,
+    /// The list of the queue that was made last: this thread's turns put its ends there.
+    ready: RefCell<Option<Rc<RefCell<Ready>>>>,
     /// Which of the disk's hardware contexts.
     hctx: Cell<usize>,
     queue: RefCell<SoftwareQueue>,
@@ -42,6 +49,9 @@ impl Ctx {
         let queue = SoftwareQueue::new(info.limits, info.policy, Arc::clone(&counters));
         Rc::new(Ctx {
             shared: Arc::downgrade(shared),
+            kept: Cell::new(None),
+            nr_queues: Cell::new(0),
+            ready: RefCell::new(None),
             hctx: Cell::new(hctx),
             queue: RefCell::new(queue),
             counters,
@@ -67,6 +77,35 @@ impl Ctx {
     #[inline]
     pub(crate) fn hctx(&self) -> usize {
         self.hctx.get()
+    }
+
+    /// The thread has one more queue on it.
+    pub(crate) fn open_queue(&self, shared: &Arc<Shared>, ready: &Rc<RefCell<Ready>>) {
+        assert!(self.is_of(shared));
+        *self.ready.borrow_mut() = Some(Rc::clone(ready));
+        self.nr_queues.update(|nr| nr + 1);
+        self.kept.set(Some(Arc::clone(shared)));
+    }
+
+    /// The thread has one queue less on it.
+    pub(crate) fn close_queue(&self, closed: &Rc<RefCell<Ready>>) {
+        self.ready.borrow_mut().take_if(|ready| Rc::ptr_eq(ready, closed));
+        self.nr_queues.update(|nr| nr - 1);
+        if self.nr_queues.get() == 0 {
+            self.kept.take();
+        }
+    }
+
+    /// Does something with the disk, if it is open. What wakes somebody may come back here, and
+    /// open and close queues: so the handle is taken out meanwhile.
+    #[inline]
+    fn with_shared<T>(&self, work: impl FnOnce(&Shared) -> T) -> Option<T> {
+        let shared = self.kept.take().or_else(|| self.shared.upgrade())?;
+        let result = work(&shared);
+        if self.nr_queues.get() > 0 {
+            self.kept.set(Some(shared));
+        }
+        Some(result)
     }
 
     /// What a blocking call uses. It is given back by [`Ctx::put_blocking`].
@@ -105,8 +144,20 @@ impl Ctx {
         shared: &Shared,
         now: u64,
         commit: Option<Commit>,
-        own: Option<Own<'_>>,
     ) -> Option<Turned> {
+        let (token, turned) = self.turn_and_hold(shared, now, commit)?;
+        token.finish();
+        Some(turned)
+    }
+
+    /// As [`Ctx::turn`], one turn, and keeps the token.
+    #[inline]
+    pub(crate) fn turn_and_hold<'a>(
+        self: &Rc<Ctx>,
+        shared: &'a Shared,
+        now: u64,
+        commit: Option<Commit>,
+    ) -> Option<(Token<'a>, Turned)> {
         let hctx = shared.hctx(self.hctx());
         let mut queue = self.queue.borrow_mut();
         // What was published before is taken in first; so nothing of this thread is overtaken.
@@ -121,7 +172,17 @@ impl Ctx {
         let commit = commit.unwrap_or_else(|| self.when_to_commit(shared));
         let nr_own = ctx.as_ref().map_or(0, |queue| queue.nr_outgoing()) as u32;
         let nr_before = token.core.nr_uncommitted();
-        let turned = token.turn(now, commit, ctx, own);
+        let turned = match &*self.ready.borrow() {
+            // Who waits in a shared context, as others do, waits for its mailbox.
+            Some(ready) if !hctx.is_shared || ready.borrow().is_attended => {
+                let mut ready = ready.borrow_mut();
+                ready.take_mail();
+                let turned = token.turn(now, commit, ctx, Some(&mut ready));
+                ready.signal();
+                turned
+            }
+            _ => token.turn(now, commit, ctx, None),
+        };
         drop(queue);
         if by_policy && commit == Commit::Later {
             // What is put off is the thread's own; others may wait for what is theirs (I5).
@@ -131,8 +192,7 @@ impl Ctx {
                 _ => self.put_off(&mut token),
             }
         }
-        token.finish();
-        Some(turned)
+        Some((token, turned))
     }
 
     /// Whether a commit that could be made now is, by the disk's policy.
@@ -141,10 +201,10 @@ impl Ctx {
         let later = match self.kick {
             // What is let through level by level goes level by level, as it did before that patch.
             KickPolicy::Deferred => {
-                self.plug_policy != PlugPolicy::PerLevel && thread::is_in_section()
+                self.plug_policy != PlugPolicy::PerLevel && thread::nr_sections() > 0
             }
             KickPolicy::PerDevice => {
-                let is_in_section = thread::is_in_section();
+                let is_in_section = thread::nr_sections() > 0;
                 if is_in_section {
                     shared.note_section(!self.in_device_section.replace(true));
                 }
@@ -175,17 +235,15 @@ impl Ctx {
     /// Makes a commit that was put off; or not, where the caller does so next.
     pub(crate) fn commit_deferred(&self, is_next: bool) {
         self.is_deferred.set(false);
-        if self.in_device_section.replace(false)
-            && let Some(shared) = self.shared.upgrade()
-        {
-            shared.end_section();
-        }
         // The disk may be closed (D7).
-        if let Some(shared) = self.shared.upgrade()
-            && !is_next
-        {
-            self.commit(&shared);
-        }
+        self.with_shared(|shared| {
+            if self.in_device_section.replace(false) {
+                shared.end_section();
+            }
+            if !is_next {
+                self.commit(shared);
+            }
+        });
     }
 
     /// Commits what a turn with [`Commit::Later`] has issued.
@@ -212,13 +270,22 @@ impl Ctx {
             queue.has_outgoing()
         };
         if is_due {
-            match self.shared.upgrade() {
-                Some(shared) => drop(self.turn(&shared, now, None, None)),
+            let commit = self.ends_section(cause).then_some(Commit::Now);
+            let turned = self.with_shared(|shared| self.turn(shared, now, commit));
+            if turned.is_none() {
                 // Bios of futures that were dropped, as the disk was: they are forgotten.
-                None => self.queue.borrow_mut().outgoing().for_each(drop),
+                self.queue.borrow_mut().outgoing().for_each(drop);
             }
         }
         self.in_plug.get()
+    }
+
+    /// Whether the section that a commit would be put off to the end of ends with this plug: then
+    /// it is made at once.
+    fn ends_section(&self, cause: UnplugCause) -> bool {
+        self.kick == KickPolicy::Deferred
+            && cause == UnplugCause::Outermost
+            && thread::nr_sections() == 1
     }
 
     /// Unplugs the requests, for the turn that the caller makes next.
@@ -234,14 +301,14 @@ impl Ctx {
     /// The thread ends: what it has plugged goes, and its hardware context is given up.
     pub(crate) fn retire(self: &Rc<Ctx>) {
         self.unplug(UnplugCause::Wait, 1);
-        if let Some(shared) = self.shared.upgrade() {
+        self.with_shared(|shared| {
             if shared.is_foreign() {
                 return;
             }
             // D5: what was put off is done.
-            self.commit(&shared);
+            self.commit(shared);
             shared.retire(self.hctx.replace(0), &self.counters);
-        }
+        });
     }
 }
 

@@ -4,7 +4,8 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 /// An eventfd: readable from a signal until it is cleared.
 #[derive(Debug)]
@@ -15,6 +16,49 @@ impl Event {
         // SAFETY: numbers only.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         owned(fd).map(|fd| Event(fd.into()))
+    }
+
+    /// One that is not cleared before [`Event::never_block`]: then a wait is one system call.
+    pub(crate) fn new_blocking() -> io::Result<Event> {
+        // SAFETY: numbers only.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+        owned(fd).map(|fd| Event(fd.into()))
+    }
+
+    /// From now on it can be cleared, and watched by others.
+    pub(crate) fn never_block(&self) {
+        // SAFETY: numbers only.
+        let answer = unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+        assert!(answer == 0, "an eventfd of our own: {}", io::Error::last_os_error());
+    }
+
+    /// Waits for a signal, and clears it; or until the time has passed. May return early, on a
+    /// signal of the system's for instance. One thread at a time.
+    pub(crate) fn wait(&self, timeout: Option<Duration>) {
+        let refused = |answer: io::Result<usize>| {
+            answer.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
+        };
+        let must_poll = timeout.is_some() || refused((&self.0).read(&mut [0; 8]));
+        if must_poll && self.is_readable(timeout) {
+            // It blocks only where nobody else clears it.
+            let _ = (&self.0).read(&mut [0; 8]);
+        }
+    }
+
+    /// Whether it is readable, now or before the time has passed.
+    fn is_readable(&self, timeout: Option<Duration>) -> bool {
+        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let limit = timeout.map(|timeout| libc::timespec {
+            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        });
+        let limit = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: one structure that the kernel writes to, and a time that it reads, if any.
+        unsafe { libc::ppoll(&raw mut poll, 1, limit, std::ptr::null()) > 0 }
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 
     pub(crate) fn signal(&self) {

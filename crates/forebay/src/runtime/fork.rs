@@ -36,20 +36,29 @@ fn mark() -> Option<&'static AtomicU64> {
     Some(unsafe { &*page.cast::<AtomicU64>() })
 }
 
-/// The mark of this process, for a disk that it opens.
-// Relaxed, here and below: a mark changes once in a process, from 0, and by a fork.
-pub(crate) fn begin() -> u64 {
-    let Some(mark) = *MARK else { return 0 };
-    if mark.load(Ordering::Relaxed) == 0 {
-        let next = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        // Where another thread was first, its mark counts.
-        let _ = mark.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed);
-    }
-    mark.load(Ordering::Relaxed)
+/// The process that opened a disk.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// Where the mark of this process is, and what it was then.
+    mark: Option<(&'static AtomicU64, u64)>,
 }
 
-/// Whether a disk with this mark was opened by an ancestor of this process.
-#[inline]
-pub(crate) fn is_foreign(disks: u64) -> bool {
-    MARK.is_some_and(|mark| mark.load(Ordering::Relaxed) != disks)
+impl Origin {
+    /// This process, for a disk that it opens.
+    // Relaxed, here and below: a mark changes once in a process, from 0, and by a fork.
+    pub(crate) fn here() -> Origin {
+        let Some(mark) = *MARK else { return Origin { mark: None } };
+        if mark.load(Ordering::Relaxed) == 0 {
+            let next = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+            // Where another thread was first, its mark counts.
+            let _ = mark.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        Origin { mark: Some((mark, mark.load(Ordering::Relaxed))) }
+    }
+
+    /// Whether that was an ancestor of this process.
+    #[inline]
+    pub(crate) fn is_elsewhere(self) -> bool {
+        self.mark.is_some_and(|(mark, then)| mark.load(Ordering::Relaxed) != then)
+    }
 }

@@ -5,15 +5,15 @@
 use crate::driver::{DriverQueue, Waiter};
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::clock;
-use crate::runtime::fork;
+use crate::runtime::fork::Origin;
 use crate::runtime::mailbox::{Delivered, Mailbox, Wake};
 use crate::runtime::primitive::{Mutex, Ordering, UnsafeCell, lock};
+use crate::runtime::ready::Ready;
 use crate::runtime::stack::BioStack;
 use crate::runtime::thread;
 use forebay_core::{
-    Commit, Driver, Gates, HardwareContext, QueuedBio, RunCounters, RunState, SoftwareQueue, Turned,
+    Commit, Driver, HardwareContext, QueuedBio, RunCounters, RunState, SoftwareQueue, Turned,
 };
-use std::collections::VecDeque;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -34,8 +34,7 @@ pub(crate) struct Hctx {
     pub(crate) counters: Arc<RunCounters>,
     /// Runs that found the token taken, and left them to its holder.
     nr_skipped: AtomicU64,
-    /// Of the process that opened the disk.
-    mark: u64,
+    origin: Origin,
     /// Somebody waits for a descriptor: turns leave nothing that it would not tell of.
     pub(crate) is_polled: AtomicBool,
     /// Whether the last turn left nothing in it that was let in.
@@ -71,16 +70,10 @@ impl Inner {
     }
 }
 
-/// Where a thread wants its own ends, without the way through its mailbox.
-pub(crate) struct Own<'a> {
-    pub(crate) owner: u64,
-    pub(crate) ended: &'a mut VecDeque<Box<QueuedBio>>,
-}
-
 impl Hctx {
-    pub(crate) fn new(is_shared: bool, iostats: bool, mark: u64) -> Hctx {
+    pub(crate) fn new(is_shared: bool, iostats: bool, origin: Origin) -> Hctx {
         Hctx {
-            mark,
+            origin,
             is_polled: AtomicBool::new(false),
             run: RunState::new(),
             is_shared,
@@ -112,7 +105,7 @@ impl Hctx {
     #[inline]
     pub(crate) fn run(&self) -> Option<Token<'_>> {
         // In a child of a fork nobody gets a token: what it stands for is the parent's.
-        if fork::is_foreign(self.mark) {
+        if self.origin.is_elsewhere() {
             return None;
         }
         if self.run.run() {
@@ -134,7 +127,7 @@ impl Hctx {
     /// Takes the token if it is free; see [`RunState::try_take`].
     #[inline]
     pub(crate) fn try_take(&self) -> Option<Token<'_>> {
-        (!fork::is_foreign(self.mark) && self.run.try_take()).then(|| Token::of(self))
+        (!self.origin.is_elsewhere() && self.run.try_take()).then(|| Token::of(self))
     }
 
     /// Says that the leader, who does not hold the token, is going to wait beside the driver; or
@@ -217,7 +210,7 @@ pub(crate) struct Token<'a> {
     hctx: &'a Hctx,
     /// Whose bios have ended. They are woken when the token was given back: a thread that is woken
     /// wants it next, and a waker is code of others, and may do as it likes.
-    wakes: Vec<Wake>,
+    wakes: Option<Vec<Wake>>,
     /// A token that is lost, by a panic in a turn, would leave all others waiting for ever.
     abort: AbortOnUnwind,
 }
@@ -245,7 +238,7 @@ impl DerefMut for Token<'_> {
 impl<'a> Token<'a> {
     #[inline]
     fn of(hctx: &'a Hctx) -> Token<'a> {
-        Token { hctx, wakes: Vec::new(), abort: AbortOnUnwind::arm() }
+        Token { hctx, wakes: None, abort: AbortOnUnwind::arm() }
     }
 
     /// Gives the token back; or keeps it, where something was published meanwhile: a turn is due.
@@ -262,8 +255,8 @@ impl<'a> Token<'a> {
     /// The token was given back: wakes whom it is about.
     #[inline]
     fn came_back(self) {
-        let Token { mut wakes, abort, .. } = self;
-        if !wakes.is_empty() {
+        let Token { wakes, abort, .. } = self;
+        if let Some(mut wakes) = wakes {
             // If a waker panics, the others are not woken: then rather no process.
             wakes.drain(..).for_each(Wake::fire);
             thread::put_spare(wakes);
@@ -277,6 +270,12 @@ impl<'a> Token<'a> {
             self = token;
             self.turn(now_ns(self.hctx.iostats), Commit::Now, None, None);
         }
+    }
+
+    /// Leaves what turns have issued and not committed to the wait beside the driver that follows.
+    pub(crate) fn leave_to_wait(&mut self) {
+        let inner = &mut **self;
+        inner.core.leave_to_wait(&mut *inner.driver);
     }
 
     /// Commits what a turn has issued and not committed.
@@ -324,20 +323,19 @@ impl<'a> Token<'a> {
     }
 
     /// One turn: takes in what others have published and what `ctx` sends, does all that can be
-    /// done, and delivers the ends: those of `own` to it, all others to their mailboxes.
+    /// done, and delivers the ends: those of `own`, the caller's, to it, all others to their
+    /// mailboxes.
     #[inline]
     pub(crate) fn turn(
         &mut self,
         now: u64,
         commit: Commit,
         ctx: Option<&mut SoftwareQueue>,
-        own: Option<Own<'_>>,
+        own: Option<&mut Ready>,
     ) -> Turned {
         let hctx = self.hctx;
-        let mut wakes = std::mem::take(&mut self.wakes);
         let run = &hctx.run;
-        let gates =
-            Gates { enter: run.may_enter(), dispatch: run.may_dispatch(), reap: !run.is_kicked() };
+        let gates = run.gates();
         let commit = match commit {
             // Without a leader in the driver nobody commits what is left.
             Commit::Unless(_) if !run.is_blocked() => Commit::Now,
@@ -372,49 +370,59 @@ impl<'a> Token<'a> {
         );
         hctx.is_drained.store(turned.is_drained, Ordering::Relaxed);
         let mut kick = turned.work_left && turned.nr_in_flight == 0;
-        kick |= deliver(&mut inner.ended, own, &mut wakes);
+        if !inner.ended.is_empty() {
+            let mut ended = std::mem::take(&mut inner.ended);
+            kick |= self.deliver(&mut ended, own);
+            self.ended = ended;
+        }
         // A leader that waits in the driver is told of its own end (W4), and of what no completion
         // will move on.
         if kick && hctx.is_shared && run.kick() {
-            inner.is_kicked = true;
-            inner.driver.kick();
+            self.is_kicked = true;
+            self.driver.kick();
         }
-        self.wakes = wakes;
         turned
     }
-}
 
-/// Delivers what has ended. Says whether a leader must be told.
-#[inline]
-fn deliver(
-    ended: &mut Vec<Box<QueuedBio>>,
-    mut own: Option<Own<'_>>,
-    wakes: &mut Vec<Wake>,
-) -> bool {
-    let mut to_leader = false;
-    let mut bios = ended.drain(..).peekable();
-    while let Some(bio) = bios.next() {
-        let owner = bio.owner();
-        match &mut own {
-            Some(own) if own.owner == owner => own.ended.push_back(bio),
-            _ => {
-                let same = std::iter::from_fn(|| bios.next_if(|bio| bio.owner() == owner));
-                let same = std::iter::once(bio).chain(same);
-                // SAFETY: a mailbox outlives the deliveries of its bios, this one included.
-                match unsafe { Mailbox::deliver(owner, same) } {
-                    Delivered::Quietly => {}
-                    Delivered::ToLeader => to_leader = true,
-                    Delivered::ToSleeper(wake) => {
-                        if wakes.capacity() == 0 {
-                            *wakes = thread::take_spare();
-                        }
-                        wakes.push(wake);
-                    }
+    /// Delivers what has ended. Says whether a leader must be told.
+    #[inline]
+    fn deliver(&mut self, ended: &mut Vec<Box<QueuedBio>>, mut own: Option<&mut Ready>) -> bool {
+        if let Some(own) = &mut own
+            && own.take_all(ended)
+        {
+            return false;
+        }
+        self.deliver_each(ended, own)
+    }
+
+    #[inline(never)]
+    fn deliver_each(
+        &mut self,
+        ended: &mut Vec<Box<QueuedBio>>,
+        mut own: Option<&mut Ready>,
+    ) -> bool {
+        let mut to_leader = false;
+        let mut bios = ended.drain(..).peekable();
+        while let Some(bio) = bios.next() {
+            let others = match &mut own {
+                Some(own) => own.take(bio),
+                None => Some(bio),
+            };
+            let Some(bio) = others else { continue };
+            let owner = bio.owner();
+            let same = std::iter::from_fn(|| bios.next_if(|bio| bio.owner() == owner));
+            let same = std::iter::once(bio).chain(same);
+            // SAFETY: a mailbox outlives the deliveries of its bios, this one included.
+            match unsafe { Mailbox::deliver(owner, same) } {
+                Delivered::Quietly => {}
+                Delivered::ToLeader => to_leader = true,
+                Delivered::ToSleeper(wake) => {
+                    self.wakes.get_or_insert_with(thread::take_spare).push(wake);
                 }
             }
         }
+        to_leader
     }
-    to_leader
 }
 
 /// The time for stamps; none is needed where no latency is recorded.

@@ -24,7 +24,7 @@ fn send(shared: &Arc<Shared>, nr: u32) -> Sent {
         let mut bio = QueuedBio::new(mailbox.owner(), number);
         bio.fill(page.bio());
         ctx.queue_bio(bio, 0).expect("a good bio");
-        ctx.turn(shared, now_ns(false), Some(Commit::Now), None);
+        ctx.turn(shared, now_ns(false), Some(Commit::Now));
     }
     Sent { mailbox, pages }
 }

@@ -11,6 +11,7 @@ pub(crate) mod hctx;
 pub(crate) mod mailbox;
 pub(crate) mod plug;
 pub(crate) mod primitive;
+pub(crate) mod ready;
 pub(crate) mod service;
 pub(crate) mod shared;
 pub(crate) mod stack;

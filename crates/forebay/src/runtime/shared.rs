@@ -2,16 +2,18 @@
 // It passes on what its callers vouch for.
 #![allow(unsafe_code)]
 
-use crate::driver::{self, Device, Mode, Waiter};
+use crate::arena::Arena;
+use crate::driver::{Device, Mode, Waiter};
 use crate::error::OpenError;
 use crate::info::{DiskInfo, DiskStats};
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::ctx::Ctx;
+use crate::runtime::fork::Origin;
 use crate::runtime::hctx::{Hctx, Inner, now_ns};
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{AtomicBool, Mutex, Ordering, lock};
 use crate::runtime::service::{self, Service};
-use crate::runtime::{fork, thread, wait};
+use crate::runtime::{thread, wait};
 use forebay_core::{
     Bio, BlockStatus, Commit, DeviceState, HardwareContext, PlugCounters, QueueStats, Refusal,
     TagSet, UnplugCause,
@@ -34,8 +36,7 @@ pub(crate) struct Shared {
     /// Waits in the driver of the shared context.
     waiter: Arc<dyn Waiter>,
     plugs: Mutex<Plugs>,
-    /// Of the process that opened it.
-    mark: u64,
+    origin: Origin,
     /// The thread of a disk with `service=on`.
     service: Option<Service>,
     /// How many threads are in a section of this device (`kick=per-device`). Nobody asks: it is
@@ -60,21 +61,22 @@ impl Shared {
         device: Arc<dyn Device>,
         with_service: bool,
     ) -> Result<Arc<Shared>, OpenError> {
-        let mark = fork::begin();
+        let origin = Origin::here();
         let nr_hctxs = info.policy.nr_hw_queues;
         let state = Arc::new(DeviceState::new(nr_hctxs));
         let depth = info.policy.queue_depth;
-        let queue = device.open_queue(depth, Mode::Shared).map_err(driver::no_uring)?;
+        let queue = device.open_queue(depth, Mode::Shared);
+        let queue = queue.map_err(|source| device.refusal(source))?;
         let waiter = Arc::clone(&queue.waiter);
         let mut shared = Shared {
             device,
             hctxs: (0..nr_hctxs as usize)
-                .map(|at| Hctx::new(at == SHARED, info.policy.iostats, mark))
+                .map(|at| Hctx::new(at == SHARED, info.policy.iostats, origin))
                 .collect(),
             is_owned: (0..nr_hctxs as usize).map(|at| AtomicBool::new(at == SHARED)).collect(),
             waiter,
             plugs: Mutex::default(),
-            mark,
+            origin,
             service: None,
             nr_sections: Mutex::default(),
             holds: Mutex::default(),
@@ -116,6 +118,11 @@ impl Shared {
         &self.info
     }
 
+    /// Memory that is registered with the device.
+    pub(crate) fn arena(&self) -> Option<&Arc<Arena>> {
+        self.device.arena()
+    }
+
     pub(crate) fn device_state(&self) -> &DeviceState {
         &self.state
     }
@@ -136,7 +143,7 @@ impl Shared {
     /// Whether it was opened by an ancestor of this process, and cannot be used.
     #[inline]
     pub(crate) fn is_foreign(&self) -> bool {
-        fork::is_foreign(self.mark)
+        self.origin.is_elsewhere()
     }
 
     pub(crate) fn stats(&self) -> DiskStats {
@@ -279,7 +286,7 @@ impl Shared {
         }
         let iostats = self.info.policy.iostats;
         loop {
-            let turned = ctx.turn(self, now_ns(iostats), Some(Commit::Later), None);
+            let turned = ctx.turn(self, now_ns(iostats), Some(Commit::Later));
             let nr_delivered = mailbox.nr_delivered();
             if nr_delivered >= goal {
                 return ctx.commit(self);

@@ -69,17 +69,22 @@ pub(crate) fn level() -> u32 {
 
 /// Opens a plug, which is a section as well.
 pub(crate) fn begin_plug() {
-    let _ = THREAD.try_with(|thread| thread.level.set(thread.level.get() + 1));
-    begin_section();
+    let _ = THREAD.try_with(|thread| {
+        thread.level.set(thread.level.get() + 1);
+        thread.deferred.borrow_mut().begin();
+    });
 }
 
 /// Ends the innermost plug.
 pub(crate) fn end_plug() {
-    let ended = THREAD.try_with(|thread| thread.level.replace(thread.level.get() - 1));
+    let ended = THREAD.try_with(|thread| {
+        let level = thread.level.replace(thread.level.get() - 1);
+        (!thread.plugged.borrow().is_empty()).then_some(level)
+    });
     match ended {
-        Ok(1) => unplug_all(UnplugCause::Outermost, None),
-        Ok(level) => unplug_level(level),
-        Err(_) => {}
+        Ok(Some(1)) => unplug_all(UnplugCause::Outermost, None),
+        Ok(Some(level)) => unplug_level(level),
+        Ok(None) | Err(_) => {}
     }
     end_section();
 }
@@ -91,15 +96,19 @@ pub(crate) fn begin_section() {
 
 /// Ends the innermost section; with the outermost, what was put off is done.
 pub(crate) fn end_section() {
-    if let Ok(true) = THREAD.try_with(|thread| thread.deferred.borrow_mut().end()) {
+    let is_due = THREAD.try_with(|thread| {
+        let mut deferred = thread.deferred.borrow_mut();
+        deferred.end() && !deferred.is_empty()
+    });
+    if let Ok(true) = is_due {
         commit_deferred(UnplugCause::Outermost, None);
     }
 }
 
-/// Whether a section is open on this thread.
+/// How many sections are open on this thread.
 #[inline]
-pub(crate) fn is_in_section() -> bool {
-    THREAD.try_with(|thread| thread.deferred.borrow().is_nested()).unwrap_or(false)
+pub(crate) fn nr_sections() -> u32 {
+    THREAD.try_with(|thread| thread.deferred.borrow().nesting()).unwrap_or(0)
 }
 
 /// Puts the commit of a context off: to the end of the section, or to the next wait. False where
@@ -114,6 +123,9 @@ pub(crate) fn defer_commit(ctx: &Rc<Ctx>) -> bool {
 /// Does what was put off (D4); where the thread is about to wait (D5), all of it, but not for
 /// `waiter`, which commits and waits with one call.
 fn commit_deferred(cause: UnplugCause, waiter: Option<&Ctx>) {
+    if is_nothing_deferred() {
+        return;
+    }
     let mut kept = Vec::new();
     loop {
         let Ok(mut calls) = THREAD.try_with(|thread| thread.deferred.borrow_mut().detach()) else {
@@ -138,6 +150,11 @@ fn commit_deferred(cause: UnplugCause, waiter: Option<&Ctx>) {
     }
 }
 
+#[inline]
+fn is_nothing_deferred() -> bool {
+    THREAD.try_with(|thread| thread.deferred.borrow().is_empty()).unwrap_or(true)
+}
+
 /// Notes that a disk has bios in this thread's plug.
 pub(crate) fn join_plug(ctx: &Rc<Ctx>) {
     // The level was above 0 a moment ago, so the thread's state is there.
@@ -160,6 +177,10 @@ pub(crate) fn unplug_all(cause: UnplugCause, waiter: Option<&Ctx>) {
 
 /// The end of an inner plug: under `per-level` it unplugs what was queued on its level.
 fn unplug_level(level: u32) {
+    let goes = |ctx: &Rc<Ctx>| ctx.plug_policy() == PlugPolicy::PerLevel;
+    if !THREAD.try_with(|thread| thread.plugged.borrow().iter().any(goes)).unwrap_or(false) {
+        return;
+    }
     let Ok(mut ctxs) = THREAD.try_with(|thread| thread.plugged.take()) else { return };
     ctxs.retain(|ctx| {
         ctx.plug_policy() != PlugPolicy::PerLevel || ctx.unplug(UnplugCause::Level, level)

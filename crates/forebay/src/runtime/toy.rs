@@ -31,6 +31,8 @@ pub(crate) struct How {
     /// So many times, to begin with, it is busy.
     pub(crate) nr_busy: u32,
     pub(crate) by: By,
+    /// A wait begins what was left to it. Not for [`By::Silence`].
+    pub(crate) begins: bool,
 }
 
 /// Who completes a request.
@@ -45,7 +47,8 @@ pub(crate) enum By {
 }
 
 /// At once, one by one, when it is committed.
-pub(crate) const AT_ONCE: How = How { queue_depth: 8, batch: 1, nr_busy: 0, by: By::Commit };
+pub(crate) const AT_ONCE: How =
+    How { queue_depth: 8, batch: 1, nr_busy: 0, by: By::Commit, begins: false };
 
 /// The device.
 pub(crate) struct Toy {
@@ -59,6 +62,10 @@ pub(crate) struct Toy {
 
 #[derive(Default)]
 struct State {
+    /// Left to the next wait, which begins it.
+    left: Vec<AtDevice>,
+    /// Of that, what the next reap begins: there was no such wait.
+    taken_back: Vec<AtDevice>,
     at_device: Vec<AtDevice>,
     done: Vec<AtDevice>,
     is_kicked: bool,
@@ -125,6 +132,7 @@ impl Toy {
             limits: toy.limits(),
             policy,
             features: Vec::new(),
+            notice: None,
         };
         let device = Arc::new(ToyDevice(Arc::clone(toy)));
         Shared::new(info, device, false).expect("a toy has no system to fail")
@@ -141,6 +149,18 @@ impl Toy {
             let nr_before = state.at_device.len();
             self.complete(&mut state);
             nr_done += nr_before - state.at_device.len();
+        }
+    }
+
+    /// Begins all that was committed, taken back, or left to a wait.
+    fn begin(&self, state: &mut State) {
+        let State { left, taken_back, at_device, .. } = state;
+        at_device.append(taken_back);
+        at_device.append(left);
+        if self.how.by == By::Thread {
+            self.committed.notify_one();
+        } else if state.at_device.len() >= self.how.batch {
+            self.complete(state);
         }
     }
 
@@ -205,17 +225,24 @@ impl Driver for ToyDriver {
 
     fn commit_rqs(&mut self) {
         let mut state = lock(&self.toy.state);
-        state.at_device.append(&mut self.queued);
-        if self.toy.how.by == By::Thread {
-            self.toy.committed.notify_one();
-        } else if state.at_device.len() >= self.toy.how.batch {
-            self.toy.complete(&mut state);
-            self.nr_ready = state.done.len();
+        // What was left to a wait goes first, in the order in which it was queued.
+        state.left.append(&mut self.queued);
+        self.toy.begin(&mut state);
+        self.nr_ready = state.done.len();
+    }
+
+    fn leave_to_wait(&mut self) {
+        if !self.toy.how.begins {
+            return self.commit_rqs();
         }
+        lock(&self.toy.state).left.append(&mut self.queued);
     }
 
     fn reap(&mut self, done: &mut Completions, _: Look) {
         let mut state = lock(&self.toy.state);
+        if !state.taken_back.is_empty() {
+            self.toy.begin(&mut state);
+        }
         state.nr_reaped = state.nr_posted;
         state.is_kicked = false;
         state.done.drain(..).for_each(|rq| done.push(rq.tag, Ok(rq.len)));
@@ -243,14 +270,29 @@ struct ToyWaiter(Arc<Toy>);
 
 impl Waiter for ToyWaiter {
     fn wait(&self, timeout: Option<Duration>) {
+        let mut state = lock(&self.0.state);
+        if !state.left.is_empty() {
+            self.0.begin(&mut state);
+        }
         if timeout.is_some() || self.0.how.by == By::Silence {
+            drop(state);
             return thread::yield_now();
         }
-        let mut state = lock(&self.0.state);
         let nr_reaped = state.nr_reaped;
         while state.nr_posted <= nr_reaped {
             state = self.0.completed.wait(state).expect("nobody panics under the lock");
         }
+    }
+
+    fn begins(&self) -> bool {
+        self.0.how.begins
+    }
+
+    fn take_back(&self) -> bool {
+        let mut state = lock(&self.0.state);
+        let State { left, taken_back, .. } = &mut *state;
+        taken_back.append(left);
+        !taken_back.is_empty()
     }
 }
 

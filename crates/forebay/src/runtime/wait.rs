@@ -10,7 +10,9 @@
 //!   the mailbox or of the run state, so that one of them comes second and sees the other.
 //! - W3 a baton that was received is used, or passed on.
 //! - W4 who ends the leader's own bio while it is blocked kicks it, once.
-//! - W5 a thread holds no token while it waits, and what it has put off is done before.
+//! - W5 a thread holds no token while it waits, and what it has put off is done before; or by the
+//!   leader's wait itself, which begins what was left to it: one system call for both. A leader
+//!   that does not wait after all sees to it that a turn begins that.
 
 use crate::runtime::ctx::Ctx;
 use crate::runtime::hctx::{Hctx, Token, now_ns};
@@ -61,15 +63,31 @@ pub(crate) fn wait_shared(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>
     let hctx = shared.hctx(ctx.hctx());
     assert!(hctx.is_shared);
     let iostats = shared.info().policy.iostats;
+    let waiter = shared.waiter();
+    // Who is going to do the work itself tells nobody of it.
+    let commit = if waiter.can_help() { Commit::Later } else { Commit::Unless(BUSY) };
     loop {
+        // Who leads from the beginning submits and waits with one call. (That nobody is blocked is
+        // a guess, which spares a change of the word where somebody leads.)
+        if waiter.begins() && !hctx.run.is_blocked() && hctx.run.try_lead() {
+            let held = ctx.turn_and_hold(shared, now_ns(iostats), Some(Commit::Later));
+            return lead(shared, hctx, mailbox, goal, held);
+        }
         // What the thread has detached goes with it.
-        ctx.turn(shared, now_ns(iostats), Some(Commit::Unless(BUSY)), None);
+        ctx.turn(shared, now_ns(iostats), Some(commit));
         if mailbox.nr_delivered() >= goal {
             // Its other bios do not wait for the leader.
             return ctx.commit(shared);
         }
+        // Before it leads or follows: nobody waits for this thread meanwhile, and none kicks it.
+        if waiter.help() {
+            continue;
+        }
+        if commit == Commit::Later {
+            ctx.commit(shared);
+        }
         if hctx.run.try_lead() || follow(hctx, mailbox, goal) {
-            return lead(shared, hctx, mailbox, goal);
+            return lead(shared, hctx, mailbox, goal, None);
         }
     }
 }
@@ -85,23 +103,34 @@ fn follow(hctx: &Hctx, mailbox: &Arc<Mailbox>, goal: u64) -> bool {
     mailbox.end_wait() == Doing::Baton
 }
 
-/// Waits in the driver, for all, until the goal is reached; then passes the baton (W3).
-fn lead(shared: &Shared, hctx: &Hctx, mailbox: &Mailbox, goal: u64) {
+/// Waits in the driver, for all, until the goal is reached; then passes the baton (W3). `held` is
+/// the token, of who has turned with it.
+fn lead<'a>(
+    shared: &'a Shared,
+    hctx: &'a Hctx,
+    mailbox: &Mailbox,
+    goal: u64,
+    mut held: Option<(Token<'a>, Turned)>,
+) {
     let iostats = shared.info().policy.iostats;
-    let mut kept = None;
+    let turn = |mut token: Token<'a>| {
+        let turned = token.turn(now_ns(iostats), Commit::Later, None, None);
+        (token, turned)
+    };
     while mailbox.nr_delivered() < goal {
         let mut timeout = None;
         // Without a mark: a holder that is at work reaps as well.
-        let mut token = kept.take().or_else(|| hctx.try_take());
-        if let Some(token) = &mut token {
-            let turned = token.turn(now_ns(iostats), Commit::Now, None, None);
+        held = held.or_else(|| hctx.try_take().map(turn));
+        if let Some((token, turned)) = &mut held {
+            // The wait below begins it; or the turn that follows, where there is none.
+            token.leave_to_wait();
             timeout = (turned.nr_in_flight == 0).then_some(RESOURCE_DELAY);
         } else {
             // Until its holder has reaped, the driver says that there is something to reap.
             thread::yield_now();
         }
         mailbox.begin_wait(goal, Doing::Leading);
-        kept = block(hctx, token);
+        let kept = block(hctx, held.map(|(token, _)| token));
         if kept.is_none() {
             // W2; a delivery that comes later kicks (W4).
             if mailbox.nr_delivered() < goal {
@@ -110,11 +139,16 @@ fn lead(shared: &Shared, hctx: &Hctx, mailbox: &Mailbox, goal: u64) {
             hctx.run.unblock();
         }
         mailbox.end_wait();
-    }
-    if let Some(mut token) = kept {
         // It was kept because something was published, and that mark is gone.
-        token.turn(now_ns(iostats), Commit::Now, None, None);
+        held = kept.map(turn);
+    }
+    if let Some((mut token, _)) = held {
+        token.commit();
         token.finish();
+    }
+    // W5.
+    if shared.waiter().take_back() {
+        hctx.run_turn();
     }
     hctx.hand_off();
 }

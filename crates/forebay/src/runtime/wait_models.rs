@@ -75,6 +75,42 @@ fn two_threads_with_one_tag() {
     check_within(4, || read_from(How { queue_depth: 1, ..AT_ONCE }, 2, 1));
 }
 
+/// As `AT_ONCE`, by a device whose waits begin what was left to them.
+const BY_WAIT: How = How { begins: true, ..AT_ONCE };
+
+#[cfg(not(blk_shuttle))]
+#[test]
+fn one_thread_whose_wait_begins_its_bios() {
+    check(|| read_from(BY_WAIT, 1, 2));
+    check(|| read_from(How { nr_busy: 2, ..BY_WAIT }, 1, 1));
+    check(|| read_from(How { by: By::Thread, ..BY_WAIT }, 1, 1));
+}
+
+#[test]
+fn two_threads_whose_waits_begin_their_bios() {
+    check_within(2, || read_from(BY_WAIT, 2, 1));
+}
+
+#[test]
+fn two_threads_whose_waits_begin_two_bios_each() {
+    check_within(1, || read_from(BY_WAIT, 2, 2));
+}
+
+#[test]
+fn two_threads_whose_waits_begin_bios_that_complete_together() {
+    check_within(2, || read_from(How { batch: 2, ..BY_WAIT }, 2, 1));
+}
+
+#[test]
+fn two_threads_whose_waits_begin_bios_with_one_tag() {
+    check_within(2, || read_from(How { queue_depth: 1, ..BY_WAIT }, 2, 1));
+}
+
+#[test]
+fn three_threads_whose_waits_begin_their_bios() {
+    check_within(1, || read_from(BY_WAIT, 3, 1));
+}
+
 /// A leader that waits beside the token's holder must hear of a device that is busy with nothing.
 #[test]
 fn two_threads_at_a_busy_device() {
@@ -113,7 +149,7 @@ fn two_threads_go_from_disk_to_disk() {
 /// What is too large for loom: shuttle, ThreadSanitizer, and, as far as it goes, Miri.
 #[cfg(not(blk_loom))]
 mod many {
-    use super::{AT_ONCE, By, How, check, go_from_disk_to_disk, read_from};
+    use super::{AT_ONCE, BY_WAIT, By, How, check, go_from_disk_to_disk, read_from};
 
     const THREADS: usize = if cfg!(miri) { 4 } else { 12 };
 
@@ -141,6 +177,13 @@ mod many {
     fn many_threads_with_few_tags_at_a_busy_device() {
         check(|| read_from(How { queue_depth: 2, nr_busy: 5, ..AT_ONCE }, THREADS, 2));
         check(|| read_from(How { queue_depth: 1, by: By::Thread, ..AT_ONCE }, 3, 2));
+    }
+
+    #[test]
+    fn many_threads_whose_waits_begin_their_bios() {
+        check(|| read_from(BY_WAIT, THREADS, 2));
+        check(|| read_from(How { batch: THREADS / 2, ..BY_WAIT }, THREADS, 1));
+        check(|| read_from(How { queue_depth: 2, nr_busy: 5, ..BY_WAIT }, THREADS, 2));
     }
 
     #[test]

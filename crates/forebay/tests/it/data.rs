@@ -108,6 +108,9 @@ fn check_all_policies(spec: impl Fn(&str) -> String) {
     }
 }
 
+/// The drivers of files.
+const FILES: [&str; 3] = ["file", "aio", "psync"];
+
 #[test]
 fn ram() {
     check_all_policies(|policy| format!("ram:4M?{policy}"));
@@ -116,14 +119,26 @@ fn ram() {
 
 #[test]
 fn file() {
-    let scratch = Scratch::new(LEN);
-    check_all_policies(|policy| scratch.spec(policy));
+    check_file("file");
 }
 
 #[test]
-fn file_with_direct_io() {
+fn aio() {
+    check_file("aio");
+}
+
+#[test]
+fn psync() {
+    check_file("psync");
+}
+
+fn check_file(driver: &str) {
     let scratch = Scratch::new(LEN);
-    check_all_policies(|policy| scratch.spec(&format!("direct=on&{policy}")));
+    for direct in ["off", "on"] {
+        check_all_policies(|policy| {
+            format!("{driver}:{}", scratch.spec(&format!("direct={direct}&{policy}")))
+        });
+    }
 }
 
 #[test]
@@ -136,41 +151,16 @@ fn short_counts_and_a_busy_device_change_nothing() {
 }
 
 #[test]
-fn several_segments_and_large_blocking_calls() {
-    let scratch = Scratch::new(LEN);
-    for spec in [String::from("ram:4M?max_sectors_kb=8"), scratch.spec("max_sectors_kb=8")] {
-        let disk = open(&spec);
-        let pattern: Vec<u8> = (0..LEN).map(|n| ((n / 512) ^ n) as u8).collect();
-        assert_eq!(disk.write_at(&pattern, 0), Ok(LEN));
-        let mut back = vec![0; LEN as usize];
-        assert_eq!(disk.read_at(&mut back, 0), Ok(LEN));
-        assert!(back == pattern);
-        assert_eq!(disk.stats().queue.splits, 2 * (LEN / 8192 - 1));
-    }
-}
-
-#[test]
-fn a_growing_file_ends_where_it_ends() {
-    let scratch = Scratch::new(10);
-    let disk = open(&scratch.spec("capacity=growing"));
-    assert_eq!(disk.capacity_bytes(), None);
-    let mut bytes = [9; 20];
-    assert_eq!(disk.read_at(&mut bytes, 4), Ok(6));
-    assert_eq!(disk.read_at(&mut bytes, 10), Ok(0));
-    assert_eq!(disk.write_at(b"behind the end", 100), Ok(14));
-    assert_eq!(disk.read_at(&mut bytes, 100), Ok(14));
-    assert_eq!(&bytes[..14], b"behind the end");
-    assert_eq!(std::fs::metadata(&scratch.path).expect("it is there").len(), 114);
-}
-
-#[test]
 fn zeroes_behind_the_end_make_a_growing_file_grow() {
-    let scratch = Scratch::new(10_000);
-    let disk = open(&scratch.spec("capacity=growing"));
-    disk.write_at(&[7; 10_000], 0).expect("a file of sevens");
-    match disk.write_zeroes(8192, 8192) {
-        Ok(()) => assert_eq!(std::fs::metadata(&scratch.path).expect("it is there").len(), 16384),
-        Err(error) => eprintln!("skipped: zeroing on this file system: {error}"),
+    for driver in FILES {
+        let scratch = Scratch::new(10_000);
+        let disk = open(&format!("{driver}:{}", scratch.spec("capacity=growing")));
+        disk.write_at(&[7; 10_000], 0).expect("a file of sevens");
+        let len = || std::fs::metadata(&scratch.path).expect("it is there").len();
+        match disk.write_zeroes(8192, 8192) {
+            Ok(()) => assert_eq!(len(), 16384, "{driver}"),
+            Err(error) => eprintln!("skipped: zeroing on this file system: {error}"),
+        }
     }
 }
 
@@ -182,11 +172,11 @@ fn a_file_system_that_zeroes_no_ranges_gets_holes() {
         return;
     };
     let path = folder.path().join("disk.img");
-    for (keys, start, len_after) in
-        [("capacity=growing", 8192, 16384), ("capacity=growing", 4096, 12288), ("", 4096, 12288)]
-    {
+    let cases =
+        [("capacity=growing", 8192, 16384), ("capacity=growing", 4096, 12288), ("", 4096, 12288)];
+    for (driver, (keys, start, len_after)) in FILES.iter().flat_map(|d| cases.map(|c| (d, c))) {
         std::fs::write(&path, [7; 12288]).expect("a file of sevens");
-        let disk = open(&format!("{}?{keys}", path.display()));
+        let disk = open(&format!("{driver}:{}?{keys}", path.display()));
         disk.write_zeroes(start, 8192).expect("zeroes");
         let bytes = std::fs::read(&path).expect("the file");
         let start = start as usize;

@@ -1,12 +1,16 @@
 //! The integration tests, one program: what they share is compiled once, and all of it is used.
 
 mod common;
+mod contract;
 mod data;
+mod fallback;
 mod holds;
 mod miri;
 mod overlap;
 mod plug;
 mod progress;
 mod refusals;
+mod seccomp;
+mod signals;
 mod soak;
 mod threads;

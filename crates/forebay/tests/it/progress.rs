@@ -32,7 +32,7 @@ fn run<F: Future>(future: F, wait: impl Fn()) -> F::Output {
 }
 
 #[expect(unsafe_code, reason = "poll is a system call")]
-fn await_readable(fd: BorrowedFd<'_>, whose: &str) {
+pub(crate) fn await_readable(fd: BorrowedFd<'_>, whose: &str) {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one descriptor, open, and one structure that the kernel may write to.
     let nr = unsafe { libc::poll(&raw mut poll, 1, 20_000) };
@@ -92,17 +92,21 @@ fn the_disks_thread_makes_futures_progress() {
 #[test]
 fn an_event_loop_makes_futures_progress() {
     let scratch = Scratch::new(1 << 20);
-    let disk = open(&scratch.spec("direct=on"));
-    let ios = async {
-        for n in 0..50 {
-            let write = disk.start(Io::write(Buf::from(&[n; 4096][..]), 0)).await;
-            assert_eq!(write.expect("taken").result, Ok(4096));
-        }
-    };
-    run(ios, || {
-        await_readable(disk.poll_fd().expect("a file has a descriptor"), "a disk");
-        disk.poll();
-    });
+    for driver in ["file", "aio", "psync"] {
+        let disk = open(&format!("{driver}:{}", scratch.spec("direct=on")));
+        let ios = async {
+            for n in 0..50 {
+                let write = disk.start(Io::write(Buf::from(&[n; 4096][..]), 0)).await;
+                assert_eq!(write.expect("taken").result, Ok(4096));
+                let discard = disk.start(Io::discard(4096, 4096)).await;
+                assert!(discard.expect("taken").result.is_ok());
+            }
+        };
+        run(ios, || {
+            await_readable(disk.poll_fd().expect("a file has a descriptor"), driver);
+            disk.poll();
+        });
+    }
     let disk = open("null:1M");
     assert!(disk.poll_fd().is_none());
     let read = run(disk.start(Io::read(Buf::new(512), 0)), || disk.poll());
@@ -158,6 +162,7 @@ fn a_queue_with_a_descriptor_is_reaped_when_it_is_readable() {
     let specs = ["direct=on&nr_hw_queues=1", "direct=on&nr_hw_queues=2", "nr_hw_queues=2"]
         .map(|keys| scratch.spec(keys))
         .into_iter()
+        .chain(["aio", "psync"].map(|driver| format!("{driver}:{}", scratch.spec("direct=on"))))
         .chain(
             [
                 "ram:1M",

@@ -17,7 +17,8 @@ fn specs() {
     check_open("", "empty device spec; expected [driver:]target[?key=value&...], such as disk.img");
     check_open(
         "nbd:localhost",
-        "driver `nbd` does not exist in this version; there are: null, ram, file, fault",
+        "driver `nbd` does not exist in this version; there are: null, ram, file, aio, psync, \
+         fault",
     );
     check_open("ram:1M?direct", "`direct` is not key=value");
     check_open("ram:1M?plugg=none", "unknown key `plugg` for driver `ram`; did you mean `plug`?");
@@ -67,7 +68,8 @@ fn files() {
     );
     check_open(
         "rma:1G",
-        "rma:1G: no such file; if `rma` was meant as a driver: there are null, ram, file, fault",
+        "rma:1G: no such file; if `rma` was meant as a driver: there are null, ram, file, aio, \
+         psync, fault",
     );
     check_open(
         &folder,
@@ -85,9 +87,17 @@ fn files() {
     );
     check_open(
         &format!("{path}?size=1G"),
-        "unknown key `size` for driver `file`; there are: capacity, direct, fua, iostats, \
-         kick, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, plug, queue_depth, \
-         read_only, service",
+        "unknown key `size` for driver `file`; there are: capacity, direct, engine, \
+         fixed_buffers, fua, iostats, kick, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, \
+         nr_threads, plug, queue_depth, read_only, service, sqpoll, sqpoll_idle_ms",
+    );
+    check_open(
+        &format!("{path}?engine=fast"),
+        "engine=fast: expected auto, io_uring, aio or psync",
+    );
+    check_open(
+        &format!("psync:{path}?nr_threads=0"),
+        "nr_threads=0: expected a number of 1 to 1024",
     );
 }
 

@@ -25,6 +25,11 @@ fn disks(file: &str) -> Vec<String> {
         ["direct=on", "direct=on&nr_hw_queues=1&queue_depth=4", "nr_hw_queues=4"]
             .map(|keys| format!("{file}?{keys}")),
     )
+    .chain(
+        ["direct=on&nr_hw_queues=1&queue_depth=4", "direct=on&nr_hw_queues=3"]
+            .into_iter()
+            .flat_map(|keys| ["aio", "psync"].map(|driver| format!("{driver}:{file}?{keys}"))),
+    )
     .collect()
 }
 

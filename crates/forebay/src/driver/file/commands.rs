@@ -2,12 +2,18 @@
 // It holds addresses for the kernel.
 #![allow(unsafe_code)]
 
-use forebay_core::{IssuedRequest, Op, QueueLimits, Tag};
+use crate::arena::Arena;
+use crate::errno;
+use forebay_core::{BlockStatus, IssuedRequest, Op, QueueLimits, Segment, Tag};
 use io_uring::squeue::Entry;
 use io_uring::{opcode, types};
+use std::sync::Arc;
 
 /// The file's place in the ring's table.
 const FILE: types::Fixed = types::Fixed(0);
+
+/// The registered memory's place in the ring's table.
+const ARENA: u16 = 0;
 
 pub(super) const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 pub(super) const ZERO_AND_GROW: i32 = libc::FALLOC_FL_ZERO_RANGE;
@@ -24,6 +30,10 @@ pub(super) struct Commands {
     /// `max_segments` for each tag.
     vectors: Vectors,
     max_segments: usize,
+    /// Where the registered memory is, if there is any: first byte, and length.
+    registered: (usize, usize),
+    /// Kept as long as a ring knows it.
+    arena: Option<Arc<Arena>>,
 }
 
 /// Stretches of memory for the kernel.
@@ -39,6 +49,8 @@ pub(super) struct Command {
     fua: bool,
     nr_vectors: u16,
     nr_tries: u8,
+    /// The memory, where it is one stretch, of the command's length; no vector is read for that.
+    addr: usize,
     start: u64,
     pub(super) len: u64,
     /// How a range is changed: the mode of `fallocate`.
@@ -53,7 +65,7 @@ impl Command {
 }
 
 impl Commands {
-    pub(super) fn new(limits: &QueueLimits, depth: u32) -> Commands {
+    pub(super) fn new(limits: &QueueLimits, depth: u32, arena: Option<Arc<Arena>>) -> Commands {
         assert!(limits.max_segments <= u32::from(u16::MAX), "a command counts its vectors");
         let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         let idle = Command {
@@ -61,6 +73,7 @@ impl Commands {
             fua: false,
             nr_vectors: 0,
             nr_tries: 0,
+            addr: 0,
             start: 0,
             len: 0,
             mode: 0,
@@ -69,7 +82,27 @@ impl Commands {
             table: vec![idle; depth as usize].into(),
             vectors: Vectors(vec![empty; (depth * limits.max_segments) as usize].into()),
             max_segments: limits.max_segments as usize,
+            registered: arena.as_ref().map_or((0, 0), |arena| (arena.addr(), arena.len())),
+            arena,
         }
+    }
+
+    /// How many tags there are.
+    pub(super) fn depth(&self) -> u32 {
+        self.table.len() as u32
+    }
+
+    /// Whether memory is registered with the ring.
+    pub(super) fn has_arena(&self) -> bool {
+        self.arena.is_some()
+    }
+
+    /// Whether all of a stretch is registered memory.
+    #[inline]
+    fn is_registered(&self, addr: usize, len: u64) -> bool {
+        let (first, nr) = self.registered;
+        let offset = addr.wrapping_sub(first);
+        offset < nr && len <= (nr - offset) as u64
     }
 
     /// What a tag is doing.
@@ -81,11 +114,20 @@ impl Commands {
     /// Notes a request. Ranges are changed by `mode`.
     #[inline]
     pub(super) fn note(&mut self, rq: &IssuedRequest<'_>, mode: i32) {
+        let mut segments = rq.segments();
+        let (addr, nr_vectors) = match (segments.next(), segments.next()) {
+            (None, _) => (0, 0),
+            (Some(one), None) => (one.addr, 1),
+            (Some(first), Some(second)) => {
+                (first.addr, self.fill_vectors(rq.tag, [first, second], segments))
+            }
+        };
         self.table[rq.tag.index()] = Command {
             op: rq.op,
             fua: rq.fua,
-            nr_vectors: self.fill_vectors(rq) as u16,
+            nr_vectors,
             nr_tries: 1,
+            addr,
             start: rq.start,
             len: rq.len,
             mode,
@@ -93,27 +135,27 @@ impl Commands {
     }
 
     /// Fills the tag's vectors; neighbours in memory become one. Returns how many there are.
-    fn fill_vectors(&mut self, rq: &IssuedRequest<'_>) -> usize {
-        let first = rq.tag.index() * self.max_segments;
-        let vectors = &mut self.vectors.0[first..first + self.max_segments];
-        let mut nr: usize = 0;
-        for segment in rq.segments() {
-            let iov_base = std::ptr::with_exposed_provenance_mut(segment.addr);
-            let iov_len = segment.len as usize;
-            match nr.checked_sub(1).map(|previous| &mut vectors[previous]) {
-                Some(previous)
-                    if previous.iov_base.wrapping_byte_add(previous.iov_len) == iov_base =>
-                {
-                    previous.iov_len += iov_len;
-                }
-                _ => {
-                    assert!(nr < vectors.len(), "a request keeps its limits");
-                    vectors[nr] = libc::iovec { iov_base, iov_len };
-                    nr += 1;
-                }
+    fn fill_vectors(
+        &mut self,
+        tag: Tag,
+        begin: [Segment; 2],
+        rest: impl Iterator<Item = Segment>,
+    ) -> u16 {
+        let at = tag.index() * self.max_segments;
+        let vectors = &mut self.vectors.0[at..at + self.max_segments];
+        vectors[0] = vector(begin[0]);
+        let mut nr = 1;
+        for segment in std::iter::once(begin[1]).chain(rest).map(vector) {
+            let previous = &mut vectors[nr - 1];
+            if previous.iov_base.wrapping_byte_add(previous.iov_len) == segment.iov_base {
+                previous.iov_len += segment.iov_len;
+                continue;
             }
+            assert!(nr < vectors.len(), "a request keeps its limits");
+            vectors[nr] = segment;
+            nr += 1;
         }
-        nr
+        nr as u16
     }
 
     /// The entry for what a tag is doing.
@@ -131,25 +173,61 @@ impl Commands {
     }
 
     /// The entry of a read or write.
+    #[inline]
     fn data_entry(&self, tag: Tag, command: &Command) -> Entry {
-        let first = tag.index() * self.max_segments;
-        let nr = u32::from(command.nr_vectors);
-        let flags = if command.fua { libc::RWF_DSYNC } else { 0 };
-        let start = command.start;
+        if command.nr_vectors != 1 {
+            return self.vectored_entry(tag, command);
+        }
         // A request is at most `max_sectors` long, far below 4 GiB.
-        match (command.op, &self.vectors.0[first..first + nr as usize]) {
-            (Op::Read, [one]) => opcode::Read::new(FILE, one.iov_base.cast(), one.iov_len as u32)
-                .offset(start)
-                .build(),
-            (Op::Read, many) => opcode::Readv::new(FILE, many.as_ptr(), nr).offset(start).build(),
-            (_, [one]) => opcode::Write::new(FILE, one.iov_base.cast(), one.iov_len as u32)
+        let (start, len) = (command.start, command.len as u32);
+        let addr: *mut u8 = std::ptr::with_exposed_provenance_mut(command.addr);
+        let flags = if command.fua { libc::RWF_DSYNC } else { 0 };
+        match (command.op, self.is_registered(command.addr, command.len)) {
+            (Op::Read, false) => opcode::Read::new(FILE, addr, len).offset(start).build(),
+            (Op::Read, true) => {
+                opcode::ReadFixed::new(FILE, addr, len, ARENA).offset(start).build()
+            }
+            (_, false) => opcode::Write::new(FILE, addr, len).offset(start).rw_flags(flags).build(),
+            (_, true) => opcode::WriteFixed::new(FILE, addr, len, ARENA)
                 .offset(start)
                 .rw_flags(flags)
                 .build(),
-            (_, many) => {
-                opcode::Writev::new(FILE, many.as_ptr(), nr).offset(start).rw_flags(flags).build()
-            }
         }
+    }
+
+    /// The entry of a read or write of several stretches of memory.
+    fn vectored_entry(&self, tag: Tag, command: &Command) -> Entry {
+        let (at, nr) = (tag.index() * self.max_segments, command.nr_vectors);
+        let vectors = self.vectors.0[at..at + usize::from(nr)].as_ptr();
+        let (start, nr) = (command.start, u32::from(nr));
+        let flags = if command.fua { libc::RWF_DSYNC } else { 0 };
+        match command.op {
+            Op::Read => opcode::Readv::new(FILE, vectors, nr).offset(start).build(),
+            _ => opcode::Writev::new(FILE, vectors, nr).offset(start).rw_flags(flags).build(),
+        }
+    }
+
+    /// What came of a request whose entry came back with `answer`. None: it is to be sent again.
+    #[inline]
+    pub(super) fn ended(&mut self, tag: Tag, answer: i32) -> Option<Result<u64, BlockStatus>> {
+        let command = &self.table[tag.index()];
+        if answer >= 0 && command.op != Op::WriteZeroes {
+            // A flush, and a range that is done, count as a whole.
+            let moves_data = command.op.moves_data();
+            return Some(Ok(if moves_data { answer as u64 } else { command.len }));
+        }
+        self.ended_oddly(tag, answer)
+    }
+
+    #[cold]
+    fn ended_oddly(&mut self, tag: Tag, answer: i32) -> Option<Result<u64, BlockStatus>> {
+        if self.is_sent_again(tag, answer) {
+            return None;
+        }
+        Some(match answer {
+            0.. => Ok(self.of(tag).len),
+            failure => Err(errno::to_status(-failure)),
+        })
     }
 
     /// Whether a request whose entry came back is to be sent again; if so, it is noted how. It goes
@@ -160,12 +238,8 @@ impl Commands {
     /// go on with a read whose page has come in then, for want of that thread's memory (EFAULT),
     /// or cancels what it would give to that thread's workers. Nothing of it was done. An address
     /// that is bad in earnest fails each time.
-    #[inline]
-    pub(super) fn is_sent_again(&mut self, tag: Tag, result: i32) -> bool {
+    fn is_sent_again(&mut self, tag: Tag, result: i32) -> bool {
         let command = &mut self.table[tag.index()];
-        if result >= 0 && command.op != Op::WriteZeroes {
-            return false;
-        }
         let refused = result == -libc::EOPNOTSUPP;
         let next_mode = match (command.op, command.mode) {
             (Op::WriteZeroes, ZERO_RANGE) if refused => Some(PUNCH_HOLE),
@@ -182,4 +256,11 @@ impl Commands {
         command.nr_tries += u8::from(again);
         again
     }
+}
+
+/// A segment as the kernel wants it.
+#[inline]
+fn vector(segment: Segment) -> libc::iovec {
+    let iov_base = std::ptr::with_exposed_provenance_mut(segment.addr);
+    libc::iovec { iov_base, iov_len: segment.len as usize }
 }

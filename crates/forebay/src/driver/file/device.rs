@@ -1,8 +1,12 @@
 //! An open file, and the rings that are made for its queues.
 
+use super::base::{self, Base};
+use super::commands::Commands;
+use super::enter::Kernel;
 use super::event::Event;
 use super::uring::UringDriver;
 use super::waiter::UringWaiter;
+use crate::arena::Arena;
 use crate::driver::{Device, DriverQueue, Mode};
 use crate::info::Feature;
 use forebay_core::QueueLimits;
@@ -17,6 +21,8 @@ pub(super) struct FileDevice {
     limits: QueueLimits,
     /// Whether the kernel has rings for one thread that run completions when asked for them.
     defers: bool,
+    /// What all rings have in common.
+    base: Option<Base>,
 }
 
 impl FileDevice {
@@ -24,25 +30,44 @@ impl FileDevice {
     ///
     /// # Errors
     /// The kernel's, where there are none.
-    pub(super) fn new(file: File, limits: QueueLimits) -> io::Result<FileDevice> {
-        let defers = single_issuer(1).is_ok();
+    pub(super) fn new(
+        file: Arc<File>,
+        limits: QueueLimits,
+        base: Option<Base>,
+    ) -> io::Result<FileDevice> {
+        let polls = base.as_ref().is_some_and(Base::polls);
+        // Where a thread of the kernel submits, that completes as well.
+        let defers = !polls && single_issuer(1).is_ok();
         if !defers {
             IoUring::new(1)?;
         }
-        Ok(FileDevice { file: Arc::new(file), limits, defers })
+        Ok(FileDevice { file, limits, defers, base })
     }
 
-    pub(super) fn features(&self) -> [Feature; 2] {
-        [
+    pub(super) fn features(&self) -> Vec<Feature> {
+        let polls = self.base.as_ref().is_some_and(Base::polls);
+        let mut features = vec![
             Feature::present("io_uring", "a ring for each queue, registered file"),
             match self.defers {
+                _ if polls => Feature::missing("defer_taskrun", "sqpoll=on: the kernel's thread"),
                 true => {
                     Feature::present("defer_taskrun", "completions run when they are asked for")
                 }
                 false => Feature::missing("defer_taskrun", "needs Linux 6.1"),
             },
-        ]
+        ];
+        features.extend(base::features(self.base.as_ref()));
+        features
     }
+}
+
+/// A ring that runs completions when the kernel likes; with what it shares with others.
+fn plain(entries: u32, base: Option<&Base>) -> io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    if let Some(base) = base {
+        base.share(&mut builder);
+    }
+    builder.build(entries)
 }
 
 /// A ring for one thread, whose completions run when that thread asks for them.
@@ -56,8 +81,8 @@ fn single_issuer(entries: u32) -> io::Result<IoUring> {
 
 /// A ring for any thread. Its completions run at once, in the thread that submitted, whatever that
 /// is doing; a kick needs an entry as well.
-fn many_issuers(depth: u32) -> io::Result<IoUring> {
-    let ring = IoUring::new((depth + 1).next_power_of_two())?;
+fn many_issuers(depth: u32, base: Option<&Base>) -> io::Result<IoUring> {
+    let ring = plain((depth + 1).next_power_of_two(), base)?;
     match ring.params().is_feature_ext_arg() {
         true => Ok(ring),
         false => Err(io::Error::new(io::ErrorKind::Unsupported, "it needs Linux 5.11")),
@@ -69,17 +94,25 @@ impl Device for FileDevice {
         self.limits
     }
 
+    fn arena(&self) -> Option<&Arc<Arena>> {
+        self.base.as_ref()?.arena()
+    }
+
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {
+        let base = self.base.as_ref();
         let ring = match mode {
             Mode::Owned if self.defers => single_issuer(depth.next_power_of_two())?,
-            Mode::Owned => IoUring::new(depth.next_power_of_two())?,
-            Mode::Shared => many_issuers(depth)?,
+            Mode::Owned => plain(depth.next_power_of_two(), base)?,
+            Mode::Shared => many_issuers(depth, base)?,
         };
         ring.submitter().register_files(&[self.file.as_raw_fd()])?;
+        base.map_or(Ok(()), |base| base.register_with(&ring))?;
         let event = (mode == Mode::Owned && self.defers).then(Arc::<Event>::default);
-        let waiter = UringWaiter::new(&ring, event.clone())?;
         let file = Arc::clone(&self.file);
-        let driver = UringDriver::new(ring, event, mode, file, self.limits, depth);
+        let commands = Commands::new(&self.limits, depth, self.arena().cloned());
+        let tells = event.clone();
+        let driver = UringDriver::new(ring, Kernel, event, mode, file, self.limits, commands);
+        let waiter = UringWaiter::new(driver.ring(), tells, Arc::clone(driver.left()))?;
         Ok(DriverQueue { driver: Box::new(driver), waiter: Arc::new(waiter) })
     }
 }

@@ -1,17 +1,23 @@
 //! Opening a file as a disk.
 
-use super::device::FileDevice;
-use super::probe;
-use crate::driver::{self, Opened};
-use crate::error::OpenError;
+use super::base::RingOptions;
+use super::engine::{self, Engine};
+use super::probe::{self, Probed};
+use crate::driver::psync::nr_threads;
+use crate::driver::{self, Device, Opened};
+use crate::error::{OpenError, SpecError};
+use crate::info::Feature;
 use crate::keys::Keys;
 use crate::settings::Settings;
 use crate::spec::Spec;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// How long the kernel's thread of `sqpoll=on` looks for work before it sleeps: its own default.
+const SQPOLL_IDLE_MS: u32 = 1000;
 
 /// How to open it.
 #[derive(Clone, Copy, Debug)]
@@ -21,11 +27,60 @@ pub(super) struct Options {
     pub(super) read_only: bool,
 }
 
+/// A file that is open, and what is known of it, whatever does its I/O.
+pub(super) struct File {
+    pub(super) file: Arc<fs::File>,
+    pub(super) options: Options,
+    pub(super) probed: Probed,
+    /// Tags of a queue.
+    pub(super) depth: u32,
+    /// At most, where calls block.
+    pub(super) nr_threads: usize,
+    /// Where there are rings.
+    pub(super) rings: RingOptions,
+}
+
+impl File {
+    /// This file on a device of which these features are known.
+    pub(super) fn with(&self, (device, features): (Arc<dyn Device>, Vec<Feature>)) -> Opened {
+        let features = self.probed.features.iter().cloned().chain(features).collect();
+        Opened { device, features, notice: None }
+    }
+}
+
 pub(in crate::driver) fn open(
     spec: &Spec,
     keys: &mut Keys,
     settings: &Settings,
 ) -> Result<Opened, OpenError> {
+    let engine = Engine::take(keys)?;
+    let nr_threads = nr_threads(keys)?;
+    engine::open(open_target(spec, keys, settings, nr_threads)?, engine)
+}
+
+pub(in crate::driver) fn open_aio(
+    spec: &Spec,
+    keys: &mut Keys,
+    settings: &Settings,
+) -> Result<Opened, OpenError> {
+    engine::open(open_target(spec, keys, settings, 1)?, Engine::Aio)
+}
+
+pub(in crate::driver) fn open_psync(
+    spec: &Spec,
+    keys: &mut Keys,
+    settings: &Settings,
+) -> Result<Opened, OpenError> {
+    let nr_threads = nr_threads(keys)?;
+    engine::open(open_target(spec, keys, settings, nr_threads)?, Engine::Psync)
+}
+
+fn open_target(
+    spec: &Spec,
+    keys: &mut Keys,
+    settings: &Settings,
+    nr_threads: usize,
+) -> Result<File, OpenError> {
     let growing = keys.take("capacity", "fixed or growing", |value| match value {
         "fixed" => Some(false),
         "growing" => Some(true),
@@ -36,16 +91,32 @@ pub(in crate::driver) fn open(
         growing: growing.unwrap_or(false),
         read_only: settings.read_only(),
     };
+    let rings = ring_options(keys)?;
     let path = Path::new(spec.target());
     let file = open_file(path, options)?;
     let probed = probe::probe(&file, path, options)?;
-    let device = FileDevice::new(file, probed.limits).map_err(no_uring)?;
-    let mut features = probed.features;
-    features.extend(device.features());
-    Ok(Opened { device: Arc::new(device), features })
+    let depth = settings.policy().queue_depth;
+    Ok(File { file: Arc::new(file), options, probed, depth, nr_threads, rings })
 }
 
-fn open_file(path: &Path, options: Options) -> Result<File, OpenError> {
+/// What is asked of the rings.
+fn ring_options(keys: &mut Keys) -> Result<RingOptions, OpenError> {
+    // A ring registers at most 1 GiB as one buffer.
+    let fixed_buffers = keys.take_number("fixed_buffers", "a size of 4k to 1G", 4096..=1 << 30)?;
+    let sqpoll = keys.take_switch("sqpoll")?.unwrap_or(false);
+    let idle = keys.take_number("sqpoll_idle_ms", "a number of 1 to 600000", 1..=600_000)?;
+    if let (Some(idle), false) = (idle, sqpoll) {
+        return Err(OpenError::Spec(SpecError::BadValue {
+            key: String::from("sqpoll_idle_ms"),
+            value: idle.to_string(),
+            expected: "sqpoll=on beside it",
+        }));
+    }
+    let idle_ms = idle.map_or(SQPOLL_IDLE_MS, |idle| idle as u32);
+    Ok(RingOptions { fixed_buffers, sqpoll_idle_ms: sqpoll.then_some(idle_ms) })
+}
+
+fn open_file(path: &Path, options: Options) -> Result<fs::File, OpenError> {
     let metadata = std::fs::metadata(path).map_err(|source| refused(path, options, source))?;
     let kind = metadata.file_type();
     let what = match () {

@@ -1,5 +1,11 @@
 //! Tests of rings that several threads use.
 
+mod answers;
+mod entries;
+mod fixed;
+mod limits;
+mod sqpoll;
+
 use crate::buf::Buf;
 use crate::driver::testing::{DEPTH, Numbers, data, forget, is_readable, issue, queue, reap};
 use crate::driver::{DriverQueue, Mode};

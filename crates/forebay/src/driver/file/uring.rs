@@ -1,42 +1,51 @@
 //! Driving a file through io_uring.
 //!
 //! One ring for each queue. Each request is one submission entry, so a ring of as many entries as
-//! there are tags is never full, and its completion queue, twice as long, never overflows. What was
-//! queued is submitted with one system call per batch, and waiting submits and waits in one.
+//! there are tags is never full, and its completion queue, which has room for every tag and a kick,
+//! never overflows. Entries are made and published at the commit, all at once, and submitted with
+//! one system call; waiting submits and waits in one. (A ring that is full all the same is emptied
+//! first: a kernel's thread that takes the entries, `sqpoll=on`, tells of it late.)
 //!
 //! A pushed entry may be taken by the kernel even if the call that submits it fails, so a request
 //! is over only when its completion was seen.
 //!
 //! Only who uses the driver touches the ring; who waits beside it does not (see
-//! [`waiter`](super::waiter)). A kick is an entry that does nothing: its completion ends the wait.
+//! [`waiter`](super::waiter)), but may submit what was left to it. A kick is an entry that does
+//! nothing: its completion ends the wait.
 // It hands addresses to the kernel.
 #![allow(unsafe_code)]
 
 use super::commands::{Commands, GROW, PUNCH_HOLE, ZERO_AND_GROW, ZERO_RANGE};
+use super::enter::{Enter, Kernel};
 use super::event::Event;
 use crate::driver::Mode;
-use crate::errno;
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag};
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode};
 use std::fs::File;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What a kick's entry is called; requests have their tags' numbers.
 const KICK: u64 = u64::MAX;
 
-pub(super) struct UringDriver {
+pub(super) struct UringDriver<E: Enter = Kernel> {
     ring: IoUring,
+    kernel: E,
     /// What tells of completions, where the kernel defers them and somebody asked.
     event: Option<Arc<Event>>,
     mode: Mode,
+    /// A thread of the kernel takes what is published.
+    polls: bool,
     limits: QueueLimits,
     commands: Commands,
+    /// What was queued since the last commit; its entries are not in the ring yet.
+    queued: Vec<Tag>,
     nr_in_flight: u32,
-    /// Entries that were pushed since the last commit.
-    nr_uncommitted: u32,
     /// A kick's entry is in the ring, on either side.
     kicked: bool,
+    /// How many entries are left in the ring for the next wait beside the driver to submit.
+    left: Arc<AtomicU32>,
     /// The file system cannot zero a range.
     no_zero_range: bool,
     nr_syscalls: u64,
@@ -44,26 +53,34 @@ pub(super) struct UringDriver {
     _file: Arc<File>,
 }
 
-impl UringDriver {
-    /// A driver for a ring of at least `depth` entries, and one for kicks where it is shared, in
-    /// whose table of files is `file` alone.
+impl<E: Enter> UringDriver<E> {
+    /// A driver for a ring in whose table of files is `file` alone.
+    ///
+    /// # Panics
+    /// If the completions of all tags, and a kick's, have no room in the ring.
     pub(super) fn new(
         ring: IoUring,
+        kernel: E,
         event: Option<Arc<Event>>,
         mode: Mode,
         file: Arc<File>,
         limits: QueueLimits,
-        depth: u32,
-    ) -> UringDriver {
+        commands: Commands,
+    ) -> UringDriver<E> {
+        let depth = commands.depth();
+        assert!(ring.params().cq_entries() > depth, "the ring has room for every completion");
         UringDriver {
+            polls: ring.params().is_setup_sqpoll(),
             ring,
+            kernel,
             event,
             mode,
             limits,
-            commands: Commands::new(&limits, depth),
+            commands,
+            queued: Vec::with_capacity(depth as usize),
             nr_in_flight: 0,
-            nr_uncommitted: 0,
             kicked: false,
+            left: Arc::default(),
             no_zero_range: false,
             nr_syscalls: 0,
             _file: file,
@@ -85,30 +102,62 @@ impl UringDriver {
         }
     }
 
-    /// Pushes the entry for what a tag is doing.
+    /// Puts the entries of all that was queued into the ring.
     #[inline]
-    fn push(&mut self, tag: Tag) {
-        self.push_entry(self.commands.entry(tag).user_data(tag.index() as u64));
+    fn publish(&mut self) {
+        let mut nr = 0;
+        loop {
+            let mut submission = self.ring.submission();
+            while let Some(tag) = self.queued.get(nr) {
+                let entry = self.commands.entry(*tag).user_data(tag.index() as u64);
+                // SAFETY: the memory of the segments stays valid until the completion was reaped
+                // (K2), and the vectors live as long as the ring, a tag's part of them unchanged
+                // while it is in flight.
+                if unsafe { submission.push(&entry) }.is_err() {
+                    break;
+                }
+                nr += 1;
+            }
+            drop(submission);
+            if nr == self.queued.len() {
+                return self.queued.clear();
+            }
+            self.make_room();
+        }
     }
 
-    #[inline]
-    fn push_entry(&mut self, entry: Entry) {
-        // SAFETY: the memory of the segments stays valid until the completion was reaped (K2), and
-        // the vectors live as long as the ring, a tag's part of them unchanged while it is in
-        // flight. A kick has no memory.
-        let pushed = unsafe { self.ring.submission().push(&entry) };
-        assert!(pushed.is_ok(), "the ring has an entry for every tag");
+    /// The ring is full: has the kernel take what is in it.
+    #[cold]
+    fn make_room(&mut self) {
+        self.enter(0);
+        if self.ring.submission().is_full() {
+            std::thread::yield_now();
+        }
     }
 
-    /// Submits what was pushed, all of it, and waits for `nr` completions. May return early: on a
-    /// signal, or when there are completions that the kernel wants taken first; what is not
+    /// Puts a kick into the ring.
+    fn push_kick(&mut self) {
+        let entry: Entry = opcode::Nop::new().build().user_data(KICK);
+        // SAFETY: it has no memory.
+        while unsafe { self.ring.submission().push(&entry) }.is_err() {
+            self.make_room();
+        }
+    }
+
+    /// Submits what is in the ring, all of it, and waits for `nr` completions. May return early: on
+    /// a signal, or when there are completions that the kernel wants taken first; what is not
     /// submitted then stays in the ring, for the next call.
     fn enter(&mut self, nr: u32) {
+        // Relaxed: see the waiter. Where a wait has it already, that finds fewer entries.
+        self.left.store(0, Ordering::Relaxed);
+        if self.polls && nr == 0 && !self.kernel_sleeps() {
+            return;
+        }
         loop {
             self.nr_syscalls += 1;
-            match self.ring.submit_and_wait(nr as usize) {
+            match self.kernel.submit_and_wait(&self.ring, nr) {
                 // The kernel may stop before the last entry, and then has not waited.
-                Ok(_) if self.ring.submission().is_empty() => return,
+                Ok(_) if self.polls || self.ring.submission().is_empty() => return,
                 Ok(_) => continue,
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR) if nr > 0 => return,
@@ -126,11 +175,31 @@ impl UringDriver {
         }
     }
 
-    /// Whether there is something that only a system call moves on. Entries that were queued but
-    /// not committed do not count: their commit comes.
+    /// Whether the kernel's thread sleeps, and must be woken to see what was published.
+    ///
+    /// It says that it is going to sleep, then looks at the tail once more; we publish the tail,
+    /// then look whether it has said so. Each is a store before a load of something else, which a
+    /// processor may swap: release and acquire do not forbid that, a full fence does. There is one
+    /// on its side, and one in `need_wakeup`, before the load. So one of us comes second.
+    #[inline]
+    fn kernel_sleeps(&mut self) -> bool {
+        self.ring.submission().need_wakeup()
+    }
+
+    pub(super) fn ring(&self) -> &IoUring {
+        &self.ring
+    }
+
+    /// How many entries are left to the wait beside the driver; for that.
+    pub(super) fn left(&self) -> &Arc<AtomicU32> {
+        &self.left
+    }
+
+    /// Whether there is something that only a system call moves on, and nobody is about to make it.
+    #[inline]
     fn needs_enter(&mut self) -> bool {
         let submission = self.ring.submission();
-        submission.taskrun() || self.nr_uncommitted == 0 && !submission.is_empty()
+        submission.taskrun() || !submission.is_empty() && self.left.load(Ordering::Relaxed) == 0
     }
 
     /// Brings what only a system call moves on, where nothing is there: completions that the kernel
@@ -152,32 +221,33 @@ impl UringDriver {
 
     /// Sends requests again, as the table has them now.
     #[cold]
-    fn send_again(&mut self, tags: &[Tag]) {
+    fn send_again(&mut self, tags: Vec<Tag>) {
         for tag in tags {
             // It is of no use to try this again: there was an answer.
-            self.no_zero_range |= self.commands.of(*tag).goes_around_zero_range();
-            self.push(*tag);
+            self.no_zero_range |= self.commands.of(tag).goes_around_zero_range();
+            self.queued.push(tag);
         }
+        self.publish();
         self.enter(0);
     }
 }
 
-impl Driver for UringDriver {
+impl<E: Enter> Driver for UringDriver<E> {
     fn limits(&self) -> QueueLimits {
         self.limits
     }
 
+    #[inline]
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         let mode = self.range_mode(rq.op);
         self.commands.note(rq, mode);
-        self.push(rq.tag);
+        self.queued.push(rq.tag);
         self.nr_in_flight += 1;
-        self.nr_uncommitted += 1;
         Issue::Queued
     }
 
     fn commit_rqs(&mut self) {
-        self.nr_uncommitted = 0;
+        self.publish();
         self.enter(0);
     }
 
@@ -189,32 +259,41 @@ impl Driver for UringDriver {
             self.look_hard();
         }
         let mut again = Vec::new();
-        for entry in self.ring.completion() {
+        let UringDriver { ring, commands, kicked, nr_in_flight, .. } = self;
+        for entry in ring.completion() {
             if entry.user_data() == KICK {
-                self.kicked = false;
+                *kicked = false;
                 continue;
             }
             let tag = Tag::from_index(entry.user_data() as usize);
-            if self.commands.is_sent_again(tag, entry.result()) {
-                again.push(tag);
-                continue;
+            match commands.ended(tag, entry.result()) {
+                Some(result) => {
+                    *nr_in_flight -= 1;
+                    done.push(tag, result);
+                }
+                None => again.push(tag),
             }
-            let command = self.commands.of(tag);
-            let result = match entry.result() {
-                moved if moved >= 0 && command.op.moves_data() => Ok(moved as u64),
-                success if success >= 0 => Ok(command.len),
-                failure => Err(errno::to_status(-failure)),
-            };
-            self.nr_in_flight -= 1;
-            done.push(tag, result);
         }
         if !again.is_empty() {
-            self.send_again(&again);
+            self.send_again(again);
+        }
+        // What an early return has left in the ring: it is not sure that somebody else comes.
+        if look == Look::Hard && self.mode == Mode::Shared && self.needs_enter() {
+            self.enter(0);
         }
     }
 
+    fn leave_to_wait(&mut self) {
+        self.publish();
+        if self.polls || self.mode == Mode::Owned {
+            return self.enter(0);
+        }
+        let nr = self.ring.submission().len();
+        self.left.store(nr as u32, Ordering::Relaxed);
+    }
+
     fn wait(&mut self, nr_completions: u32) {
-        self.nr_uncommitted = 0;
+        self.publish();
         self.enter(nr_completions);
     }
 
@@ -228,7 +307,7 @@ impl Driver for UringDriver {
         }
         if !self.kicked {
             self.kicked = true;
-            self.push_entry(opcode::Nop::new().build().user_data(KICK));
+            self.push_kick();
         }
         self.enter(0);
     }
@@ -238,13 +317,16 @@ impl Driver for UringDriver {
     }
 }
 
-impl Drop for UringDriver {
+impl<E: Enter> Drop for UringDriver<E> {
     /// The layer drains before it drops a driver: nothing is in flight whose memory could go away
     /// under the kernel.
     fn drop(&mut self) {
         assert!(self.nr_in_flight == 0 || std::thread::panicking(), "a driver is drained first");
-        // The kernel takes a ring apart in its own time; the file is let go of now. If that fails,
-        // it is let go of then.
+        // The kernel takes a ring apart in its own time; the file is let go of now, and memory is
+        // unlocked. If that fails, it is done then.
+        if self.commands.has_arena() {
+            let _ = self.ring.submitter().unregister_buffers();
+        }
         let _ = self.ring.submitter().unregister_files();
     }
 }

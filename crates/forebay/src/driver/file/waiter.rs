@@ -1,7 +1,9 @@
 //! Waiting for a ring's completions while another thread uses the ring.
 //!
-//! The wait takes the ring's descriptor and nothing else of it: it submits nothing, and neither of
-//! the two rings in memory is touched. The kernel returns once the tail of the completions is one
+//! The wait takes the ring's descriptor and nothing else of it: neither of the two rings in memory
+//! is touched. It submits what the driver has left to it, by their number; where others have
+//! submitted those meanwhile, the kernel finds fewer entries, and returns early. The kernel
+//! returns once the tail of the completions is one
 //! past their head as it was when the call began. So a completion that was not taken then ends the
 //! wait at once, and one that comes later ends it even if somebody else takes it meanwhile. It is
 //! looked at once more after the thread was put on the list of those to be woken: a completion, or
@@ -15,7 +17,7 @@ use io_uring::{EnterFlags, IoUring};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Waits for one ring.
@@ -25,6 +27,9 @@ pub(super) struct UringWaiter {
     ring: OwnedFd,
     /// What tells of completions, where the kernel defers them.
     event: Option<Arc<Event>>,
+    /// How many entries the driver has left in the ring for the next wait to submit. It is a number
+    /// and nothing else, hence Relaxed: the entries are published by the ring's tail.
+    left: Arc<AtomicU32>,
     nr_syscalls: AtomicU64,
 }
 
@@ -48,11 +53,15 @@ struct Timespec {
 }
 
 impl UringWaiter {
-    pub(super) fn new(ring: &IoUring, event: Option<Arc<Event>>) -> io::Result<UringWaiter> {
+    pub(super) fn new(
+        ring: &IoUring,
+        event: Option<Arc<Event>>,
+        left: Arc<AtomicU32>,
+    ) -> io::Result<UringWaiter> {
         // SAFETY: the ring is open as long as it is borrowed.
         let fd = unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) };
         let ring = fd.try_clone_to_owned()?;
-        Ok(UringWaiter { ring, event, nr_syscalls: AtomicU64::new(0) })
+        Ok(UringWaiter { ring, event, left, nr_syscalls: AtomicU64::new(0) })
     }
 }
 
@@ -65,7 +74,8 @@ impl Waiter for UringWaiter {
         let ts = timespec.as_ref().map_or(0, |timespec| std::ptr::from_ref(timespec).addr() as u64);
         let arg = GetEvents { sigmask: 0, sigmask_sz: 0, min_wait_usec: 0, ts };
         let flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
-        let (nr_to_submit, nr_to_wait_for) = (0u32, 1u32);
+        let nr_to_submit = self.left.swap(0, Ordering::Relaxed);
+        let nr_to_wait_for = 1u32;
         self.nr_syscalls.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the descriptor is that of a ring, and open; the kernel reads `arg` and the time
         // that it points to, which both outlive the call, and writes nothing.
@@ -89,6 +99,14 @@ impl Waiter for UringWaiter {
             Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {}
             _ => panic!("io_uring_enter on a ring of our own: {error}"),
         }
+    }
+
+    fn begins(&self) -> bool {
+        true
+    }
+
+    fn take_back(&self) -> bool {
+        self.left.swap(0, Ordering::Relaxed) > 0
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {

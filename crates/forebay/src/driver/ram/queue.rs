@@ -75,7 +75,8 @@ pub(in crate::driver) fn open(
         Feature::missing("flush", "there is no cache; a flush ends at once"),
         Feature::missing("fua", "there is no cache; every write is as durable as it gets"),
     ];
-    Ok(Opened { device: Arc::new(RamDevice { ram: Arc::new(ram), doorbell }), features })
+    let device = Arc::new(RamDevice { ram: Arc::new(ram), doorbell });
+    Ok(Opened { device, features, notice: None })
 }
 
 impl Device for RamDevice {

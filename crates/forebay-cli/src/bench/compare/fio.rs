@@ -1,0 +1,223 @@
+//! fio as the other side: whether it is there, and which of its jobs is the twin of one of ours.
+
+use std::io::ErrorKind;
+use std::process::Command;
+
+use forebay::Spec;
+use forebay_fio::job::{Engine, Job};
+use forebay_fio::units::{Size, parse_bytes};
+
+use crate::bench::plan::Target;
+use crate::failure::Failure;
+
+/// The first fio whose JSON has latencies in nanoseconds.
+const OLDEST: (u32, u32) = (3, 0);
+/// The first fio that knows the engine io_uring.
+const OLDEST_WITH_IO_URING: (u32, u32) = (3, 13);
+
+/// Keys that are the layer's own affair: fio has no layer, and the job is the same without them.
+const OF_THE_LAYER: [&str; 10] = [
+    "plug",
+    "nomerges",
+    "kick",
+    "queue_depth",
+    "nr_bios",
+    "iostats",
+    "nr_hw_queues",
+    "service",
+    "max_sectors_kb",
+    "fua",
+];
+
+/// The jobs for fio that do what `jobs` do.
+///
+/// # Errors
+/// A job whose device fio has no twin of.
+pub(super) fn twins(jobs: &[Job], targets: &[Target]) -> Result<Vec<Job>, Failure> {
+    let twin = |(at, job): (usize, &Job)| {
+        // Clones differ in their default file alone, which fio names in the same way.
+        let target = targets.iter().find(|target| target.job == at);
+        let target = target.ok_or_else(|| Failure::Usage(format!("{}: no clones", job.name)))?;
+        twin(job, &target.spec).map_err(|reason| {
+            Failure::Usage(format!("bench: --compare=fio: {}: {reason}", job.name))
+        })
+    };
+    jobs.iter().enumerate().map(twin).collect()
+}
+
+fn twin(job: &Job, spec: &Spec) -> Result<Job, String> {
+    let shown = spec.to_string();
+    let (place, keys) = shown.split_once('?').unwrap_or((&shown, ""));
+    let mut twin = Job { policies: Vec::new(), ..job.clone() };
+    let harmless: &[&str] = match spec.driver() {
+        "file" => &["direct", "read_only", "logical_block_size"],
+        "null" => &["read_only", "logical_block_size"],
+        _ => {
+            return Err(format!(
+                "fio has no device like {place}; compare with another spec, such as \
+                 --compare='?plug=none' or --compare=null:1G, or give the job a file (in /dev/shm, \
+                 if it is to be memory)"
+            ));
+        }
+    };
+    let names = keys.split('&').filter_map(|pair| pair.split('=').next());
+    let mut names = names.filter(|name| !name.is_empty());
+    if let Some(name) = names.find(|name| !harmless.contains(name) && !OF_THE_LAYER.contains(name))
+    {
+        return Err(format!("fio has nothing like the key `{name}` of {place}; leave it out"));
+    }
+    if spec.driver() == "null" {
+        let capacity = parse_bytes(spec.target()).map_err(|error| error.to_string())?;
+        twin.ioengine = Some(Engine::Null);
+        twin.filename = None;
+        twin.direct = None;
+        // The whole device, which fio does not know the size of.
+        let rest = capacity.saturating_sub(job.offset.of(capacity));
+        twin.size = job.size.filter(|size| matches!(size, Size::Bytes(1..))).or(match job.size {
+            Some(percent @ Size::Percent(_)) => Some(Size::Bytes(percent.of(capacity).min(rest))),
+            _ => Some(Size::Bytes(rest)),
+        });
+        twin.offset = Size::Bytes(job.offset.of(capacity));
+        return Ok(twin);
+    }
+    twin.ioengine = Some(job.ioengine.unwrap_or(Engine::IoUring));
+    // fio separates files by colons.
+    twin.filename = job.filename.is_some().then(|| spec.target().replace(':', "\\:"));
+    twin.direct = match spec.get("direct") {
+        Some(value) => Some(matches!(value, "on" | "1" | "yes" | "true")),
+        None => job.direct,
+    };
+    Ok(twin)
+}
+
+/// Whether fio is installed and can run these jobs; its version, such as `fio-3.33`.
+pub(super) fn version(jobs: &[Job]) -> Result<String, Failure> {
+    let output = Command::new("fio").arg("--version").output().map_err(|error| {
+        Failure::Run(match error.kind() {
+            ErrorKind::NotFound => "--compare=fio: there is no program fio in the PATH; install \
+                                    it (apt install fio, dnf install fio), or compare with \
+                                    another spec"
+                .to_owned(),
+            _ => format!("--compare=fio: fio --version: {error}"),
+        })
+    })?;
+    let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let uses_io_uring = jobs.iter().any(|job| job.ioengine == Some(Engine::IoUring));
+    is_new_enough(&version, uses_io_uring).map_err(Failure::Run)?;
+    Ok(version)
+}
+
+fn is_new_enough(version: &str, uses_io_uring: bool) -> Result<(), String> {
+    let number = |text: Option<&str>| text.and_then(|text| text.parse::<u32>().ok());
+    let mut parts = version.strip_prefix("fio-").unwrap_or_default().split(['.', '-']);
+    let (Some(major), minor) = (number(parts.next()), number(parts.next())) else {
+        return Err(format!("--compare=fio: fio --version says {version:?}: that is not fio"));
+    };
+    let found = (major, minor.unwrap_or(0));
+    let (oldest, reason) = match uses_io_uring {
+        true => (OLDEST_WITH_IO_URING, "its engine io_uring; --ioengine=libaio does with less"),
+        false => (OLDEST, "latencies in nanoseconds"),
+    };
+    match found < oldest {
+        true => Err(format!(
+            "--compare=fio: {version} is too old: {}.{} or newer is needed for {reason}",
+            oldest.0, oldest.1
+        )),
+        false => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::plan::plan;
+    use forebay_fio::arguments;
+    use forebay_fio::cmdline::{Parsed, parse};
+
+    fn twin(args: &str) -> Result<String, String> {
+        let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
+            panic!("{args}")
+        };
+        let targets = plan(&command.jobs).expect(args);
+        let twins = twins(&command.jobs, &targets).map_err(|error| error.to_string())?;
+        let twins: Vec<_> = twins.iter().flat_map(arguments::of).collect();
+        // What fio is told has to mean the same to us.
+        let Ok(Parsed::Run(again)) = parse(twins.iter().map(Into::into)) else {
+            panic!("{twins:?}")
+        };
+        let again: Vec<_> = again.jobs.iter().flat_map(arguments::of).collect();
+        assert_eq!(again, twins);
+        Ok(twins.join(" "))
+    }
+
+    #[track_caller]
+    fn check(args: &str, expected: &str) {
+        assert_eq!(twin(args).as_deref(), Ok(expected), "{args}");
+    }
+
+    #[test]
+    fn a_job_on_a_file_is_the_same_job() {
+        check(
+            "--name=a --filename=x?direct=on&plug=none --rw=randread --kick=per-device",
+            "--name=a --filename=x --ioengine=io_uring --rw=randread --bs=4096 --direct=1",
+        );
+        check(
+            "--name=a --filename=file:x:y --ioengine=libaio --direct=0 --iodepth=4",
+            "--name=a --filename=x\\:y --ioengine=libaio --rw=read --bs=4096 --iodepth=4 \
+             --direct=0",
+        );
+        check(
+            "--name=a --size=1m --numjobs=2 --name=b --rw=write --size=2m --ioengine=psync",
+            "--name=a --ioengine=io_uring --rw=read --bs=4096 --size=1048576 --numjobs=2 --name=b \
+             --ioengine=psync --rw=write --bs=4096 --size=2097152",
+        );
+    }
+
+    #[test]
+    fn null_is_the_engine_null() {
+        check(
+            "--name=a --filename=null:1G --rw=randread",
+            "--name=a --ioengine=null --rw=randread --bs=4096 --size=1073741824",
+        );
+        check(
+            "--name=a --ioengine=null --filename=x --size=1m --direct=1",
+            "--name=a --ioengine=null --rw=read --bs=4096 --size=1048576",
+        );
+        check(
+            "--name=a --filename=null:1M --offset=50% --size=25%",
+            "--name=a --ioengine=null --rw=read --bs=4096 --size=262144 --offset=524288",
+        );
+    }
+
+    #[test]
+    fn what_has_no_twin_is_refused() {
+        let error = |args: &str| twin(args).expect_err(args);
+        assert_eq!(
+            error("--name=a --filename=ram:1G?plug=none"),
+            "bench: --compare=fio: a: fio has no device like ram:1G; compare with another spec, \
+             such as --compare='?plug=none' or --compare=null:1G, or give the job a file (in \
+             /dev/shm, if it is to be memory)"
+        );
+        assert!(error("--name=a --filename=fault:x?rule=read:io").contains("like fault:x;"));
+        assert_eq!(
+            error("--name=a --filename=null:1G?kick_ns=1000"),
+            "bench: --compare=fio: a: fio has nothing like the key `kick_ns` of null:1G; leave it \
+             out"
+        );
+    }
+
+    #[test]
+    fn an_old_fio_is_refused() {
+        assert_eq!(is_new_enough("fio-3.33", true), Ok(()));
+        assert_eq!(is_new_enough("fio-3.13-12-g123", true), Ok(()));
+        assert_eq!(is_new_enough("fio-3.0", false), Ok(()));
+        let error = is_new_enough("fio-3.1", true).expect_err("old");
+        assert_eq!(
+            error,
+            "--compare=fio: fio-3.1 is too old: 3.13 or newer is needed for its engine io_uring; \
+             --ioengine=libaio does with less"
+        );
+        assert!(is_new_enough("fio-2.21", false).is_err());
+        assert!(is_new_enough("busybox", false).is_err());
+    }
+}

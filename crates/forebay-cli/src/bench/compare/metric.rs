@@ -1,0 +1,157 @@
+//! The quantities that are compared: their names, units and limits, and where each is found.
+
+use forebay_fio::sample::DirectionSample;
+
+use super::measure::{Before, Run};
+use super::spread::{Better, Tolerance};
+
+/// Fewer switches or calls than this for each I/O are those of starting and ending, and their ratio
+/// says nothing.
+pub(super) const FEW: f64 = 0.001;
+
+/// A quantity that both sides have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Metric {
+    Iops,
+    Bandwidth,
+    Mean,
+    P50,
+    P99,
+    P999,
+    Cpu,
+    Switches,
+    Syscalls,
+    Merges,
+}
+
+impl Metric {
+    /// Those that each direction has.
+    pub(super) const OF_DIRECTION: [Self; 6] =
+        [Self::Iops, Self::Bandwidth, Self::Mean, Self::P50, Self::P99, Self::P999];
+    /// Those of a run as a whole.
+    pub(super) const OF_RUN: [Self; 4] = [Self::Cpu, Self::Syscalls, Self::Switches, Self::Merges];
+
+    /// Its name, with the unit.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::Iops => "IOPS",
+            Self::Bandwidth => "bandwidth, MiB/s",
+            Self::Mean => "latency mean, us",
+            Self::P50 => "latency p50, us",
+            Self::P99 => "latency p99, us",
+            Self::P999 => "latency p99.9, us",
+            Self::Cpu => "CPU per I/O, us",
+            Self::Syscalls => "system calls per I/O",
+            Self::Switches => "context switches per I/O",
+            Self::Merges => "merges per I/O",
+        }
+    }
+
+    /// Its name for programs, with the unit.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Self::Iops => "iops",
+            Self::Bandwidth => "bw_mib_per_s",
+            Self::Mean => "clat_mean_us",
+            Self::P50 => "clat_p50_us",
+            Self::P99 => "clat_p99_us",
+            Self::P999 => "clat_p999_us",
+            Self::Cpu => "cpu_us_per_io",
+            Self::Syscalls => "syscalls_per_io",
+            Self::Switches => "switches_per_io",
+            Self::Merges => "merges_per_io",
+        }
+    }
+
+    /// Which way is better. More merges are, where neighbours are to be merged.
+    pub(super) fn better(self) -> Better {
+        match self {
+            Self::Iops | Self::Bandwidth | Self::Merges => Better::Higher,
+            _ => Better::Lower,
+        }
+    }
+
+    /// What "not slower" means in this project; `None` where it sets no limit.
+    pub(super) fn tolerance(self) -> Option<Tolerance> {
+        match self {
+            Self::Iops | Self::Bandwidth => Some(Tolerance::AtLeast(0.97)),
+            Self::P50 => Some(Tolerance::AtMost(1.05)),
+            Self::P99 => Some(Tolerance::AtMost(1.15)),
+            _ => None,
+        }
+    }
+
+    /// A value for people: four digits or so.
+    pub(super) fn show(self, value: Option<f64>) -> String {
+        let Some(value) = value else { return "-".to_owned() };
+        match self {
+            Self::Iops if value >= 1e6 => format!("{:.3}M", value / 1e6),
+            Self::Iops if value >= 1e4 => format!("{:.1}k", value / 1e3),
+            Self::Iops => format!("{value:.0}"),
+            Self::Bandwidth => format!("{value:.1}"),
+            Self::Mean | Self::P50 | Self::P99 | Self::P999 if value >= 1000.0 => {
+                format!("{value:.0}")
+            }
+            Self::Mean | Self::P50 | Self::P99 | Self::P999 => format!("{value:.2}"),
+            _ if value > 0.0 && value < FEW => format!("<{FEW}"),
+            _ => format!("{value:.3}"),
+        }
+    }
+
+    pub(super) fn of_direction(self, figures: &DirectionSample) -> Option<f64> {
+        let us = |ns: f64| ns / 1000.0;
+        match self {
+            Self::Iops => Some(figures.iops),
+            Self::Bandwidth => Some(figures.bw_bytes / f64::from(1 << 20)),
+            Self::Mean => Some(us(figures.clat_mean_ns)),
+            Self::P50 => figures.clat_p50_ns.map(us),
+            Self::P99 => figures.clat_p99_ns.map(us),
+            Self::P999 => figures.clat_p999_ns.map(us),
+            _ => None,
+        }
+    }
+
+    pub(super) fn of_run(self, run: &Run, before: &Before) -> Option<f64> {
+        let ios = run.sample.total_ios();
+        let per_io = |count: u64| Some(count as f64 / ios as f64);
+        match self {
+            Self::Cpu => {
+                let more_ios = ios.checked_sub(before.start_ios).filter(|&ios| ios > 0)?;
+                let more_us = run.cpu_us - before.start_cpu_us;
+                // Both are whole clock ticks: a run that is too short for one has no figure.
+                (more_us > 0.0).then_some(more_us / more_ios as f64)
+            }
+            Self::Switches => per_io(run.sample.switches),
+            Self::Syscalls => run.sample.system_calls.and_then(per_io),
+            // Those of a device below are not those of a layer.
+            Self::Merges => run.sample.system_calls.and_then(|_| per_io(run.sample.merges)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::run;
+    use super::*;
+
+    #[test]
+    fn what_starting_costs_is_no_cost_of_an_io() {
+        let before = Before { start_cpu_us: 140_000.0, start_ios: 100, syscalls: None };
+        let run = run(1.0, 1100, 142_000.0);
+        assert_eq!(Metric::Cpu.of_run(&run, &before), Some(2.0));
+        let all = Before { start_cpu_us: 142_000.0, ..before };
+        assert_eq!(Metric::Cpu.of_run(&run, &all), None);
+    }
+
+    #[test]
+    fn values_have_four_digits_or_so() {
+        let iops = [812.4, 12_345.0, 2_335_100.0].map(|value| Metric::Iops.show(Some(value)));
+        assert_eq!(iops, ["812", "12.3k", "2.335M"]);
+        let p99 = [7.844, 1876.2].map(|value| Metric::P99.show(Some(value)));
+        assert_eq!(p99, ["7.84", "1876"]);
+        let switches = [0.0, 0.0002, 0.001].map(|value| Metric::Switches.show(Some(value)));
+        assert_eq!(switches, ["0.000", "<0.001", "0.001"]);
+        assert_eq!(Metric::Cpu.show(None), "-");
+    }
+}

@@ -1,0 +1,97 @@
+//! `forebay bench --compare`: the same jobs on fio's engine, or on another device, in turn.
+//!
+//! - [`asked`]: the options; [`side`], with [`fio`]: what the two sides run;
+//! - [`measure`], with [`child`] and [`progress`]: the runs, pair by pair;
+//! - [`comparison`], with [`metric`] and [`spread`]: what the pairs say;
+//! - [`text`], [`json`], [`svg`]: how that is printed; [`machine`]: where it was measured.
+
+mod asked;
+mod child;
+mod comparison;
+mod fio;
+mod json;
+mod machine;
+mod measure;
+mod metric;
+mod progress;
+#[cfg(test)]
+mod samples;
+mod side;
+mod spread;
+mod svg;
+mod text;
+
+use forebay_fio::cmdline::CommandLine;
+use forebay_fio::job::OutputFormat;
+
+use self::asked::Format;
+pub(super) use self::asked::{Asked, HELP, take};
+use self::comparison::Comparison;
+use self::progress::Progress;
+use self::side::{FIO, Side};
+use super::plan::plan;
+use super::stop::Stop;
+use crate::failure::Failure;
+use crate::output::{self, Sink};
+
+/// Compares, and prints what came of it.
+pub(super) fn main(command: &CommandLine, asked: &Asked) -> Result<(), Failure> {
+    let stop = Stop::on_signals()?;
+    let sides = sides(command, asked)?;
+    let mut sink = Sink::open(command.run.output.as_deref())?;
+    let mut progress = Progress::new(command.run.eta);
+    let measured = measure::measure(&sides, asked.pairs, &stop, &mut progress);
+    progress.clear();
+    let measured = measured?;
+    if measured.was_stopped {
+        let (done, all) = (measured.pairs.len(), asked.pairs);
+        output::stderr(&format!(
+            "\nforebay: ending early, on a signal: {done} of {all} pairs were done\n"
+        ));
+    }
+    if measured.pairs.is_empty() {
+        return Err(Failure::Told { usage: false });
+    }
+    let comparison = Comparison {
+        titles: sides.each_ref().map(|side| side.title.clone()),
+        commands: sides.each_ref().map(Side::command),
+        nr_asked: asked.pairs,
+        nr_pairs: measured.pairs.len(),
+        is_counted: measured.before.iter().all(|before| before.syscalls.is_some()),
+        machine: machine::describe(),
+        notes: sides.iter().filter_map(|side| side.note.clone()).collect(),
+        rows: comparison::rows(&measured),
+    };
+    let format = asked.format.unwrap_or(match command.run.format {
+        OutputFormat::Json | OutputFormat::JsonPlus => Format::Json,
+        OutputFormat::Normal | OutputFormat::NormalJson | OutputFormat::NormalJsonPlus => {
+            Format::Text
+        }
+    });
+    sink.write(&match format {
+        Format::Text => text::render(&comparison),
+        Format::Markdown => text::markdown(&comparison),
+        Format::Json => json::render(&comparison),
+        Format::Svg => svg::render(&comparison),
+    })?;
+    if measured.was_stopped || (asked.fail && comparison.is_worse()) {
+        return Err(Failure::Told { usage: false });
+    }
+    Ok(())
+}
+
+/// Both sides, of which everything was refused that can be before the first run.
+fn sides(command: &CommandLine, asked: &Asked) -> Result<[Side; 2], Failure> {
+    let jobs = &command.jobs;
+    let targets = plan(jobs)?;
+    super::prepare(jobs, &targets)?;
+    let ours = Side::ours(jobs, &targets)?;
+    if asked.with == FIO {
+        return Ok([ours, Side::fio(jobs, &targets)?]);
+    }
+    let with = asked.with.as_str();
+    let other = side::on_other(jobs, with)?;
+    let targets = side::plan_other(&other, with)?;
+    super::prepare(&other, &targets).map_err(|error| side::about(with, error))?;
+    Ok([ours, Side::ours(&other, &targets)?])
+}

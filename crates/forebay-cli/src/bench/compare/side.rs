@@ -1,0 +1,298 @@
+//! The two sides: which program runs which jobs, and the command lines for it.
+//!
+//! Ours is a child process too, of this very program, rather than a run within it: so each run of
+//! either side starts cold, with rings, threads and memory of its own, its processor time is that
+//! of a whole process, and nothing of one run is left when the next one begins.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use forebay::Spec;
+use forebay_fio::arguments;
+use forebay_fio::job::{Engine, Job};
+use forebay_fio::options::{Kind, OPTIONS};
+
+use super::fio;
+use crate::bench::plan::{Target, plan};
+use crate::failure::Failure;
+
+/// The word that stands for fio.
+pub(super) const FIO: &str = "fio";
+
+/// One of the two.
+#[derive(Debug)]
+pub(super) struct Side {
+    /// What it is called where there is room.
+    pub(super) title: String,
+    /// The same in a word or two.
+    pub(super) name: &'static str,
+    program: OsString,
+    /// What a reader of the figures should know of it.
+    pub(super) note: Option<String>,
+    /// What stands before the jobs.
+    first: Vec<String>,
+    jobs: Vec<Job>,
+}
+
+impl Side {
+    /// The jobs as they were given, run by us.
+    pub(super) fn ours(jobs: &[Job], targets: &[Target]) -> Result<Self, Failure> {
+        let program = std::env::current_exe()
+            .map_err(|error| Failure::Run(format!("--compare: this program's path: {error}")))?;
+        Ok(Self {
+            title: format!("forebay, {}", devices(targets)),
+            name: "forebay",
+            program: program.into(),
+            note: None,
+            first: vec!["bench".to_owned()],
+            jobs: grouped(jobs),
+        })
+    }
+
+    /// The twins of the jobs, run by fio.
+    pub(super) fn fio(jobs: &[Job], targets: &[Target]) -> Result<Self, Failure> {
+        let twins = fio::twins(jobs, targets)?;
+        let version = fio::version(&twins)?;
+        let mut engines: Vec<_> =
+            twins.iter().filter_map(|job| job.ioengine.map(Engine::word)).collect();
+        engines.dedup();
+        Ok(Self {
+            title: format!("{version}, {}, {}", engines.join(", "), devices(targets)),
+            name: FIO,
+            program: FIO.into(),
+            note: twins.iter().any(|job| job.ioengine == Some(Engine::Null)).then(|| {
+                "fio's engine null ends an I/O in the call that begins it: what is compared is \
+                 what a layer costs with doing without one."
+                    .to_owned()
+            }),
+            // Ours are threads as well. A process for each job would have another cost.
+            first: vec!["--thread".to_owned()],
+            jobs: grouped(&twins),
+        })
+    }
+
+    pub(super) fn program(&self) -> &OsString {
+        &self.program
+    }
+
+    /// The arguments of a run; of one that takes no longer than `limit`.
+    pub(super) fn arguments(&self, limit: Option<Duration>) -> Vec<String> {
+        let mut all = self.first.clone();
+        all.extend(["--output-format=json", "--eta=never"].map(str::to_owned));
+        all.extend(self.job_arguments(limit));
+        all
+    }
+
+    /// The command as somebody would type it.
+    pub(super) fn command(&self) -> String {
+        let program = if self.name == FIO { FIO } else { "forebay" };
+        let words = self.first.iter().cloned().chain(self.job_arguments(None));
+        words.fold(program.to_owned(), |line, word| line + " " + &quoted(&word))
+    }
+
+    fn job_arguments(&self, limit: Option<Duration>) -> Vec<String> {
+        let mut all = Vec::new();
+        for job in &self.jobs {
+            let mut job = job.clone();
+            if let Some(limit) = limit {
+                job.runtime = Some(job.runtime.map_or(limit, |runtime| runtime.min(limit)));
+            }
+            all.extend(arguments::of(&job));
+            all.extend(arguments::policies(&job));
+        }
+        all
+    }
+}
+
+/// One group, whose percentiles are those of all jobs.
+fn grouped(jobs: &[Job]) -> Vec<Job> {
+    jobs.iter().map(|job| Job { group_reporting: true, ..job.clone() }).collect()
+}
+
+/// The devices of a side. Only the jobs decide `read_only` and `nr_bios`: a reader has not given
+/// them.
+fn devices(targets: &[Target]) -> String {
+    let mut all: Vec<String> = Vec::new();
+    for target in targets {
+        let text = target.spec.to_string();
+        let (place, keys) = text.split_once('?').unwrap_or((&text, ""));
+        let keys: Vec<_> = keys
+            .split('&')
+            .filter(|key| !key.is_empty() && *key != "read_only=on" && !key.starts_with("nr_bios="))
+            .collect();
+        let text = match keys.is_empty() {
+            true => place.to_owned(),
+            false => format!("{place}?{}", keys.join("&")),
+        };
+        if !all.contains(&text) {
+            all.push(text);
+        }
+    }
+    match all.len() {
+        0..=3 => all.join(", "),
+        more => format!("{}, {} and {} more", all[0], all[1], more - 2),
+    }
+}
+
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,%+@".contains(c);
+    if word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// The jobs on another device: each with `spec` as its filename, or, for `?key=value`, on the same
+/// device with these keys.
+pub(super) fn on_other(jobs: &[Job], with: &str) -> Result<Vec<Job>, Failure> {
+    let wrong = |reason: String| Failure::Usage(format!("bench: --compare={with}: {reason}"));
+    let keys = with.split_once('?').map_or("", |(_, keys)| keys);
+    let mut pairs = Vec::new();
+    for pair in keys.split('&').filter(|pair| !pair.is_empty()) {
+        pairs.push(pair.split_once('=').ok_or_else(|| wrong(format!("`{pair}` has no value")))?);
+    }
+    if let Some(keys) = with.strip_prefix('?') {
+        if keys.is_empty() {
+            return Err(wrong("there is no key, such as ?plug=none".to_owned()));
+        }
+        return jobs.iter().map(|job| with_keys(job, &pairs).map_err(wrong)).collect();
+    }
+    Spec::parse(with).map_err(|error| wrong(error.to_string()))?;
+    let other = |job: &Job| {
+        let mut job = job.clone();
+        job.filename = Some(with.to_owned());
+        // What the spec says itself goes before what the options say.
+        job.policies.retain(|(name, _)| pairs.iter().all(|(key, _)| key != name));
+        if pairs.iter().any(|&(key, _)| key == "direct") {
+            job.direct = None;
+        }
+        // The engine null would put a null device in the place of any other.
+        job.ioengine = job.ioengine.filter(|&engine| engine != Engine::Null);
+        job
+    };
+    Ok(jobs.iter().map(other).collect())
+}
+
+/// The job with these keys: as options, where there are such, because they go before the keys of
+/// a filename; else in its filename.
+fn with_keys(job: &Job, pairs: &[(&str, &str)]) -> Result<Job, String> {
+    let mut job = job.clone();
+    for &(key, value) in pairs {
+        let is_it = |kind: &Kind| matches!(kind, Kind::Policy { .. });
+        match OPTIONS.iter().find(|option| option.name == key && is_it(&option.kind)) {
+            Some(option) => {
+                job.policies.retain(|(name, _)| *name != key);
+                job.policies.push((option.name, value.to_owned()));
+            }
+            None => {
+                let Some(filename) = &job.filename else {
+                    return Err(format!("{}: a job needs a filename for `{key}`", job.name));
+                };
+                let mut spec = Spec::parse(filename).map_err(|error| error.to_string())?;
+                spec.set(key, value);
+                job.filename = Some(spec.to_string());
+                job.direct = job.direct.filter(|_| key != "direct");
+            }
+        }
+    }
+    Ok(job)
+}
+
+/// The plan of the other side's jobs, refused in words that name it.
+pub(super) fn plan_other(jobs: &[Job], with: &str) -> Result<Vec<Target>, Failure> {
+    plan(jobs).map_err(|error| about(with, error))
+}
+
+/// The same failure, of the other side.
+pub(super) fn about(with: &str, failure: Failure) -> Failure {
+    match failure {
+        Failure::Usage(message) => Failure::Usage(format!("--compare={with}: {message}")),
+        Failure::Run(message) => Failure::Run(format!("--compare={with}: {message}")),
+        told @ Failure::Told { .. } => told,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_fio::cmdline::{Parsed, parse};
+
+    fn jobs(args: &str) -> Vec<Job> {
+        match parse(args.split(' ').map(Into::into)) {
+            Ok(Parsed::Run(command)) => command.jobs,
+            other => panic!("{args}: {other:?}"),
+        }
+    }
+
+    #[track_caller]
+    fn check(args: &str, with: &str, expected: &[&str]) {
+        let targets = plan(&on_other(&jobs(args), with).expect(with)).expect(with);
+        let specs: Vec<_> = targets.iter().map(|target| target.spec.to_string()).collect();
+        assert_eq!(specs, expected, "{args} with {with}");
+    }
+
+    #[test]
+    fn every_job_goes_to_the_other_device() {
+        check("--name=a --filename=x --name=b --rw=write", "ram:1M", &["ram:1M", "ram:1M"]);
+        check("--name=a --filename=x --numjobs=2", "ram:1M", &["ram:1M", "ram:1M"]);
+        check("--name=a --filename=x --plug=none", "ram:1M", &["ram:1M?plug=none"]);
+        let with = "ram:1M?plug=per-level";
+        check("--name=a --filename=x --plug=none", with, &[with]);
+        check("--name=a --rw=write --direct=1", "y?direct=off", &["y?direct=off"]);
+        check("--ioengine=null", "ram:1M", &["ram:1M"]);
+    }
+
+    #[test]
+    fn changed_keys_leave_the_device_as_it_is() {
+        check("--filename=ram:1M?plug=none", "?plug=per-level", &["ram:1M?plug=per-level"]);
+        check(
+            "--filename=ram:1M --plug=none --nomerges=1",
+            "?plug=per-level&io_ns=5",
+            &["ram:1M?io_ns=5&nomerges=1&plug=per-level"],
+        );
+        check(
+            "--name=a --rw=write --numjobs=2",
+            "?kick=per-device",
+            &["a.0.0?kick=per-device", "a.1.0?kick=per-device"],
+        );
+        check("--rw=write --filename=x --direct=1", "?direct=off", &["x?direct=off"]);
+    }
+
+    #[test]
+    fn a_device_that_makes_no_sense_is_refused() {
+        let error = |with: &str| on_other(&jobs("--name=a"), with).expect_err(with).to_string();
+        let message = "bench: --compare=?: there is no key, such as ?plug=none";
+        assert_eq!(error("?"), message);
+        assert_eq!(error("?plug"), "bench: --compare=?plug: `plug` has no value");
+        let message = "bench: --compare=?io_ns=5: a: a job needs a filename for `io_ns`";
+        assert_eq!(error("?io_ns=5"), message);
+        assert!(error("nbd:x").starts_with("bench: --compare=nbd:x: "), "{}", error("nbd:x"));
+    }
+
+    #[test]
+    fn a_limit_shortens_jobs_and_lengthens_none() {
+        let jobs = jobs("--filename=null:1M --name=a --runtime=5 --name=b --runtime=10ms --name=c");
+        let side = Side::ours(&jobs, &plan(&jobs).expect("a plan")).expect("a side");
+        let limits = |limit| {
+            let all = side.arguments(limit);
+            let times: Vec<_> =
+                all.iter().filter_map(|word| word.strip_prefix("--runtime=")).collect();
+            times.join(" ")
+        };
+        assert_eq!(limits(None), "5s 10ms");
+        assert_eq!(limits(Some(Duration::from_secs(1))), "1s 10ms 1s");
+    }
+
+    #[test]
+    fn commands_can_be_copied_into_a_shell() {
+        let jobs = jobs("--name=a --filename=null:1M?plug=none --rw=randread");
+        let side = Side::ours(&jobs, &plan(&jobs).expect("a plan")).expect("a side");
+        assert_eq!(
+            side.command(),
+            "forebay bench --name=a '--filename=null:1M?plug=none' --rw=randread --bs=4096 \
+             --group_reporting"
+        );
+        assert_eq!(side.title, "forebay, null:1M?plug=none");
+        assert_eq!(quoted("a'b c"), r"'a'\''b c'");
+    }
+}

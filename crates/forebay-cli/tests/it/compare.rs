@@ -1,0 +1,171 @@
+//! `bench --compare`: with the real fio, with a fio of our own making, with other devices, and what
+//! is refused before anything runs.
+
+use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::{bench, data_file, folder, forebay, json, skip_without, stderr, stdout};
+
+/// A script in the place of fio, which answers to `--version` and does `run` otherwise.
+fn with_fio(folder: &TempDir, version: &str, run: &str, args: &str) -> Output {
+    let bin = folder.path().join("bin");
+    std::fs::create_dir_all(&bin).expect("a folder");
+    let script = format!("#!/bin/sh\ncase $1 in --version) echo {version};; *) {run};; esac\n");
+    std::fs::write(bin.join("fio"), script).expect("a script");
+    let mode = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(bin.join("fio"), mode).expect("a mode");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", bin.display());
+    let mut command = forebay(folder);
+    command.env("PATH", path).arg("bench").args(args.split_whitespace());
+    command.output().expect("it can be run")
+}
+
+#[track_caller]
+fn metric<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let metrics = report["metrics"].as_array().expect("a list");
+    metrics.iter().find(|metric| metric["metric"] == name).expect(name)
+}
+
+#[test]
+fn the_real_fio_does_the_same_job() {
+    let test = "the_real_fio_does_the_same_job";
+    if Command::new("fio").arg("--version").output().is_err() {
+        return skip_without("fio", test);
+    }
+    let folder = folder();
+    data_file(&folder, "disk.img", 1 << 20);
+    let args = "--name=a --filename=disk.img --rw=randread --iodepth=4 --numjobs=2 --compare=fio \
+                --compare-pairs=2 --compare-format=json";
+    let output = bench(&folder, args);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = json(&output);
+    assert_eq!((&report["pairs"], &report["pairs_asked"]), (&2.into(), &2.into()));
+    assert!(report["b"]["title"].as_str().is_some_and(|title| title.starts_with("fio-")));
+    for name in ["iops", "bw_mib_per_s", "clat_mean_us", "clat_p50_us", "clat_p999_us"] {
+        for side in ["a", "b"] {
+            let values = metric(&report, name)[side]["values"].as_array().expect("a list");
+            assert_eq!(values.len(), 2, "{name}");
+            assert!(values.iter().all(|v| v.as_f64().is_some_and(|v| v > 0.0)), "{name} {side}");
+        }
+    }
+    assert_eq!(metric(&report, "iops")["verdict"], "unclear");
+}
+
+#[test]
+fn the_same_device_with_other_keys_is_another_side() {
+    let folder = folder();
+    let args = "--name=a --filename=ram:1M --compare=?plug=none --compare-pairs=1 --output=out.svg";
+    for (format, begins) in [("text", "1 pair in turn"), ("markdown", "# Comp"), ("svg", "<svg ")] {
+        let output = bench(&folder, &format!("{args} --compare-format={format}"));
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!((stdout(&output), stderr(&output)), (String::new(), String::new()), "{format}");
+        let text = std::fs::read_to_string(folder.path().join("out.svg")).expect("a file");
+        assert!(text.starts_with(begins), "{text}");
+        assert!(text.contains("ram:1M?plug=none"), "{text}");
+    }
+}
+
+/// A report with more I/Os per second than there are.
+const FAST: &str = r#"printf '{\n"jobs": [{"ctx": 1, "read": {"total_ios": 9, "iops": 1e15,
+    "bw_bytes": 1e15, "clat_ns": {"mean": 1e-9}}, "write": {"total_ios": 0},
+    "trim": {"total_ios": 0}}]}\n'"#;
+
+#[test]
+fn what_is_worse_fails_only_if_that_was_asked_for() {
+    let folder = folder();
+    let args = "--name=a --filename=null:1M --compare=fio";
+    let output = with_fio(&folder, "fio-3.33", FAST, args);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    let iops = text.lines().find(|line| line.starts_with("  IOPS ")).expect("a line");
+    assert!(iops.ends_with("  worse"), "{text}");
+    assert!(text.contains("\nNOTE: fio's engine null ends an I/O in the call"), "{text}");
+    let output = with_fio(&folder, "fio-3.33", FAST, &format!("{args} --compare-fail"));
+    assert_eq!((output.status.code(), stderr(&output)), (Some(1), String::new()));
+    assert!(stdout(&output).contains("  worse\n"));
+}
+
+#[test]
+fn a_fio_that_is_missing_old_or_fails_is_said() {
+    let folder = folder();
+    let args = "--name=a --filename=null:1M --compare=fio";
+    let mut command = forebay(&folder);
+    let output = command.env("PATH", "/nowhere").arg("bench").args(args.split(' ')).output();
+    let output = output.expect("it can be run");
+    let message = "forebay: --compare=fio: there is no program fio in the PATH; install it (apt \
+                   install fio, dnf install fio), or compare with another spec\n";
+    assert_eq!((stderr(&output).as_str(), output.status.code()), (message, Some(1)));
+
+    let output = with_fio(&folder, "fio-2.1", "exit 0", args);
+    assert!(stderr(&output).contains("fio-2.1 is too old: 3.0 or newer is needed"));
+
+    let output = with_fio(&folder, "fio-3.33", "echo no such engine >&2; exit 3", args);
+    let message = "forebay: --compare: fio: it failed (exit status: 3): no such engine; it was: \
+                   fio --thread --name=a --ioengine=null --rw=read --bs=4096 --size=1048576 \
+                   --group_reporting\n";
+    assert_eq!((stderr(&output).as_str(), output.status.code()), (message, Some(1)));
+    assert_eq!(stdout(&output), "");
+
+    let output = with_fio(&folder, "fio-3.33", "echo hello", args);
+    assert!(stderr(&output).contains("fio: there is no report in JSON; it begins: \"hello\";"));
+}
+
+#[test]
+fn the_other_device_is_refused_before_the_first_run() {
+    let folder = folder();
+    let check = |args: &str, code: i32, message: &str| {
+        let output = bench(&folder, &format!("--name=a --rw=write {args}"));
+        assert!(stderr(&output).starts_with(message), "{args}: {}", stderr(&output));
+        assert_eq!(output.status.code(), Some(code), "{args}");
+        let files = std::fs::read_dir(folder.path()).expect("a folder").count();
+        assert_eq!(files, 0, "{args}: something was laid out");
+    };
+    let here = "--filename=disk.img --size=1m";
+    check(
+        &format!("{here} --compare=ram:4k"),
+        1,
+        "forebay: --compare=ram:4k: a: offset 0 + size 1048576 goes past the end",
+    );
+    check(
+        &format!("{here} --compare=?plugg=none"),
+        2,
+        "forebay: --compare=?plugg=none: a: unknown key `plugg` for driver `file`; did you mean",
+    );
+    check(
+        "--filename=ram:1M --compare=fio",
+        2,
+        "forebay: bench: --compare=fio: a: fio has no device like ram:1M; compare with another",
+    );
+}
+
+#[test]
+fn a_signal_ends_a_comparison_with_the_pairs_that_there_are() {
+    let folder = folder();
+    let args = "--name=a --filename=null:1M --time_based --runtime=100ms --compare=?plug=none \
+                --compare-pairs=1000 --eta=always";
+    let mut child = forebay(&folder)
+        .arg("bench")
+        .args(args.split_whitespace())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it can be run");
+    let (mut seen, mut byte) = (String::new(), [0]);
+    let stderr_pipe = child.stderr.as_mut().expect("a pipe");
+    while !seen.ends_with("pair 2 of 1000: B") {
+        assert_eq!(stderr_pipe.read(&mut byte).expect("a byte"), 1, "it has ended: {seen}");
+        seen.push(byte[0].into());
+    }
+    let kill = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status();
+    assert!(kill.expect("kill").success());
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
+    assert!(said.contains("forebay: ending early, on a signal: "), "{said}");
+    assert!(stdout(&output).contains(" of 1000 pairs were done."), "{}", stdout(&output));
+}

@@ -1,0 +1,128 @@
+//! The usual bio, recognised at a glance.
+//!
+//! Most bios are a read or write of one segment that fits one request, and ask for nothing special.
+//! What the limits mean for those is worked out once, so that each costs a few comparisons, and
+//! the full rules ([`QueueLimits::check`], [`crate::split`]) are for the others.
+
+use crate::bio::{Bio, BioFlags, Op, Segments};
+use crate::limits::{QueueLimits, sectors_to_bytes};
+
+/// What the usual bio of a disk is like.
+#[derive(Debug)]
+pub(crate) struct Usual {
+    capacity: u64,
+    block_mask: u64,
+    addr_mask: usize,
+    len_mask: u32,
+    /// The longest that is one request, wherever it begins; 0 where that depends.
+    max_len: u64,
+    is_writable: bool,
+}
+
+impl Usual {
+    pub(crate) fn of(limits: &QueueLimits) -> Usual {
+        let block_mask = limits.logical_block_size - 1;
+        let dma = limits.dma_alignment;
+        let depends = limits.chunk_sectors != 0 || limits.seg_boundary_mask != u64::MAX;
+        let max_len = sectors_to_bytes(limits.max_sectors).min(u64::from(limits.max_segment_size));
+        Usual {
+            capacity: limits.capacity_bytes.unwrap_or(i64::MAX as u64),
+            block_mask: block_mask.into(),
+            addr_mask: dma as usize,
+            len_mask: if dma == 0 { 0 } else { dma | block_mask },
+            max_len: if depends { 0 } else { max_len },
+            is_writable: !limits.read_only,
+        }
+    }
+
+    /// Whether a bio is usual. Then it passes [`QueueLimits::check`], takes one request of one
+    /// segment, and no step but its data.
+    #[inline]
+    pub(crate) fn is(&self, bio: &Bio) -> bool {
+        let Segments::One(segment) = &bio.segments else { return false };
+        let is_op = bio.op == Op::Read || bio.op == Op::Write && self.is_writable;
+        is_op
+            && bio.flags == BioFlags::NONE
+            && u64::from(segment.len) == bio.len
+            && bio.len.wrapping_sub(1) < self.max_len
+            && (bio.start | bio.len) & self.block_mask == 0
+            && bio.start <= self.capacity.wrapping_sub(bio.len)
+            && bio.len <= self.capacity
+            && segment.addr & self.addr_mask == 0
+            && segment.len & self.len_mask == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bio::Segment;
+    use crate::flush::Steps;
+    use crate::split;
+
+    fn kinds() -> [QueueLimits; 4] {
+        let plain = QueueLimits {
+            capacity_bytes: Some(1 << 20),
+            logical_block_size: 512,
+            max_sectors: 64,
+            max_segment_size: 1 << 15,
+            ..QueueLimits::default()
+        };
+        [
+            plain,
+            QueueLimits { read_only: true, volatile_cache: true, ..plain },
+            QueueLimits { dma_alignment: 511, max_segment_size: 4096, ..plain },
+            QueueLimits { chunk_sectors: 8, capacity_bytes: None, ..plain },
+        ]
+    }
+
+    /// Says how many of the bios were usual.
+    fn check(limits: &QueueLimits, op: Op) -> usize {
+        let usual = Usual::of(limits);
+        let starts = [0, 1, 512, 4096, (1 << 20) - 512, 1 << 20, u64::MAX - 511];
+        let lens = [0, 1, 512, 4096, 1 << 15, (1 << 15) + 512, 1 << 20];
+        let mut nr = 0;
+        for (start, len) in starts.iter().flat_map(|start| lens.map(|len| (*start, len))) {
+            for addr in [0x1000, 0x1001, 0x1200] {
+                let bio = Bio::data(op, start, Segment { addr, len });
+                let segments = || bio.segments.as_slice().iter().copied();
+                let passes = limits.check(&bio).is_ok();
+                let front = || split::front(limits, op, start, bio.len, segments());
+                if usual.is(&bio) {
+                    nr += 1;
+                    assert!(passes, "{bio:?} on {limits:?}");
+                    let front = front();
+                    assert_eq!((front.len, front.nr_segments), (bio.len, 1), "{bio:?}");
+                    assert_eq!(Steps::of(op, bio.flags, bio.len, limits), Steps::DATA);
+                } else if limits.chunk_sectors == 0 && passes && bio.len > 0 {
+                    let front = front();
+                    let is_one = front.len == bio.len && front.nr_segments == 1;
+                    assert!(!is_one, "{bio:?} is as usual as any, on {limits:?}");
+                }
+            }
+        }
+        nr
+    }
+
+    #[test]
+    fn what_is_usual_passes_and_is_one_request_and_all_that_does_is_usual() {
+        let found = kinds().map(|limits| [Op::Read, Op::Write].map(|op| check(&limits, op)));
+        let [plain, read_only, aligned, chunked] = found;
+        assert!(plain[0] > 20 && plain[0] == plain[1], "{plain:?}");
+        assert_eq!(read_only, [plain[0], 0]);
+        assert!(aligned[0] > 5 && aligned[0] < plain[0], "{aligned:?}");
+        assert_eq!(chunked, [0, 0]);
+    }
+
+    #[test]
+    fn what_asks_for_something_is_not_usual() {
+        let usual = Usual::of(&kinds()[0]);
+        let bio = Bio::data(Op::Write, 0, Segment { addr: 0, len: 512 });
+        assert!(usual.is(&bio));
+        for flag in [BioFlags::FUA, BioFlags::PREFLUSH, BioFlags::NOMERGE, BioFlags::NOWAIT] {
+            assert!(!usual.is(&Bio { flags: flag, ..bio.clone() }), "{flag:?}");
+        }
+        assert!(!usual.is(&Bio::range(Op::Discard, 0, 512)));
+        assert!(!usual.is(&Bio::flush()));
+    }
+}

@@ -1,0 +1,233 @@
+//! A job as arguments again: the way back from [`Job`] to fio's options.
+//!
+//! So a job can be run by another program, or once more with another device. Nothing may get lost
+//! on the way, so [`of`] takes a job apart field by field: a new field does not compile until it is
+//! said here how it is written. An option whose value is the default is left out, because people
+//! read these lines.
+
+use std::time::Duration;
+
+use crate::job::{Given, Job};
+use crate::units::Size;
+
+/// The arguments of `job`, for fio and for `forebay bench` alike: `--name=...` and all that follows
+/// from it, but for the layer's own [`policies`], which fio does not know.
+///
+/// ```
+/// use forebay_fio::arguments;
+/// use forebay_fio::cmdline::{self, Parsed};
+///
+/// let args = ["--bs=8k", "--name=a", "--rw=randread", "--time_based", "--runtime=500ms"];
+/// let Parsed::Run(command) = cmdline::parse(args.map(Into::into))? else { unreachable!() };
+/// let args = arguments::of(&command.jobs[0]).join(" ");
+/// assert_eq!(args, "--name=a --rw=randread --bs=8192 --runtime=500ms --time_based");
+/// # Ok::<(), forebay_fio::options::UsageError>(())
+/// ```
+pub fn of(job: &Job) -> Vec<String> {
+    #[rustfmt::skip]
+    let Job {
+        name, rw, rwmixread, bs, size, io_size, offset, iodepth, iodepth_batch,
+        iodepth_batch_complete_min, iodepth_batch_complete_max, iodepth_low, numjobs, runtime,
+        time_based, direct, filename, ioengine, invalidate, allow_mounted_write, fsync, end_fsync,
+        randseed, norandommap, randrepeat, verify, do_verify, group_reporting, fixedbufs,
+        sqthread_poll, policies: _, texts,
+        // What follows from the texts.
+        sizes: _, variety: _, loops: _, pace: _, ramp_time: _, start_delay: _, measures: _,
+        fdatasync: _, logs: _, checks, warnings: _,
+        // What was said, not what follows from it.
+        options: _,
+    } = job;
+    // What it would be if nothing else were said: depths depend on the depth.
+    let bare = Given { iodepth: Some(*iodepth), ioengine: *ioengine, ..Given::default() };
+    // A job of defaults has no options that contradict each other.
+    let bare = Job::new(String::new(), bare, Vec::new()).unwrap_or_else(|_| job.clone());
+    let min = *iodepth_batch_complete_min;
+    let mut list = List(vec![format!("--name={name}")]);
+    list.some("filename", filename.as_ref());
+    list.some("ioengine", ioengine.map(|engine| engine.word()));
+    list.put("rw", rw.word());
+    list.unless("rwmixread", rwmixread, &bare.rwmixread);
+    list.put("bs", bs);
+    list.some("size", size.map(size_text));
+    list.some("io_size", io_size.map(size_text));
+    list.unless("offset", &size_text(*offset), &size_text(bare.offset));
+    list.unless("iodepth", iodepth, &1);
+    list.unless("iodepth_batch", iodepth_batch, &bare.iodepth_batch);
+    list.unless("iodepth_batch_complete_min", &min, &bare.iodepth_batch_complete_min);
+    list.unless("iodepth_batch_complete_max", iodepth_batch_complete_max, &min.max(1));
+    list.unless("iodepth_low", iodepth_low, &bare.iodepth_low);
+    list.unless("numjobs", numjobs, &1);
+    list.some("runtime", runtime.map(time_text));
+    list.flag("time_based", *time_based);
+    list.some("direct", direct.map(u8::from));
+    list.switch("invalidate", *invalidate, bare.invalidate);
+    list.switch("allow_mounted_write", *allow_mounted_write, bare.allow_mounted_write);
+    list.unless("fsync", fsync, &bare.fsync);
+    list.switch("end_fsync", *end_fsync, bare.end_fsync);
+    list.unless("randseed", randseed, &bare.randseed);
+    list.flag("norandommap", *norandommap);
+    list.switch("randrepeat", *randrepeat, bare.randrepeat);
+    list.some("verify", verify.then(|| checks.method.word()));
+    list.switch("do_verify", *do_verify, bare.do_verify);
+    list.flag("group_reporting", *group_reporting);
+    list.some("fixedbufs", fixedbufs.map(u8::from));
+    list.some("sqthread_poll", sqthread_poll.map(u8::from));
+    texts.iter().for_each(|(name, text)| list.put(name, text));
+    list.0
+}
+
+/// Options whose values have forms of their own, or are many: they are kept as they were given.
+#[rustfmt::skip]
+const BY_TEXT: &[&str] = &[
+    "rw_sequencer", "percentage_random", "random_distribution", "bsrange",
+    "bssplit", "bs_unaligned", "blockalign", "number_ios",
+    "loops", "ramp_time", "startdelay", "rate",
+    "rate_iops", "rate_process", "thinktime", "thinktime_spin",
+    "thinktime_blocks", "fdatasync", "verify_pattern", "verify_only",
+    "verify_fatal", "verify_dump", "buffer_pattern", "zero_buffers",
+    "refill_buffers", "percentile_list", "clat_percentiles", "lat_percentiles",
+    "slat_percentiles", "unified_rw_reporting", "disable_lat", "disable_clat",
+    "disable_slat", "disable_bw", "gtod_reduce", "write_bw_log",
+    "write_lat_log", "write_iops_log", "log_avg_msec", "log_max_value",
+    "log_offset", "per_job_logs",
+];
+
+/// Whether an option with this value is kept as it was given.
+pub(crate) fn is_by_text(name: &str, value: &str) -> bool {
+    match name {
+        "rw" => value.contains(':'),
+        "bs" => value.contains(','),
+        _ => BY_TEXT.contains(&name),
+    }
+}
+
+/// The arguments of the layer's own options, which `forebay bench` alone knows.
+pub fn policies(job: &Job) -> Vec<String> {
+    job.policies.iter().map(|(name, value)| format!("--{name}={value}")).collect()
+}
+
+/// Arguments that grow.
+#[derive(Debug)]
+struct List(Vec<String>);
+
+impl List {
+    fn put(&mut self, name: &str, value: impl std::fmt::Display) {
+        self.0.push(format!("--{name}={value}"));
+    }
+
+    fn some(&mut self, name: &str, value: Option<impl std::fmt::Display>) {
+        if let Some(value) = value {
+            self.put(name, value);
+        }
+    }
+
+    fn unless<T: PartialEq + std::fmt::Display>(&mut self, name: &str, value: &T, default: &T) {
+        if value != default {
+            self.put(name, value);
+        }
+    }
+
+    fn switch(&mut self, name: &str, value: bool, default: bool) {
+        self.unless(name, &u8::from(value), &u8::from(default));
+    }
+
+    fn flag(&mut self, name: &str, value: bool) {
+        if value {
+            self.0.push(format!("--{name}"));
+        }
+    }
+}
+
+fn size_text(size: Size) -> String {
+    match size {
+        Size::Bytes(bytes) => bytes.to_string(),
+        Size::Percent(percent) => format!("{percent}%"),
+    }
+}
+
+/// In the largest unit that loses nothing: options have whole microseconds.
+fn time_text(time: Duration) -> String {
+    let us = time.as_micros();
+    match us {
+        _ if us.is_multiple_of(1_000_000) => format!("{}s", us / 1_000_000),
+        _ if us.is_multiple_of(1000) => format!("{}ms", us / 1000),
+        _ => format!("{us}us"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cmdline::{Parsed, parse};
+    use crate::options::{Kind, OPTIONS};
+    use proptest::prelude::*;
+
+    fn jobs(args: impl IntoIterator<Item = String>) -> Vec<Job> {
+        match parse(args.into_iter().map(Into::into)) {
+            Ok(Parsed::Run(command)) => command.jobs,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The arguments of all jobs mean the same jobs.
+    #[track_caller]
+    fn check(args: &str) {
+        let before = jobs(args.split_whitespace().map(str::to_owned));
+        let again = jobs(before.iter().flat_map(|job| of(job).into_iter().chain(policies(job))));
+        let strip = |job: &Job| Job { options: Vec::new(), ..job.clone() };
+        let strip = |jobs: &[Job]| jobs.iter().map(strip).collect::<Vec<_>>();
+        assert_eq!(strip(&before), strip(&again), "{args}");
+    }
+
+    #[test]
+    fn a_job_comes_back_from_its_arguments() {
+        check("");
+        check("--name=a");
+        check("--filename=x:y --name=a --rw=randrw --rwmixread=70 --name=b --bs=512 --direct=0");
+        check(
+            "--name=a --rw=read --iodepth=128 --iodepth_batch=16 --iodepth_batch_complete=16 \
+             --runtime=100 --direct=1 --filename=disk.img --ioengine=libaio --thread \
+             --group_reporting --time_based",
+        );
+        check("--name=a --ioengine=psync --iodepth=8 --numjobs=3 --plug=none --queue_depth=4");
+        check("--name=a --iodepth=8 --iodepth_batch_complete_min=0 --iodepth_batch_complete_max=4");
+        check("--name=a --rw=write --size=10% --offset=5% --verify=crc32c --do_verify=0");
+        check("--name=a --rw=write --fsync=7 --end_fsync=1 --randseed=0 --invalidate=0");
+        check("--name=a --rw=randrw:8 --bs=4k,8k --bsrange=,4k-8k, --random_distribution=zipf:1.2");
+        check("--name=a --rw=write --verify=pattern --verify_pattern=%o12 --loops=2 --rate=1m,2m");
+        check("--name=a --gtod_reduce=1 --disable_lat=0 --percentile_list=50:99 --write_bw_log=x");
+        check("--name=a --runtime=1500us --randrepeat=0 --norandommap --allow_mounted_write=1");
+    }
+
+    /// A value that an option takes, out of a number.
+    fn value(kind: &Kind, n: u64) -> Option<String> {
+        match kind {
+            Kind::Int { min, max, .. } | Kind::Bytes { min, max, .. } => {
+                Some((min + n % (max.min(&5000) - min + 1)).to_string())
+            }
+            Kind::Size { .. } if n.is_multiple_of(2) => Some(format!("{}%", n % 100 + 1)),
+            Kind::Size { .. } | Kind::Text { .. } => Some((n % 1_000_000).to_string()),
+            Kind::Time { .. } => Some(format!("{}us", n % 10_000_000 + 1)),
+            Kind::Bool { .. } | Kind::Flag { .. } => Some((n % 2).to_string()),
+            Kind::Choice { words, .. } => Some(words[n as usize % words.len()].to_owned()),
+            Kind::Policy { .. } => Some(n.to_string()),
+            _ => None,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_option_survives(drawn in proptest::collection::vec(any::<(usize, u64)>(), 0..12)) {
+            let mut args = vec!["--name=a".to_owned()];
+            for (at, n) in drawn {
+                let option = &OPTIONS[at % OPTIONS.len()];
+                let value = value(&option.kind, n);
+                args.extend(value.map(|value| format!("--{}={value}", option.name)));
+            }
+            // Options that contradict each other are refused, and that is not the question here.
+            if parse(args.iter().map(Into::into)).is_ok() {
+                check(&args.join(" "));
+            }
+        }
+    }
+}

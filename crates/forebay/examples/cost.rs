@@ -1,0 +1,137 @@
+//! What the layer costs: its usual work on the driver that does nothing, by one thread.
+//!
+//! `cargo run --release --example cost` times each kind of work; `-- KIND NUMBER` does one of them
+//! so many times, for a profiler. `cargo xtask instructions` counts instructions, and fails where
+//! they have become more.
+
+#![allow(clippy::print_stdout, reason = "an example talks through its standard streams")]
+
+use forebay::{BioQueue, Buf, Completion, Disk, Io, plug};
+use forebay_core::{Tag, TagSet};
+use std::hint::black_box;
+use std::time::Instant;
+
+const DEPTH: usize = 32;
+const BLOCK: usize = 4096;
+
+/// A queue that is kept full, and the memory for it.
+struct Load {
+    queue: BioQueue,
+    bufs: Vec<Buf>,
+    done: Vec<Completion>,
+    random: u64,
+}
+
+impl Load {
+    fn new(spec: &str) -> Load {
+        let disk = Disk::open(spec).expect("null is always there");
+        Load {
+            queue: disk.queue(),
+            bufs: (0..DEPTH).map(|_| Buf::new(BLOCK)).collect(),
+            done: Vec::with_capacity(DEPTH),
+            random: 1,
+        }
+    }
+
+    /// A block that is no neighbour of the last one.
+    fn random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random % 100_000 * 2
+    }
+
+    fn submit(&mut self, block: u64) {
+        let buf = self.bufs.pop().expect("there are as many as may be in flight");
+        self.queue.submit(Io::read(buf, block * BLOCK as u64)).expect("it is on the disk");
+    }
+
+    fn reap(&mut self) {
+        self.queue.reap(1, DEPTH, &mut self.done);
+        self.bufs.extend(self.done.drain(..).filter_map(|completion| completion.buf));
+    }
+
+    /// Random I/O, kept at depth 32, each under a plug of its own.
+    fn singly(&mut self, nr: u64) {
+        for _ in 0..nr {
+            if self.bufs.is_empty() {
+                self.reap();
+            }
+            let block = self.random();
+            let plug = plug();
+            self.submit(block);
+            drop(plug);
+        }
+    }
+
+    /// Random I/O in plugs of 32.
+    fn batches(&mut self, nr: u64) {
+        for _ in 0..nr / DEPTH as u64 {
+            let plug = plug();
+            for _ in 0..DEPTH {
+                let block = self.random();
+                self.submit(block);
+            }
+            drop(plug);
+            self.reap();
+        }
+    }
+
+    /// Neighbours in plugs of 16, which become one request each.
+    fn merges(&mut self, nr: u64) {
+        for nth in 0..nr / 16 {
+            let plug = plug();
+            (0..16).for_each(|block| self.submit(nth % 1000 * 64 + block));
+            drop(plug);
+            self.reap();
+        }
+    }
+}
+
+/// Takes tags and gives them back, `nr` of them in all, `batch` at a time.
+fn tags(batch: u32, nr: u64) {
+    let (set, mut hint) = (TagSet::new(128), 0);
+    let mut taken: Vec<Tag> = Vec::with_capacity(batch as usize);
+    for _ in 0..nr / u64::from(batch) {
+        if batch == 1 {
+            let tag = set.try_get(&mut hint).expect("all are free");
+            set.put(black_box(tag));
+            continue;
+        }
+        set.try_get_many(batch, &mut hint, &mut |tag| taken.push(tag));
+        set.put_many(black_box(&mut taken).drain(..));
+    }
+}
+
+/// The kinds of work, each with what it does a number of.
+type Work = (&'static str, &'static str, fn(u64));
+const KINDS: [Work; 6] = [
+    ("singly", "an I/O, one at a time", |nr| Load::new("null:1G").singly(nr)),
+    ("batches", "an I/O, in batches of 32", |nr| Load::new("null:1G").batches(nr)),
+    ("merges", "an I/O, 16 merged to one", |nr| Load::new("null:1G").merges(nr)),
+    ("no-stats", "an I/O, one at a time, iostats=off", |nr| {
+        Load::new("null:1G?iostats=off").singly(nr);
+    }),
+    ("tag", "a tag taken and given back", |nr| tags(1, nr)),
+    ("tags", "a tag taken and given back, 16 at once", |nr| tags(16, nr)),
+];
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    if let Some(kind) = arguments.next() {
+        let known = KINDS.iter().find(|(name, ..)| *name == kind);
+        let names = KINDS.map(|(name, ..)| name).join(", ");
+        let (_, _, work) = known.unwrap_or_else(|| panic!("{kind}: expected one of {names}"));
+        return work(arguments.next().map_or(1_000_000, |nr| nr.parse().expect("a number")));
+    }
+    // The best of several, as others use the machine as well.
+    for (name, what, work) in KINDS {
+        let time = |nr: u64| {
+            let begin = Instant::now();
+            work(nr);
+            begin.elapsed().as_nanos() as f64 / nr as f64
+        };
+        let best = (0..7).map(|_| time(300_000)).fold(f64::INFINITY, f64::min);
+        println!("{best:7.1} ns  {name:9} {what}");
+    }
+}

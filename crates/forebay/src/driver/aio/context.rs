@@ -1,0 +1,206 @@
+//! A context of the kernel's AIO, by its raw system calls.
+//!
+//! Source: <linux/aio_abi.h>, and `fs/aio.c` for the ring. Completions are in a ring in memory,
+//! which the kernel maps into the process, and whose address is the context's name. The kernel
+//! moves the tail, after it wrote the completion; whoever takes completions moves the head. The
+//! kernel's own taker, `io_getevents`, and one in the process must not be at it at the same time:
+//! here both are the one user of the driver. That the ring is laid out as known is what its magic
+//! number and features say; where they say otherwise, the system call does it all.
+// It makes system calls that no library wraps, and reads memory that the kernel writes.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What a request is to do (`IOCB_CMD_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub(super) enum Command {
+    Pread = 0,
+    Pwrite = 1,
+    Fdsync = 3,
+    Preadv = 7,
+    Pwritev = 8,
+}
+
+/// `IOCB_FLAG_RESFD`: the completion is told to an eventfd.
+pub(super) const RESFD: u32 = 1;
+
+/// `struct iocb`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Iocb {
+    pub(super) data: u64,
+    #[cfg(target_endian = "big")]
+    pub(super) rw_flags: i32,
+    key: u32,
+    #[cfg(target_endian = "little")]
+    pub(super) rw_flags: i32,
+    opcode: u16,
+    reqprio: i16,
+    fildes: u32,
+    pub(super) buf: u64,
+    pub(super) nbytes: u64,
+    pub(super) offset: i64,
+    reserved2: u64,
+    pub(super) flags: u32,
+    pub(super) resfd: u32,
+}
+
+impl Iocb {
+    pub(super) fn new(command: Command, fd: RawFd, data: u64) -> Iocb {
+        Iocb {
+            data,
+            rw_flags: 0,
+            key: 0,
+            opcode: command as u16,
+            reqprio: 0,
+            fildes: fd as u32,
+            buf: 0,
+            nbytes: 0,
+            offset: 0,
+            reserved2: 0,
+            flags: 0,
+            resfd: 0,
+        }
+    }
+}
+
+/// `struct io_event`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct IoEvent {
+    pub(super) data: u64,
+    pub(super) obj: u64,
+    /// Bytes, or a negative error number.
+    pub(super) res: i64,
+    pub(super) res2: i64,
+}
+
+/// The head of `struct aio_ring`; events follow.
+#[repr(C)]
+struct Ring {
+    id: u32,
+    nr: u32,
+    head: AtomicU32,
+    tail: AtomicU32,
+    magic: u32,
+    compat_features: u32,
+    incompat_features: u32,
+    header_len: u32,
+}
+
+const MAGIC: u32 = 0xa10a_10a1;
+
+/// A context. It ends when this is dropped, which waits for what is in flight.
+#[derive(Debug)]
+pub(super) struct Context {
+    id: usize,
+    /// The ring can be read.
+    has_ring: bool,
+}
+
+impl Context {
+    /// For `nr` requests at once.
+    pub(super) fn new(nr: u32) -> io::Result<Context> {
+        let mut id = 0usize;
+        // SAFETY: the kernel writes one word, the name.
+        let answer = unsafe { libc::syscall(libc::SYS_io_setup, nr, &raw mut id) };
+        if answer < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let mut context = Context { id, has_ring: true };
+        let ring = context.ring();
+        context.has_ring = ring.is_some_and(|ring| {
+            let known = (MAGIC, 0, size_of::<Ring>() as u32);
+            (ring.magic, ring.incompat_features, ring.header_len) == known && ring.nr > 0
+        });
+        Ok(context)
+    }
+
+    fn ring(&self) -> Option<&Ring> {
+        let ring = std::ptr::with_exposed_provenance::<Ring>(self.id);
+        // SAFETY: the kernel has mapped a page at least there, to be read and written, and unmaps
+        // it with the context. Only the two indices change, and they are atomic. (All kernels since
+        // 2.6 have it so; where that changes, so does the magic number, which is looked at first.)
+        self.has_ring.then(|| unsafe { &*ring })
+    }
+
+    /// Submits requests: how many were taken.
+    ///
+    /// # Safety
+    /// Each pointer is that of an `Iocb`. The memory that they name stays valid, and nobody else's,
+    /// until their completions have been taken; vectors, until this returns.
+    pub(super) unsafe fn submit(&self, iocbs: &mut [*mut Iocb]) -> io::Result<usize> {
+        // SAFETY: passed on; the kernel reads the pointers and what they point to, and writes the
+        // field `key`.
+        let answer =
+            unsafe { libc::syscall(libc::SYS_io_submit, self.id, iocbs.len(), iocbs.as_mut_ptr()) };
+        if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(answer as usize) }
+    }
+
+    /// Waits until there are `min` completions, and takes those that there are, while there is room
+    /// in `events`. By the one who also calls [`Context::pop`]. May return early, on a signal.
+    pub(super) fn get(&self, min: usize, events: &mut Vec<IoEvent>) {
+        let room = events.spare_capacity_mut();
+        assert!(min <= room.len());
+        let (id, first, nr) = (self.id, room.as_mut_ptr(), room.len());
+        // With nothing to wait for, the kernel is told not to; that matters to old ones only.
+        let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let limit = if min == 0 { &raw const now } else { std::ptr::null() };
+        // SAFETY: the kernel writes `nr` events at most, into the room of the list.
+        let answer = unsafe { libc::syscall(libc::SYS_io_getevents, id, min, nr, first, limit) };
+        match answer {
+            // SAFETY: so many were written.
+            0.. => unsafe { events.set_len(events.len() + answer as usize) },
+            _ => {
+                let error = io::Error::last_os_error();
+                let passes = error.raw_os_error() == Some(libc::EINTR);
+                assert!(passes, "io_getevents on a context of our own: {error}");
+            }
+        }
+    }
+
+    /// Whether completions can be taken without a system call.
+    pub(super) fn has_ring(&self) -> bool {
+        self.has_ring
+    }
+
+    /// Takes the oldest completion from the ring. By the one who also calls [`Context::get`].
+    #[inline]
+    pub(super) fn pop(&self) -> Option<IoEvent> {
+        let ring = self.ring()?;
+        // Relaxed: the head is ours. Acquire, with the kernel's barrier between an event and the
+        // tail behind it: the event is seen whole.
+        let head = ring.head.load(Ordering::Relaxed);
+        if head == ring.tail.load(Ordering::Acquire) {
+            return None;
+        }
+        assert!(head < ring.nr, "the head of a ring is in it");
+        let events = std::ptr::with_exposed_provenance::<IoEvent>(self.id + size_of::<Ring>());
+        // SAFETY: `nr` events follow the ring's head, all mapped, and the kernel does not write to
+        // this one until the head is past it.
+        let event = unsafe { events.add(head as usize).read() };
+        // Release: the kernel writes over it when it sees the new head; it was read before.
+        ring.head.store((head + 1) % ring.nr, Ordering::Release);
+        Some(event)
+    }
+
+    /// Whether there is a completion in the ring. By anybody; so it may be gone already.
+    pub(super) fn has_events(&self) -> bool {
+        // Acquire: what is found there can be taken.
+        self.ring().is_some_and(|ring| {
+            ring.head.load(Ordering::Acquire) != ring.tail.load(Ordering::Acquire)
+        })
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: a number. The ring is unmapped; nobody has a reference to it any more.
+        let answer = unsafe { libc::syscall(libc::SYS_io_destroy, self.id) };
+        // A child of a fork has none of its parent's contexts.
+        debug_assert!(answer == 0 || std::thread::panicking(), "{}", io::Error::last_os_error());
+    }
+}

@@ -1,0 +1,83 @@
+//! An open file, and the contexts that are made for its queues.
+
+use super::context::Context;
+use super::driver::AioDriver;
+use super::waiter::AioWaiter;
+use crate::driver::psync::call::Target;
+use crate::driver::psync::pool::Pool;
+use crate::driver::psync::queue::Queue;
+use crate::driver::{Device, DriverQueue, Mode};
+use crate::error::OpenError;
+use crate::info::Feature;
+use crate::runtime::event::Event;
+use forebay_core::QueueLimits;
+use std::io;
+use std::sync::Arc;
+
+pub(in crate::driver) struct AioDevice {
+    target: Arc<Target>,
+    limits: QueueLimits,
+    /// One thread: the kernel's AIO neither discards nor zeroes ranges.
+    pool: Arc<Pool>,
+    is_direct: bool,
+}
+
+impl AioDevice {
+    pub(in crate::driver) fn new(target: Target, limits: QueueLimits, is_direct: bool) -> Self {
+        AioDevice { target: Arc::new(target), limits, pool: Arc::new(Pool::new(1)), is_direct }
+    }
+
+    /// A driver, and what waits for it.
+    pub(super) fn open_parts(
+        &self,
+        depth: u32,
+        mode: Mode,
+    ) -> io::Result<(AioDriver, Arc<AioWaiter>)> {
+        let context = Arc::new(Context::new(depth)?);
+        let event = Arc::new(Event::new_blocking()?);
+        let target = Arc::clone(&self.target);
+        let helper = Arc::new(Queue::new(target, depth, Some(Arc::clone(&event))));
+        let waiter = Arc::new(AioWaiter::new(context, event, helper));
+        let pool = Arc::clone(&self.pool);
+        let driver = AioDriver::new(Arc::clone(&waiter), pool, mode, self.limits, depth);
+        Ok((driver, waiter))
+    }
+
+    pub(in crate::driver) fn feature(&self) -> Feature {
+        let what = "io_submit, a context for each queue; a thread for discards and write-zeroes";
+        match self.is_direct {
+            true => Feature::present("aio", what),
+            false => Feature::present(
+                "aio",
+                format!("{what}; without direct=on, who submits waits for reads and writes"),
+            ),
+        }
+    }
+}
+
+/// Why there is no context, from the kernel's answer.
+pub(in crate::driver) fn no_aio(source: io::Error) -> OpenError {
+    let hint = match source.raw_os_error() {
+        Some(libc::EAGAIN) => "; raise /proc/sys/fs/aio-max-nr, or lower queue_depth",
+        Some(libc::EPERM) => "; a container's seccomp profile forbids it",
+        Some(libc::ENOSYS) => "; this kernel, or a container's seccomp profile, does not have it",
+        Some(libc::EMFILE) => "; raise the limit of open files (ulimit -n)",
+        _ => "",
+    };
+    OpenError::NoAio { source, hint }
+}
+
+impl Device for AioDevice {
+    fn limits(&self) -> QueueLimits {
+        self.limits
+    }
+
+    fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {
+        let (driver, waiter) = self.open_parts(depth, mode)?;
+        Ok(DriverQueue { driver: Box::new(driver), waiter })
+    }
+
+    fn refusal(&self, source: io::Error) -> OpenError {
+        no_aio(source)
+    }
+}

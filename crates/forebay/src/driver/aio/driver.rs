@@ -1,0 +1,332 @@
+//! Driving a file through a context of the kernel's AIO.
+//!
+//! What was queued is submitted with one system call per batch. The kernel may take less than it
+//! was given, or nothing for now; the rest stays here, in order, for the next call. Completions are
+//! taken from the ring in memory; only the owner of a context waits with a system call that takes
+//! them. A request that the kernel refuses at once has failed, and nothing of it was begun.
+//!
+//! Completions are told to the eventfd only where somebody listens: in a shared context, once
+//! somebody polls, and once the helper has been used. Those that were submitted before are *quiet*.
+// It hands addresses to the kernel.
+#![allow(unsafe_code)]
+
+use super::context::{Command, Context, IoEvent, Iocb, RESFD};
+use super::waiter::AioWaiter;
+use crate::driver::psync::call::{Call, Vectors};
+use crate::driver::psync::pool::Pool;
+use crate::driver::psync::queue::Done;
+use crate::driver::{Mode, Waiter};
+use crate::errno;
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+/// What submits: the system call, or a test's that takes less.
+pub(super) type Submit = unsafe fn(&Context, &mut [*mut Iocb]) -> io::Result<usize>;
+
+pub(super) struct AioDriver {
+    waiter: Arc<AioWaiter>,
+    pool: Arc<Pool>,
+    mode: Mode,
+    limits: QueueLimits,
+    pub(super) submit: Submit,
+    /// Of each tag; lent to the helper meanwhile.
+    slots: Box<[Slot]>,
+    /// Not submitted yet, in order.
+    pending: Vec<Iocb>,
+    pointers: Pointers,
+    /// Completions that are not reaped: those that a wait has taken, and refusals.
+    taken: Vec<IoEvent>,
+    /// The helper's; empty between reaps.
+    helped: Vec<Done>,
+    nr_in_kernel: usize,
+    /// Of those, how many are told to nobody.
+    nr_quiet: usize,
+    nr_helped: usize,
+    /// Completions are told.
+    tells: bool,
+    /// The kernel has not taken all that was committed.
+    is_short: bool,
+    nr_syscalls: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    vectors: Option<Vectors>,
+    op: Op,
+    is_quiet: bool,
+}
+
+/// Room for the pointers of a batch; without meaning between calls.
+struct Pointers(Vec<*mut Iocb>);
+
+// SAFETY: nothing is done with them but within one call of `submit_pending`, which fills them in.
+unsafe impl Send for Pointers {}
+
+impl AioDriver {
+    pub(super) fn new(
+        waiter: Arc<AioWaiter>,
+        pool: Arc<Pool>,
+        mode: Mode,
+        limits: QueueLimits,
+        depth: u32,
+    ) -> AioDriver {
+        let slot = || {
+            let vectors = Some(Vectors::new(limits.max_segments));
+            Slot { vectors, op: Op::Flush, is_quiet: false }
+        };
+        let nr = depth as usize;
+        AioDriver {
+            waiter,
+            pool,
+            mode,
+            limits,
+            submit: Context::submit,
+            slots: (0..depth).map(|_| slot()).collect(),
+            pending: Vec::with_capacity(nr),
+            pointers: Pointers(Vec::with_capacity(nr)),
+            taken: Vec::with_capacity(nr),
+            helped: Vec::with_capacity(nr),
+            nr_in_kernel: 0,
+            nr_quiet: 0,
+            nr_helped: 0,
+            tells: mode == Mode::Shared,
+            is_short: false,
+            nr_syscalls: 0,
+        }
+    }
+
+    /// The control block of a request, whose vectors are filled in.
+    fn iocb(&self, rq: &IssuedRequest<'_>) -> Iocb {
+        let vectors = self.slots[rq.tag.index()].vectors.as_ref().expect("not at the helper");
+        let vectors = vectors.as_slice();
+        let (command, buf, nbytes) = match (rq.op, vectors) {
+            (Op::Read, [one]) => (Command::Pread, one.iov_base.addr(), one.iov_len),
+            (Op::Write, [one]) => (Command::Pwrite, one.iov_base.addr(), one.iov_len),
+            (Op::Read, many) => (Command::Preadv, many.as_ptr().addr(), many.len()),
+            (Op::Write, many) => (Command::Pwritev, many.as_ptr().addr(), many.len()),
+            (_, _) => (Command::Fdsync, 0, 0),
+        };
+        let fd = self.waiter.helper.target().file.as_raw_fd();
+        let mut iocb = Iocb::new(command, fd, rq.tag.index() as u64);
+        iocb.buf = buf as u64;
+        iocb.nbytes = nbytes as u64;
+        iocb.offset = rq.start as i64;
+        iocb.rw_flags = if rq.fua { libc::RWF_DSYNC } else { 0 };
+        iocb
+    }
+
+    /// Submits what was queued. What the kernel does not take now stays, if there are completions
+    /// to come, after which it is tried again.
+    fn submit_pending(&mut self) {
+        let mut first = 0;
+        self.is_short = false;
+        while first < self.pending.len() {
+            let rest = &mut self.pending[first..];
+            self.pointers.0.clear();
+            self.pointers.0.extend(rest.iter_mut().map(std::ptr::from_mut));
+            self.nr_syscalls += 1;
+            // SAFETY: pointers to our own control blocks. The memory of the segments stays valid
+            // until the completion was reaped (K2), and vectors stay with the tag until then.
+            let answer = unsafe { (self.submit)(&self.waiter.context, &mut self.pointers.0) };
+            match answer {
+                Ok(nr) => {
+                    self.nr_in_kernel += nr;
+                    self.nr_quiet += rest[..nr].iter().filter(|iocb| iocb.flags == 0).count();
+                    first += nr;
+                }
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EINTR) => {}
+                    // No room: it comes with a completion, or passes.
+                    Some(libc::EAGAIN | libc::ENOMEM) if self.nr_in_kernel > 0 => {
+                        self.is_short = true;
+                        break;
+                    }
+                    Some(libc::EAGAIN | libc::ENOMEM) => std::thread::yield_now(),
+                    errno => {
+                        self.refuse(first, errno.unwrap_or(libc::EIO));
+                        first += 1;
+                    }
+                },
+            }
+        }
+        self.pending.drain(..first);
+    }
+
+    /// The kernel does not begin the request at this place. A flush that it does not know (before
+    /// Linux 4.18) is the helper's; all else has failed.
+    #[cold]
+    fn refuse(&mut self, at: usize, errno: i32) {
+        let Iocb { data, .. } = self.pending[at];
+        let tag = Tag::from_index(data as usize);
+        let slot = &mut self.slots[tag.index()];
+        if slot.op == Op::Flush && errno == libc::EINVAL {
+            let vectors = slot.vectors.take().expect("not at the helper");
+            self.help(Call::flush(tag, vectors));
+            self.waiter.helper.begin(&self.pool);
+            return;
+        }
+        self.taken.push(IoEvent { data, obj: 0, res: -i64::from(errno), res2: 0 });
+    }
+
+    fn help(&mut self, call: Call) {
+        self.tells = true;
+        self.nr_helped += 1;
+        self.waiter.helper.push(call);
+    }
+
+    /// Waits in the kernel until `min` completions are there, and takes those that are.
+    fn get(&mut self, min: usize) {
+        self.nr_syscalls += 1;
+        let before = self.taken.len();
+        self.waiter.context.get(min, &mut self.taken);
+        for at in before..self.taken.len() {
+            self.note_taken(self.taken[at]);
+        }
+    }
+
+    #[inline]
+    fn note_taken(&mut self, event: IoEvent) {
+        self.nr_in_kernel -= 1;
+        self.nr_quiet -= usize::from(self.slots[event.data as usize].is_quiet);
+    }
+
+    /// Hands over one completion of the kernel's, or a refusal.
+    #[inline]
+    fn complete(&self, event: IoEvent, done: &mut Completions) {
+        let result = match event.res {
+            moved @ 0.. if self.slots[event.data as usize].op.moves_data() => Ok(moved as u64),
+            0.. => Ok(0),
+            failure => Err(errno::to_status(-failure as i32)),
+        };
+        done.push(Tag::from_index(event.data as usize), result);
+    }
+}
+
+impl Driver for AioDriver {
+    fn limits(&self) -> QueueLimits {
+        self.limits
+    }
+
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+        let slot = &mut self.slots[rq.tag.index()];
+        slot.op = rq.op;
+        if matches!(rq.op, Op::Discard | Op::WriteZeroes) {
+            let vectors = slot.vectors.take().expect("a tag is issued once (K1)");
+            self.help(Call::new(rq, vectors));
+            return Issue::Queued;
+        }
+        slot.is_quiet = !self.tells;
+        slot.vectors.as_mut().expect("a tag is issued once (K1)").fill(rq);
+        let mut iocb = self.iocb(rq);
+        if self.tells {
+            iocb.flags = RESFD;
+            iocb.resfd = self.waiter.event.fd().as_raw_fd() as u32;
+        }
+        self.pending.push(iocb);
+        Issue::Queued
+    }
+
+    fn commit_rqs(&mut self) {
+        self.submit_pending();
+        if self.nr_helped > 0 {
+            self.waiter.helper.begin(&self.pool);
+        }
+    }
+
+    fn reap(&mut self, done: &mut Completions, look: Look) {
+        let is_polled = self.waiter.is_polled();
+        if is_polled && look == Look::Hard {
+            // What comes after this is told again.
+            self.nr_syscalls += 1;
+            self.waiter.event.clear();
+        }
+        if self.nr_in_kernel > 0 && !self.waiter.context.has_ring() {
+            self.get(0);
+        }
+        for at in 0..self.taken.len() {
+            self.complete(self.taken[at], done);
+        }
+        self.taken.clear();
+        while self.nr_in_kernel > 0
+            && let Some(event) = self.waiter.context.pop()
+        {
+            self.note_taken(event);
+            self.complete(event, done);
+        }
+        if self.nr_helped > 0 {
+            self.waiter.helper.reap(&mut self.helped);
+            self.nr_helped -= self.helped.len();
+            for one in self.helped.drain(..) {
+                self.slots[one.tag.index()].vectors = Some(one.vectors);
+                done.push(one.tag, one.result);
+            }
+        }
+        if self.is_short {
+            self.submit_pending();
+        }
+        if is_polled {
+            self.tells = true;
+            if self.nr_quiet > 0 {
+                // Nobody will tell of these: whoever polls has to look.
+                self.nr_syscalls += 1;
+                self.waiter.event.signal();
+            }
+        }
+    }
+
+    fn wait(&mut self, nr_completions: u32) {
+        self.submit_pending();
+        let missing = (nr_completions as usize).saturating_sub(self.taken.len());
+        let waiter = Arc::clone(&self.waiter);
+        if missing == 0 {
+            return waiter.helper.begin(&self.pool);
+        }
+        match (self.nr_in_kernel, self.nr_helped) {
+            // What the kernel does not take now comes later.
+            (in_kernel, 0) => self.get(missing.min(in_kernel)),
+            (0, _) => waiter.helper.wait_as_owner(missing, &self.pool),
+            (_, _) => {
+                waiter.helper.begin(&self.pool);
+                match self.nr_quiet {
+                    0 => waiter.wait(None),
+                    // It may end later than it could: when one of these is there.
+                    _ => self.get(1),
+                }
+            }
+        }
+    }
+
+    fn kick(&mut self) {
+        if self.mode == Mode::Shared {
+            self.nr_syscalls += 1;
+            self.waiter.event.signal();
+        }
+    }
+
+    fn has_ready(&self) -> bool {
+        !self.taken.is_empty()
+    }
+
+    fn nr_syscalls(&self) -> u64 {
+        self.nr_syscalls + self.waiter.helper.nr_syscalls()
+    }
+}
+
+impl Drop for AioDriver {
+    /// The layer drains before it drops a driver. What is in flight for all that, after a panic, is
+    /// waited for: its memory may go away next.
+    fn drop(&mut self) {
+        let is_idle = (self.nr_in_kernel, self.nr_helped, self.pending.len()) == (0, 0, 0);
+        assert!(is_idle || std::thread::panicking(), "a driver is drained first");
+        if self.nr_helped > 0 {
+            self.waiter.helper.begin(&self.pool);
+            self.waiter.helper.wait_until_idle();
+        }
+        while self.nr_in_kernel > 0 {
+            self.taken.clear();
+            self.get(1);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Tests of a kernel that takes less than it is given.
+// Its stand-ins for the system call have its signature.
+#![allow(unsafe_code)]
+
+use super::context::{Context, Iocb};
+use super::device::AioDevice;
+use super::driver::Submit;
+use crate::buf::Buf;
+use crate::driver::psync::call::Target;
+use crate::driver::testing::{DEPTH, data, issue, reap};
+use crate::driver::{Mode, Waiter};
+use forebay_core::{Bio, BlockStatus, Driver, Op, QueueLimits};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A driver on a file of 1 MiB, that submits by `submit`.
+fn driver(mode: Mode, submit: Submit) -> (Box<dyn Driver>, Arc<dyn Waiter>) {
+    let file = tempfile::tempfile().expect("a scratch file");
+    file.set_len(1 << 20).expect("room for it");
+    let limits = QueueLimits {
+        capacity_bytes: Some(1 << 20),
+        volatile_cache: true,
+        ..QueueLimits::default()
+    };
+    let device = AioDevice::new(Target::new(Arc::new(file), false), limits, false);
+    let (mut driver, waiter) = device.open_parts(DEPTH, mode).expect("a context");
+    driver.submit = submit;
+    (Box::new(driver), waiter)
+}
+
+/// Writes to all tags' places and reads them back, and looks at what came.
+fn write_and_read(mode: Mode, submit: Submit) {
+    let (mut driver, waiter) = driver(mode, submit);
+    let mut bufs: Vec<Buf> = (0..DEPTH as u8).map(|tag| Buf::from(&[tag; 4096][..])).collect();
+    for op in [Op::Write, Op::Read, Op::Write, Op::Read] {
+        for (tag, buf) in bufs.iter_mut().enumerate() {
+            if op == Op::Read {
+                buf.fill(0xFF);
+            }
+            issue(&mut *driver, tag, data(op, tag as u64 * 4096, buf, 512));
+        }
+        driver.commit_rqs();
+        let mut nr = 0;
+        while nr < DEPTH as usize {
+            match mode {
+                Mode::Owned => driver.wait(DEPTH - nr as u32),
+                Mode::Shared => waiter.wait(None),
+            }
+            let done = reap(&mut *driver);
+            assert!(done.iter().all(|done| done.result == Ok(4096)), "{done:?}");
+            nr += done.len();
+        }
+        for (tag, buf) in bufs.iter().enumerate() {
+            assert!(buf.iter().all(|byte| usize::from(*byte) == tag), "{op:?} {tag}");
+        }
+    }
+}
+
+/// Takes three at most.
+unsafe fn three(context: &Context, iocbs: &mut [*mut Iocb]) -> io::Result<usize> {
+    let nr = iocbs.len().min(3);
+    // SAFETY: passed on.
+    unsafe { context.submit(&mut iocbs[..nr]) }
+}
+
+/// Takes one, two times of five nothing for now, and is interrupted one time of five.
+unsafe fn short(context: &Context, iocbs: &mut [*mut Iocb]) -> io::Result<usize> {
+    static NR: AtomicU64 = AtomicU64::new(0);
+    let errno = match NR.fetch_add(1, Ordering::Relaxed) % 5 {
+        0 => libc::EAGAIN,
+        1 => libc::EINTR,
+        2 => libc::ENOMEM,
+        // SAFETY: passed on.
+        _ => return unsafe { context.submit(&mut iocbs[..1]) },
+    };
+    Err(io::Error::from_raw_os_error(errno))
+}
+
+/// Does not know flushes, nor the tag 5.
+unsafe fn picky(context: &Context, iocbs: &mut [*mut Iocb]) -> io::Result<usize> {
+    // SAFETY: a control block each.
+    let is_bad = |iocb: &*mut Iocb| unsafe { (**iocb).nbytes == 0 || (**iocb).data == 5 };
+    let nr = iocbs.iter().position(is_bad).unwrap_or(iocbs.len());
+    match nr {
+        0 => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        // SAFETY: passed on.
+        _ => unsafe { context.submit(&mut iocbs[..nr]) },
+    }
+}
+
+#[test]
+fn a_submission_that_is_taken_in_part_goes_on() {
+    for mode in [Mode::Owned, Mode::Shared] {
+        write_and_read(mode, three);
+    }
+}
+
+#[test]
+fn a_kernel_without_room_is_asked_again() {
+    for mode in [Mode::Owned, Mode::Shared] {
+        write_and_read(mode, short);
+    }
+}
+
+#[test]
+fn what_the_kernel_refuses_fails_alone_and_a_flush_is_made_otherwise() {
+    for mode in [Mode::Owned, Mode::Shared] {
+        let (mut driver, waiter) = driver(mode, picky);
+        let mut bufs: Vec<Buf> = (0..8).map(|_| Buf::new(512)).collect();
+        for (tag, buf) in bufs.iter_mut().enumerate() {
+            let bio = if tag % 2 == 0 { Bio::flush() } else { data(Op::Read, 0, buf, 512) };
+            issue(&mut *driver, tag, bio);
+        }
+        driver.commit_rqs();
+        assert!(driver.has_ready(), "no wait tells of a refusal");
+        let mut done = reap(&mut *driver);
+        while done.len() < 8 {
+            match mode {
+                Mode::Owned => driver.wait(1),
+                Mode::Shared => waiter.wait(None),
+            }
+            done.extend(reap(&mut *driver));
+        }
+        for done in done {
+            let expected = match done.tag.index() {
+                5 => Err(BlockStatus::Invalid),
+                tag if tag % 2 == 0 => Ok(0),
+                _ => Ok(512),
+            };
+            assert_eq!(done.result, expected, "{:?}", done.tag);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Waiting for a context's completions while another thread uses the context.
+//!
+//! `io_getevents` would take the completions, which are the driver's. So each completion is told to
+//! an eventfd, and so are a kick and the end of a helper's call; the wait is a read of that, which
+//! blocks, and takes the signal back. A completion that is not reaped yet, though its signal was
+//! taken, ends the wait before it begins: the ring tells of it.
+
+use super::context::Context;
+use crate::driver::Waiter;
+use crate::driver::psync::queue::Queue;
+use crate::runtime::event::Event;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) struct AioWaiter {
+    pub(super) context: Arc<Context>,
+    pub(super) event: Arc<Event>,
+    /// What the context cannot do.
+    pub(super) helper: Arc<Queue>,
+    /// Somebody watches the event. It never blocks then, and is cleared before each reap.
+    is_polled: AtomicBool,
+    nr_syscalls: AtomicU64,
+}
+
+impl AioWaiter {
+    pub(super) fn new(context: Arc<Context>, event: Arc<Event>, helper: Arc<Queue>) -> AioWaiter {
+        let (is_polled, nr_syscalls) = (AtomicBool::new(false), AtomicU64::new(0));
+        AioWaiter { context, event, helper, is_polled, nr_syscalls }
+    }
+
+    pub(super) fn is_polled(&self) -> bool {
+        // Acquire, with the release below: the event does not block.
+        self.is_polled.load(Ordering::Acquire)
+    }
+}
+
+impl Waiter for AioWaiter {
+    fn wait(&self, timeout: Option<Duration>) {
+        if !self.context.has_events() && !self.helper.has_done() {
+            // Relaxed: a count.
+            self.nr_syscalls.fetch_add(1, Ordering::Relaxed);
+            self.event.wait(timeout);
+        }
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        if !self.is_polled() {
+            self.event.never_block();
+            self.is_polled.store(true, Ordering::Release);
+            // What is complete already, or in flight and told to nobody, is reaped by this.
+            self.event.signal();
+        }
+        Some(self.event.fd())
+    }
+
+    fn nr_syscalls(&self) -> u64 {
+        self.nr_syscalls.load(Ordering::Relaxed)
+    }
+}

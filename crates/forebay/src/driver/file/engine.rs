@@ -1,0 +1,165 @@
+//! What does the I/O of a file: io_uring, or what there is in its place.
+//!
+//! `engine=auto`, the default, takes the first of io_uring, AIO and blocking calls that the kernel
+//! has and lets us use, and says so where that is not the first. Whoever names an engine gets that
+//! one or an error. A kernel that lacks one for another reason than that it is absent or forbidden
+//! (too many open files, say) would not do better with the next: that is an error, too.
+
+use super::base::{Base, RingOptions};
+use super::device::FileDevice;
+use super::open::{File, no_uring};
+use crate::driver::aio::{AioDevice, no_aio};
+use crate::driver::psync::PsyncDevice;
+use crate::driver::psync::call::Target;
+use crate::driver::{Device, Mode, Opened};
+use crate::error::{OpenError, SpecError};
+use crate::info::Feature;
+use crate::keys::Keys;
+use io_uring::IoUring;
+use std::io;
+use std::sync::Arc;
+
+/// What a user may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Engine {
+    /// The first of the others that there is.
+    Auto,
+    IoUring,
+    Aio,
+    Psync,
+}
+
+impl Engine {
+    /// Takes the key `engine`.
+    pub(super) fn take(keys: &mut Keys) -> Result<Engine, SpecError> {
+        let engine = keys.take("engine", "auto, io_uring, aio or psync", |value| match value {
+            "auto" => Some(Engine::Auto),
+            "io_uring" => Some(Engine::IoUring),
+            "aio" => Some(Engine::Aio),
+            "psync" => Some(Engine::Psync),
+            _ => None,
+        })?;
+        Ok(engine.unwrap_or(Engine::Auto))
+    }
+}
+
+/// The device of an open file.
+pub(super) fn open(file: File, engine: Engine) -> Result<Opened, OpenError> {
+    match engine {
+        Engine::Aio | Engine::Psync if file.rings != RingOptions::default() => {
+            Err(OpenError::Spec(SpecError::BadValue {
+                key: String::from("engine"),
+                value: String::from(if engine == Engine::Aio { "aio" } else { "psync" }),
+                expected: "io_uring, which fixed_buffers and sqpoll are for",
+            }))
+        }
+        Engine::IoUring => match uring(&file) {
+            Ok(opened) => Ok(file.with(opened)),
+            Err(NoRing::Refused(source)) => Err(no_uring(source)),
+            Err(NoRing::Key(error)) => Err(error),
+        },
+        Engine::Aio => aio(&file).map(|opened| file.with(opened)).map_err(no_aio),
+        Engine::Psync => Ok(file.with(psync(&file))),
+        Engine::Auto => auto(file),
+    }
+}
+
+fn auto(file: File) -> Result<Opened, OpenError> {
+    let no_uring_source = match uring(&file) {
+        Ok(opened) => return Ok(file.with(opened)),
+        Err(NoRing::Refused(source)) if is_absent(&source) => source,
+        Err(NoRing::Refused(source)) => return Err(no_uring(source)),
+        Err(NoRing::Key(error)) => return Err(error),
+    };
+    let mut why = format!("io_uring is {}", absence(&no_uring_source, URING_SWITCH));
+    let mut missing = vec![("io_uring", absence(&no_uring_source, URING_SWITCH))];
+    let (used, (device, features)) = match aio(&file) {
+        Ok(opened) => ("aio", opened),
+        // A context more than the system's limit is as good as none.
+        Err(source) if is_absent(&source) || source.raw_os_error() == Some(libc::EAGAIN) => {
+            why += &format!("; aio is {}", absence(&source, AIO_SWITCH));
+            missing.push(("aio", absence(&source, AIO_SWITCH)));
+            ("psync", psync(&file))
+        }
+        Err(source) => return Err(no_aio(source)),
+    };
+    let mut opened = file.with((device, features));
+    for (name, absence) in missing {
+        opened.features.push(Feature::missing(name, format!("{absence}: using {used}")));
+    }
+    opened.notice = Some(format!("{why}: using {used}"));
+    Ok(opened)
+}
+
+/// What is known of a device, and the device.
+type Known = (Arc<dyn Device>, Vec<Feature>);
+
+/// Why there is no ring.
+enum NoRing {
+    /// The kernel gives none.
+    Refused(io::Error),
+    /// It gives one, and not what a key asks of it.
+    Key(OpenError),
+}
+
+impl From<io::Error> for NoRing {
+    fn from(source: io::Error) -> NoRing {
+        NoRing::Refused(source)
+    }
+}
+
+fn uring(file: &File) -> Result<Known, NoRing> {
+    // Before anything is asked of it.
+    drop(IoUring::new(1)?);
+    let base = Base::open(file.rings).map_err(NoRing::Key)?;
+    let device = FileDevice::new(Arc::clone(&file.file), file.probed.limits, base)?;
+    // Whether there is room for as many tags is seen only then.
+    drop(device.open_queue(file.depth, Mode::Shared)?);
+    let features = device.features();
+    Ok((Arc::new(device), features))
+}
+
+fn aio(file: &File) -> io::Result<Known> {
+    let device = AioDevice::new(target(file), file.probed.limits, file.options.direct);
+    drop(device.open_queue(file.depth, Mode::Shared)?);
+    let features = vec![device.feature()];
+    Ok((Arc::new(device), features))
+}
+
+fn psync(file: &File) -> Known {
+    let device = PsyncDevice::new(target(file), file.probed.limits, file.nr_threads);
+    let features = vec![device.feature()];
+    (Arc::new(device), features)
+}
+
+fn target(file: &File) -> Target {
+    Target::new(Arc::clone(&file.file), file.probed.limits.capacity_bytes.is_none())
+}
+
+/// Whether the kernel does not have it, is too old for it, or does not let us use it.
+fn is_absent(source: &io::Error) -> bool {
+    let absent = [libc::EPERM, libc::EACCES, libc::ENOSYS, libc::ENOMEM, libc::EINVAL];
+    source.kind() == io::ErrorKind::Unsupported
+        || source.raw_os_error().is_some_and(|errno| absent.contains(&errno))
+}
+
+/// Where the use of each is forbidden.
+const URING_SWITCH: &str = "/proc/sys/kernel/io_uring_disabled or a container's seccomp profile";
+const AIO_SWITCH: &str = "a container's seccomp profile";
+
+/// How it is absent, and what is to be looked at.
+fn absence(source: &io::Error, switch: &str) -> String {
+    match source.raw_os_error() {
+        Some(libc::EPERM) => format!("not permitted (EPERM; {switch})"),
+        Some(libc::EACCES) => format!("not permitted (EACCES; {switch})"),
+        Some(libc::ENOSYS) => {
+            String::from("not there (ENOSYS; this kernel, or a container's seccomp profile)")
+        }
+        Some(libc::ENOMEM) => {
+            String::from("short of memory (ENOMEM; ulimit -l, or a smaller queue_depth)")
+        }
+        Some(libc::EAGAIN) => String::from("at its limit (EAGAIN; /proc/sys/fs/aio-max-nr)"),
+        Some(libc::EINVAL) => String::from("too old in this kernel (EINVAL)"),
+        _ => format!("too old in this kernel ({source})"),
+    }
+}

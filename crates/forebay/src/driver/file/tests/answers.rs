@@ -1,0 +1,308 @@
+//! Tests with the kernel's answers in their place: what it does not take, or refuses for now, is
+//! done in the end, once.
+// It makes a system call with numbers of its own.
+#![allow(unsafe_code)]
+
+use super::LONG;
+use crate::buf::Buf;
+use crate::driver::file::commands::Commands;
+use crate::driver::file::enter::Enter;
+use crate::driver::file::uring::UringDriver;
+use crate::driver::file::waiter::UringWaiter;
+use crate::driver::testing::{DEPTH, data, issue, reap};
+use crate::driver::{Mode, Waiter};
+use crate::runtime::clock;
+use forebay_core::{Bio, Driver, Op, QueueLimits};
+use io_uring::IoUring;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex};
+
+/// What the kernel answers to one call.
+#[derive(Clone, Copy, Debug)]
+enum Answer {
+    /// It takes so many entries at most, and does not wait.
+    Takes(u32),
+    /// It takes nothing, and fails.
+    Fails(i32),
+    /// It takes everything, and fails all the same: a signal came.
+    TakesAndFails(i32),
+}
+
+/// The answers still to be given; after them the kernel gives its own.
+#[derive(Clone, Debug, Default)]
+struct Script(Arc<Mutex<VecDeque<Answer>>>);
+
+impl Script {
+    fn then(&self, answers: &[Answer]) {
+        self.0.lock().expect("no panic").extend(answers);
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.lock().expect("no panic").is_empty()
+    }
+}
+
+impl Enter for Script {
+    fn submit_and_wait(&mut self, ring: &IoUring, nr_to_wait_for: u32) -> io::Result<usize> {
+        let next = self.0.lock().expect("no panic").pop_front();
+        match next {
+            None => ring.submit_and_wait(nr_to_wait_for as usize),
+            // SAFETY: numbers only; what is in the ring may be submitted.
+            Some(Answer::Takes(nr)) => unsafe {
+                ring.submitter().enter::<libc::sigset_t>(nr, 0, 0, None)
+            },
+            Some(Answer::Fails(errno)) => Err(io::Error::from_raw_os_error(errno)),
+            Some(Answer::TakesAndFails(errno)) => {
+                ring.submit()?;
+                Err(io::Error::from_raw_os_error(errno))
+            }
+        }
+    }
+}
+
+/// A driver with a ring of `entries`, on a file of bytes that count up, and what waits for it.
+fn scripted(entries: u32, mode: Mode) -> (UringDriver<Script>, UringWaiter, Script, File) {
+    let ring = IoUring::builder().setup_cqsize(2 * DEPTH).build(entries).expect("a ring");
+    let file = tempfile::tempfile().expect("a scratch file");
+    let bytes: Vec<u8> = (0..1 << 16).map(|at: u32| (at / 256) as u8).collect();
+    file.write_all_at(&bytes, 0).expect("a scratch file");
+    ring.submitter().register_files(&[file.as_raw_fd()]).expect("a place for a file");
+    let script = Script::default();
+    let limits = QueueLimits {
+        capacity_bytes: Some(1 << 16),
+        logical_block_size: 1,
+        volatile_cache: true,
+        max_segments: 8,
+        ..QueueLimits::default()
+    };
+    let kept = Arc::new(file.try_clone().expect("a descriptor"));
+    let commands = Commands::new(&limits, DEPTH, None);
+    let driver = UringDriver::new(ring, script.clone(), None, mode, kept, limits, commands);
+    let left = Arc::clone(driver.left());
+    let waiter = UringWaiter::new(driver.ring(), None, left).expect("a descriptor");
+    (driver, waiter, script, file)
+}
+
+/// The bio of a tag, with a length of its own: reads, writes that change nothing, flushes.
+fn bio_of(tag: usize, buf: &mut [u8]) -> (Bio, u64) {
+    let (start, len) = (256 * tag, tag + 1);
+    match tag % 4 {
+        3 => (Bio::flush(), 0),
+        2 => {
+            buf.fill(tag as u8);
+            (data(Op::Write, start as u64, &mut buf[..len], 16), len as u64)
+        }
+        _ => {
+            buf.fill(!0);
+            (data(Op::Read, start as u64, &mut buf[..len], len), len as u64)
+        }
+    }
+}
+
+/// Issues `nr` requests, commits them as one batch, and reaps until all have ended, each once, with
+/// its own result and bytes. Waits in between as `mode` does.
+fn run_batch(driver: &mut UringDriver<Script>, waiter: &UringWaiter, mode: Mode, nr: usize) {
+    let mut bufs: Vec<Buf> = (0..nr).map(|_| Buf::new(256)).collect();
+    let mut expected = vec![None; nr];
+    for (tag, buf) in bufs.iter_mut().enumerate() {
+        let (bio, len) = bio_of(tag, buf);
+        expected[tag] = Some(len);
+        issue(driver, tag, bio);
+    }
+    driver.commit_rqs();
+    let begin = clock::now_ns();
+    while expected.iter().any(Option::is_some) {
+        for done in reap(driver) {
+            let tag = done.tag.index();
+            let expected = expected[tag].take();
+            assert_eq!(done.result.ok(), expected, "tag {tag} ends once, with its own length");
+            let len = expected.unwrap_or(0) as usize;
+            assert!(tag % 4 == 3 || bufs[tag][..len].iter().all(|byte| *byte == tag as u8));
+        }
+        if expected.iter().any(Option::is_some) {
+            match mode {
+                Mode::Owned => driver.wait(1),
+                Mode::Shared => waiter.wait(Some(LONG)),
+            }
+        }
+    }
+    assert!(clock::now_ns() - begin < LONG.as_nanos() as u64, "no wait was for nothing");
+}
+
+const ANSWERS: [Answer; 10] = [
+    Answer::Takes(0),
+    Answer::Takes(1),
+    Answer::Takes(5),
+    Answer::Fails(libc::EAGAIN),
+    Answer::Fails(libc::EBUSY),
+    Answer::Fails(libc::ENOMEM),
+    Answer::Fails(libc::EINTR),
+    Answer::TakesAndFails(libc::EINTR),
+    Answer::TakesAndFails(libc::EAGAIN),
+    Answer::TakesAndFails(libc::EBUSY),
+];
+
+#[test]
+fn whatever_the_kernel_answers_each_request_ends_once_with_its_own_result() {
+    for mode in [Mode::Owned, Mode::Shared] {
+        let (mut driver, waiter, script, _file) = scripted(DEPTH + 1, mode);
+        for first in ANSWERS {
+            for second in ANSWERS {
+                script.then(&[first, second, first]);
+                run_batch(&mut driver, &waiter, mode, 12);
+                if mode == Mode::Shared {
+                    // What is left of the script meets a kick.
+                    driver.kick();
+                    waiter.wait(Some(LONG));
+                    assert!(reap(&mut driver).is_empty(), "a kick is nobody's completion");
+                }
+                while !script.is_over() {
+                    driver.commit_rqs();
+                }
+            }
+        }
+    }
+}
+
+/// Where the kernel wants completions taken first, a leader that waits beside the driver would wait
+/// for ever for what is left in the ring.
+#[test]
+fn what_the_kernel_left_in_the_ring_is_submitted_by_who_takes_the_completions() {
+    for errno in [libc::EAGAIN, libc::EBUSY, libc::ENOMEM] {
+        let (mut driver, waiter, script, _file) = scripted(DEPTH + 1, Mode::Shared);
+        issue(&mut driver, 0, Bio::flush());
+        driver.commit_rqs();
+        waiter.wait(Some(LONG));
+        issue(&mut driver, 1, Bio::flush());
+        script.then(&[Answer::Fails(errno)]);
+        driver.commit_rqs();
+        assert!(script.is_over());
+        assert_eq!(reap(&mut driver).len(), 1, "the first has ended");
+        let begin = clock::now_ns();
+        waiter.wait(Some(LONG));
+        assert!(clock::now_ns() - begin < LONG.as_nanos() as u64);
+        assert_eq!(reap(&mut driver).len(), 1, "the second was submitted");
+    }
+}
+
+#[test]
+fn a_ring_that_is_smaller_than_a_batch_is_emptied_first() {
+    for mode in [Mode::Owned, Mode::Shared] {
+        for entries in [1, 2, 4, 32] {
+            let (mut driver, waiter, script, _file) = scripted(entries, mode);
+            run_batch(&mut driver, &waiter, mode, DEPTH as usize);
+            script.then(&[Answer::Takes(1), Answer::Fails(libc::EINTR), Answer::Takes(0)]);
+            run_batch(&mut driver, &waiter, mode, DEPTH as usize);
+        }
+    }
+}
+
+#[test]
+fn a_kick_finds_room_where_the_ring_is_full() {
+    let (mut driver, waiter, script, _file) = scripted(1, Mode::Shared);
+    issue(&mut driver, 0, Bio::flush());
+    // The entry stays in the ring, since there is a completion to be taken first.
+    driver.commit_rqs();
+    waiter.wait(Some(LONG));
+    issue(&mut driver, 1, Bio::flush());
+    script.then(&[Answer::Fails(libc::EBUSY)]);
+    driver.commit_rqs();
+    driver.kick();
+    waiter.wait(Some(LONG));
+    let mut nr = 0;
+    while nr < 2 {
+        nr += reap(&mut driver).len();
+    }
+}
+
+#[test]
+#[should_panic(expected = "the ring has room for every completion")]
+fn a_ring_whose_completions_could_overflow_is_refused() {
+    let ring = IoUring::builder().setup_cqsize(DEPTH).build(1).expect("a ring");
+    let file = Arc::new(tempfile::tempfile().expect("a scratch file"));
+    let limits = QueueLimits { max_segments: 8, ..QueueLimits::default() };
+    let commands = Commands::new(&limits, DEPTH, None);
+    UringDriver::new(ring, Script::default(), None, Mode::Shared, file, limits, commands);
+}
+
+#[test]
+fn a_ring_is_filled_to_the_last_completion_and_loses_none() {
+    let (mut driver, waiter, _, _file) = scripted(DEPTH + 1, Mode::Shared);
+    for _ in 0..20 {
+        for tag in 0..DEPTH as usize {
+            issue(&mut driver, tag, Bio::flush());
+        }
+        driver.commit_rqs();
+        driver.kick();
+        let mut nr = 0;
+        while nr < DEPTH as usize {
+            waiter.wait(Some(LONG));
+            nr += reap(&mut driver).len();
+        }
+    }
+}
+
+#[test]
+fn what_is_left_to_a_wait_is_submitted_by_it_with_one_call() {
+    let (mut driver, waiter, _, _file) = scripted(DEPTH + 1, Mode::Shared);
+    for round in 1..100 {
+        issue(&mut driver, 0, Bio::flush());
+        driver.leave_to_wait();
+        waiter.wait(Some(LONG));
+        assert_eq!(reap(&mut driver).len(), 1);
+        assert_eq!((driver.nr_syscalls(), waiter.nr_syscalls()), (0, round));
+    }
+}
+
+#[test]
+fn what_was_left_and_is_taken_back_or_committed_by_another_is_not_forgotten() {
+    let (mut driver, waiter, script, _file) = scripted(DEPTH + 1, Mode::Shared);
+    for round in 0..100 {
+        issue(&mut driver, 0, Bio::flush());
+        driver.leave_to_wait();
+        let mut nr_done = 0;
+        match round % 3 {
+            // Nobody waits: the next reap begins it.
+            0 => {
+                assert!(waiter.take_back());
+                nr_done += reap(&mut driver).len();
+            }
+            // Another commits first: the wait has nothing to submit.
+            1 => {
+                issue(&mut driver, 1, Bio::flush());
+                driver.commit_rqs();
+                assert!(!waiter.take_back());
+            }
+            // So has one that knows it and comes too late, while the kernel refuses.
+            _ => {
+                script.then(&[Answer::Fails(libc::EAGAIN)]);
+                driver.commit_rqs();
+            }
+        }
+        let nr = 1 + usize::from(round % 3 == 1);
+        let begin = clock::now_ns();
+        while nr_done < nr {
+            waiter.wait(Some(LONG));
+            nr_done += reap(&mut driver).len();
+        }
+        assert!(clock::now_ns() - begin < LONG.as_nanos() as u64);
+        assert!(!waiter.take_back());
+    }
+}
+
+/// A flush does not end at once: it is for a worker of the kernel.
+#[test]
+fn a_thread_alone_submits_and_waits_with_one_call() {
+    let file = tempfile::NamedTempFile::new().expect("a scratch file");
+    file.as_file().set_len(1 << 16).expect("a scratch file");
+    let disk = crate::Disk::open(&file.path().display().to_string()).expect("a disk");
+    let nr_before = disk.stats().nr_syscalls;
+    (0..200).for_each(|_| disk.flush().expect("a good flush"));
+    let nr = disk.stats().nr_syscalls - nr_before;
+    // A wait may return early.
+    assert!((200..300).contains(&nr), "{nr} system calls for 200 flushes");
+}

@@ -1,0 +1,106 @@
+//! Tests of which entry of the ring does what.
+
+use crate::arena::Arena;
+use crate::driver::file::commands::Commands;
+use crate::driver::ideal_limits;
+use crate::driver::testing::{data, issue};
+use crate::{BUF_ALIGN, Buf};
+use forebay_core::{
+    Bio, BioFlags, Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Segment,
+};
+
+/// Makes entries, and shows what is in them.
+struct Entries {
+    commands: Commands,
+    shown: String,
+}
+
+impl Driver for Entries {
+    fn limits(&self) -> QueueLimits {
+        limits()
+    }
+
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _: bool) -> Issue {
+        self.commands.note(rq, libc::FALLOC_FL_ZERO_RANGE);
+        self.shown = format!("{:?}", self.commands.entry(rq.tag));
+        Issue::Queued
+    }
+
+    fn commit_rqs(&mut self) {}
+
+    fn reap(&mut self, _: &mut Completions, _: Look) {}
+
+    fn wait(&mut self, _: u32) {}
+}
+
+fn limits() -> QueueLimits {
+    QueueLimits { volatile_cache: true, fua: true, ..ideal_limits(1 << 30, 512) }
+}
+
+/// Which operation of io_uring a bio becomes; all are on the registered file.
+#[track_caller]
+fn check(commands: Commands, bio: Bio, opcode: u8) {
+    let mut entries = Entries { commands, shown: String::new() };
+    assert_eq!(issue(&mut entries, 3, bio), Issue::Queued);
+    let expected = format!("op_code: {opcode}, flags: 1,");
+    assert!(entries.shown.contains(&expected), "{} is not {expected}", entries.shown);
+}
+
+// The numbers of `enum io_uring_op` in <linux/io_uring.h>.
+const READV: u8 = 1;
+const WRITEV: u8 = 2;
+const FSYNC: u8 = 3;
+const READ_FIXED: u8 = 4;
+const WRITE_FIXED: u8 = 5;
+const FALLOCATE: u8 = 17;
+const READ: u8 = 22;
+const WRITE: u8 = 23;
+
+#[test]
+fn one_stretch_of_memory_takes_no_vector() {
+    let commands = || Commands::new(&limits(), 4, None);
+    let mut buf = Buf::new(8192);
+    check(commands(), data(Op::Read, 0, &mut buf, 8192), READ);
+    check(commands(), data(Op::Write, 0, &mut buf, 8192), WRITE);
+    // Neighbours in memory are one stretch.
+    check(commands(), data(Op::Read, 0, &mut buf, 512), READ);
+    let fua = Bio { flags: BioFlags::FUA, ..data(Op::Write, 0, &mut buf, 8192) };
+    check(commands(), fua, WRITE);
+    let (first, last) = buf.split_at_mut(4096);
+    let segment = |part: &mut [u8]| Segment {
+        addr: part.as_mut_ptr().expose_provenance(),
+        len: part.len() as u32,
+    };
+    let mut two = || vec![segment(&mut last[..512]), segment(&mut first[..512])];
+    let bio = |op, list: Vec<Segment>| Bio {
+        segments: forebay_core::Segments::Many(list.into_iter().collect()),
+        ..Bio::range(op, 0, 1024)
+    };
+    check(commands(), bio(Op::Read, two()), READV);
+    check(commands(), bio(Op::Write, two()), WRITEV);
+}
+
+#[test]
+fn one_stretch_of_registered_memory_is_named_by_its_place() {
+    let arena = Arena::new(4 * BUF_ALIGN).expect("memory");
+    let commands = || Commands::new(&limits(), 4, Some(arena.clone()));
+    let mut buf = Buf::new_in(&arena, 4 * BUF_ALIGN).expect("all of it");
+    check(commands(), data(Op::Read, 0, &mut buf, 16384), READ_FIXED);
+    check(commands(), data(Op::Write, 0, &mut buf, 512), WRITE_FIXED);
+    check(commands(), data(Op::Read, 0, &mut buf[16384 - 512..], 512), READ_FIXED);
+    let mut elsewhere = Buf::new(4096);
+    check(commands(), data(Op::Read, 0, &mut elsewhere, 4096), READ);
+    // What goes beyond either end is none of it; nothing follows these addresses.
+    for (first, opcode) in [(arena.addr() - 512, READ), (arena.addr() + 15872, READ)] {
+        let bio = Bio::data(Op::Read, 0, Segment { addr: first, len: 1024 });
+        check(commands(), bio, opcode);
+    }
+}
+
+#[test]
+fn flushes_sync_and_ranges_are_allocated() {
+    let commands = || Commands::new(&limits(), 4, None);
+    check(commands(), Bio::flush(), FSYNC);
+    check(commands(), Bio::range(Op::Discard, 0, 4096), FALLOCATE);
+    check(commands(), Bio::range(Op::WriteZeroes, 0, 4096), FALLOCATE);
+}

@@ -1,0 +1,196 @@
+//! One request as a system call that blocks.
+//!
+//! A call owns the list of its memory, and goes from thread to thread as a value: whoever has it is
+//! the only one who does. The memory itself is valid until the completion was reaped (K2).
+// It hands addresses to the kernel.
+#![allow(unsafe_code)]
+
+use crate::errno;
+use forebay_core::{BlockStatus, IssuedRequest, Op, Tag};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+
+/// What calls are made on.
+#[derive(Debug)]
+pub(in crate::driver) struct Target {
+    pub(in crate::driver) file: Arc<File>,
+    /// Whether zeroes behind its end make it grow, as a write does.
+    grows: bool,
+    /// The file system has said that it cannot zero a range.
+    no_zero_range: AtomicBool,
+}
+
+impl Target {
+    pub(in crate::driver) fn new(file: Arc<File>, grows: bool) -> Target {
+        Target { file, grows, no_zero_range: AtomicBool::new(false) }
+    }
+
+    fn fd(&self) -> i32 {
+        self.file.as_raw_fd()
+    }
+}
+
+/// Stretches of memory for the kernel. The list keeps its room, and is used again.
+#[derive(Debug)]
+pub(in crate::driver) struct Vectors(Vec<libc::iovec>);
+
+// SAFETY: addresses and lengths; only the kernel follows them, on whose behalf the memory is valid,
+// in whatever thread, until its request's completion was reaped (K2).
+unsafe impl Send for Vectors {}
+
+impl Vectors {
+    pub(in crate::driver) fn new(max_segments: u32) -> Vectors {
+        Vectors(Vec::with_capacity(max_segments as usize))
+    }
+
+    /// Those of a request; neighbours in memory become one.
+    #[inline]
+    pub(in crate::driver) fn fill(&mut self, rq: &IssuedRequest<'_>) {
+        self.0.clear();
+        for segment in rq.segments() {
+            let iov_base = std::ptr::with_exposed_provenance_mut(segment.addr);
+            let iov_len = segment.len as usize;
+            match self.0.last_mut() {
+                Some(last) if last.iov_base.wrapping_byte_add(last.iov_len) == iov_base => {
+                    last.iov_len += iov_len;
+                }
+                _ => {
+                    assert!(self.0.len() < self.0.capacity(), "a request keeps its limits");
+                    self.0.push(libc::iovec { iov_base, iov_len });
+                }
+            }
+        }
+    }
+
+    #[inline]
+    pub(in crate::driver) fn as_slice(&self) -> &[libc::iovec] {
+        &self.0
+    }
+}
+
+/// A request that waits for its system call, or has had it.
+#[derive(Debug)]
+pub(in crate::driver) struct Call {
+    pub(in crate::driver) tag: Tag,
+    op: Op,
+    fua: bool,
+    start: u64,
+    len: u64,
+    pub(in crate::driver) vectors: Vectors,
+}
+
+impl Call {
+    /// The call for a request, with room for its vectors.
+    #[inline]
+    pub(in crate::driver) fn new(rq: &IssuedRequest<'_>, mut vectors: Vectors) -> Call {
+        vectors.fill(rq);
+        Call { tag: rq.tag, op: rq.op, fua: rq.fua, start: rq.start, len: rq.len, vectors }
+    }
+
+    /// The call for a flush, which has no memory; with a list to keep.
+    pub(in crate::driver) fn flush(tag: Tag, vectors: Vectors) -> Call {
+        Call { tag, op: Op::Flush, fua: false, start: 0, len: 0, vectors }
+    }
+
+    /// Whether it moves data, which takes its time, but no more than others of its kind.
+    #[inline]
+    pub(super) fn moves_data(&self) -> bool {
+        self.op.moves_data()
+    }
+
+    /// Makes the call, and says what came of it. Adds the system calls to `nr_syscalls`.
+    pub(super) fn run(&self, target: &Target, nr_syscalls: &mut u64) -> Result<u64, BlockStatus> {
+        let answer = match self.op {
+            Op::Read | Op::Write => self.move_data(target, nr_syscalls),
+            Op::Flush => sync(target, nr_syscalls),
+            Op::Discard => self.allocate(target, PUNCH_HOLE, nr_syscalls),
+            Op::WriteZeroes => self.zero(target, nr_syscalls),
+        };
+        match answer {
+            Ok(moved) if self.op.moves_data() => Ok(moved),
+            Ok(_) => Ok(self.len),
+            Err(error) => Err(errno::to_status(error)),
+        }
+    }
+
+    fn move_data(&self, target: &Target, nr_syscalls: &mut u64) -> Result<u64, i32> {
+        let (fd, start) = (target.fd(), self.start as libc::off_t);
+        let vectors = self.vectors.as_slice();
+        let (first, nr) = (vectors.as_ptr(), vectors.len() as i32);
+        let (op, fua) = (self.op, self.fua);
+        let call = || {
+            // SAFETY: the descriptor is open, the vectors are ours, and the memory that they name
+            // stays valid, and nobody else's, until the completion was reaped (K2).
+            unsafe {
+                match (op, vectors) {
+                    (Op::Read, [one]) => libc::pread(fd, one.iov_base, one.iov_len, start),
+                    (Op::Read, _) => libc::preadv(fd, first, nr, start),
+                    (_, _) if fua => libc::pwritev2(fd, first, nr, start, libc::RWF_DSYNC),
+                    (_, [one]) => libc::pwrite(fd, one.iov_base, one.iov_len, start),
+                    (_, _) => libc::pwritev(fd, first, nr, start),
+                }
+            }
+        };
+        match made(nr_syscalls, call) {
+            // No such call here (before Linux 4.7): a flush does as well.
+            Err(libc::ENOSYS | libc::EOPNOTSUPP) if fua => {
+                // SAFETY: as above.
+                let call = || unsafe { libc::pwritev(fd, first, nr, start) };
+                let moved = made(nr_syscalls, call)?;
+                sync(target, nr_syscalls)?;
+                Ok(moved)
+            }
+            answer => answer,
+        }
+    }
+
+    fn allocate(&self, target: &Target, mode: i32, nr_syscalls: &mut u64) -> Result<u64, i32> {
+        let (fd, start, len) = (target.fd(), self.start as libc::off_t, self.len as libc::off_t);
+        made(nr_syscalls, || {
+            // SAFETY: numbers only.
+            unsafe { libc::fallocate(fd, mode, start, len) as isize }
+        })
+    }
+
+    /// Zeroes the range. Where a file system cannot do that, a hole is punched; in a file that
+    /// grows, after its range was allocated, which makes it longer where it ends before.
+    fn zero(&self, target: &Target, nr_syscalls: &mut u64) -> Result<u64, i32> {
+        let keep_size = if target.grows { 0 } else { libc::FALLOC_FL_KEEP_SIZE };
+        // Relaxed: it saves a call that fails, no more.
+        if !target.no_zero_range.load(Ordering::Relaxed) {
+            match self.allocate(target, libc::FALLOC_FL_ZERO_RANGE | keep_size, nr_syscalls) {
+                Err(libc::EOPNOTSUPP) => target.no_zero_range.store(true, Ordering::Relaxed),
+                answer => return answer,
+            }
+        }
+        if target.grows {
+            self.allocate(target, 0, nr_syscalls)?;
+        }
+        self.allocate(target, PUNCH_HOLE, nr_syscalls)
+    }
+}
+
+fn sync(target: &Target, nr_syscalls: &mut u64) -> Result<u64, i32> {
+    // SAFETY: numbers only.
+    made(nr_syscalls, || unsafe { libc::fdatasync(target.fd()) as isize })
+}
+
+/// Makes a system call until no signal comes between. Gives the number, or the error's.
+fn made(nr_syscalls: &mut u64, call: impl Fn() -> isize) -> Result<u64, i32> {
+    loop {
+        *nr_syscalls += 1;
+        let answer = call();
+        if answer >= 0 {
+            return Ok(answer as u64);
+        }
+        match io::Error::last_os_error().raw_os_error() {
+            Some(libc::EINTR) => {}
+            error => return Err(error.unwrap_or(libc::EIO)),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! A device whose requests are blocking system calls, and the driver of one of its queues.
+
+use super::call::{Call, Target, Vectors};
+use super::pool::Pool;
+use super::queue::{Done, PsyncWaiter, Queue};
+use crate::driver::{Device, DriverQueue, Mode};
+use crate::error::SpecError;
+use crate::info::Feature;
+use crate::keys::Keys;
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, QueueLimits};
+use std::io;
+use std::sync::Arc;
+
+/// The default of `nr_threads`: as deep as a disk with one queue is asked to be.
+const NR_THREADS: usize = 32;
+
+/// The most threads: each is a stack, and a disk that needs more has io_uring.
+const NR_THREADS_MAX: u64 = 1024;
+
+/// Takes the key `nr_threads`.
+pub(in crate::driver) fn nr_threads(keys: &mut Keys) -> Result<usize, SpecError> {
+    let nr = keys.take_number("nr_threads", "a number of 1 to 1024", 1..=NR_THREADS_MAX)?;
+    Ok(nr.map_or(NR_THREADS, |nr| nr as usize))
+}
+
+pub(in crate::driver) struct PsyncDevice {
+    target: Arc<Target>,
+    limits: QueueLimits,
+    pool: Arc<Pool>,
+    nr_threads: usize,
+}
+
+impl PsyncDevice {
+    /// With at most `nr_threads` threads, which are made when they are needed.
+    pub(in crate::driver) fn new(target: Target, limits: QueueLimits, nr_threads: usize) -> Self {
+        let pool = Arc::new(Pool::new(nr_threads));
+        PsyncDevice { target: Arc::new(target), limits, pool, nr_threads }
+    }
+
+    /// How many threads there are by now.
+    #[cfg(test)]
+    pub(super) fn nr_threads_made(&self) -> usize {
+        self.pool.nr_threads()
+    }
+
+    pub(in crate::driver) fn feature(&self) -> Feature {
+        let nr = self.nr_threads;
+        Feature::present("psync", format!("blocking calls, in at most {nr} threads (nr_threads)"))
+    }
+}
+
+impl Device for PsyncDevice {
+    fn limits(&self) -> QueueLimits {
+        self.limits
+    }
+
+    fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {
+        let queue = Arc::new(Queue::new(Arc::clone(&self.target), depth, None));
+        let max_segments = self.limits.max_segments;
+        let driver = PsyncDriver {
+            queue: Arc::clone(&queue),
+            pool: Arc::clone(&self.pool),
+            mode,
+            limits: self.limits,
+            vectors: (0..depth).map(|_| Some(Vectors::new(max_segments))).collect(),
+            done: Vec::with_capacity(depth as usize),
+            nr_in_flight: 0,
+        };
+        let waiter = PsyncWaiter { queue, pool: Arc::clone(&self.pool) };
+        Ok(DriverQueue { driver: Box::new(driver), waiter: Arc::new(waiter) })
+    }
+}
+
+struct PsyncDriver {
+    queue: Arc<Queue>,
+    pool: Arc<Pool>,
+    mode: Mode,
+    limits: QueueLimits,
+    /// Of each tag, while it is not in flight.
+    vectors: Box<[Option<Vectors>]>,
+    /// Empty between reaps.
+    done: Vec<Done>,
+    nr_in_flight: usize,
+}
+
+impl Driver for PsyncDriver {
+    fn limits(&self) -> QueueLimits {
+        self.limits
+    }
+
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+        let vectors = self.vectors[rq.tag.index()].take().expect("a tag is issued once (K1)");
+        self.queue.push(Call::new(rq, vectors));
+        self.nr_in_flight += 1;
+        Issue::Queued
+    }
+
+    fn commit_rqs(&mut self) {
+        self.queue.begin(&self.pool);
+    }
+
+    fn reap(&mut self, done: &mut Completions, look: Look) {
+        if self.nr_in_flight == 0 && look == Look::Glance {
+            return;
+        }
+        self.queue.reap(&mut self.done);
+        self.nr_in_flight -= self.done.len();
+        for one in self.done.drain(..) {
+            self.vectors[one.tag.index()] = Some(one.vectors);
+            done.push(one.tag, one.result);
+        }
+    }
+
+    fn wait(&mut self, nr_completions: u32) {
+        self.queue.wait_as_owner(nr_completions as usize, &self.pool);
+    }
+
+    fn kick(&mut self) {
+        if self.mode == Mode::Shared {
+            self.queue.kick();
+        }
+    }
+
+    fn nr_syscalls(&self) -> u64 {
+        self.queue.nr_syscalls()
+    }
+}
+
+impl Drop for PsyncDriver {
+    /// The layer drains before it drops a driver. What is in flight for all that, after a panic, is
+    /// waited for: the memory of its calls may go away next.
+    fn drop(&mut self) {
+        assert!(self.nr_in_flight == 0 || std::thread::panicking(), "a driver is drained first");
+        if self.nr_in_flight > 0 {
+            self.queue.begin(&self.pool);
+            self.queue.wait_until_idle();
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The threads of a device, which make the calls of all its queues.
+//!
+//! There is none until a queue is listed, and one more each time that a queue is listed and nobody
+//! is idle, up to a limit. Whoever takes a call and leaves others lists the queue again: so a batch
+//! costs its submitter one wake-up, and threads wake each other. A thread stays with a queue while
+//! that has calls, and goes to the end of the line after a while, for the sake of other queues.
+// It keeps signals away from its threads.
+#![allow(unsafe_code)]
+
+use super::call::Call;
+use super::queue::Queue;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// How many calls a thread makes for one queue before it looks for another.
+const NR_CALLS: u32 = 16;
+
+/// The threads end when this is dropped. There are no calls then: queues are drained first.
+#[derive(Debug)]
+pub(in crate::driver) struct Pool(Arc<Threads>);
+
+#[derive(Debug)]
+struct Threads {
+    state: Mutex<State>,
+    work: Condvar,
+    nr_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Queues with calls that nobody has begun, longest waiting first.
+    listed: VecDeque<Arc<Queue>>,
+    /// Threads that sleep, or were woken and are not up yet.
+    nr_idle: usize,
+    threads: Vec<JoinHandle<()>>,
+    is_closing: bool,
+}
+
+impl Pool {
+    /// Of at most `nr_max` threads.
+    pub(in crate::driver) fn new(nr_max: usize) -> Pool {
+        Pool(Arc::new(Threads { state: Mutex::default(), work: Condvar::new(), nr_max }))
+    }
+
+    /// Takes a queue with calls.
+    pub(super) fn list(&self, queue: &Arc<Queue>) {
+        Threads::list(&self.0, queue);
+    }
+
+    /// How many threads there are.
+    #[cfg(test)]
+    pub(super) fn nr_threads(&self) -> usize {
+        self.0.lock().threads.len()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.is_closing = true;
+        let threads = std::mem::take(&mut state.threads);
+        drop(state);
+        self.0.work.notify_all();
+        for thread in threads {
+            // One that has panicked has aborted the process, or done nothing.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Threads {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing of ours panics under it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn list(self: &Arc<Threads>, queue: &Arc<Queue>) {
+        let mut state = self.lock();
+        state.listed.push_back(Arc::clone(queue));
+        if state.listed.len() <= state.nr_idle {
+            drop(state);
+            self.work.notify_one();
+        } else if state.threads.len() < self.nr_max {
+            let threads = Arc::clone(self);
+            let name = String::from("forebay-psync");
+            match thread::Builder::new().name(name).spawn(move || threads.work()) {
+                Ok(thread) => state.threads.push(thread),
+                // Short of threads: those that there are do it. Without any, we do.
+                Err(_) if !state.threads.is_empty() => {}
+                Err(_) => {
+                    state.listed.clear();
+                    drop(state);
+                    run_all(queue);
+                }
+            }
+        }
+    }
+
+    /// The life of a thread.
+    fn work(self: Arc<Threads>) {
+        block_signals();
+        while let Some(queue) = self.next_queue() {
+            self.serve(&queue);
+        }
+    }
+
+    /// Waits for a queue with calls; None: it is over.
+    fn next_queue(&self) -> Option<Arc<Queue>> {
+        let mut state = self.lock();
+        loop {
+            if let Some(queue) = state.listed.pop_front() {
+                return Some(queue);
+            }
+            if state.is_closing {
+                return None;
+            }
+            state.nr_idle += 1;
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.nr_idle -= 1;
+        }
+    }
+
+    /// Makes calls of a queue.
+    fn serve(self: &Arc<Threads>, queue: &Arc<Queue>) {
+        let mut ran = None;
+        for nth in 0..NR_CALLS {
+            let (call, more) = queue.next(ran.take(), nth == 0);
+            if more {
+                self.list(queue);
+            }
+            let Some(call): Option<Call> = call else { return };
+            ran = Some(queue.run(call));
+        }
+        if let Some(ran) = ran
+            && queue.put(ran)
+        {
+            self.list(queue);
+        }
+    }
+}
+
+/// Makes all calls of a queue in this thread: it is taken for listed, and on no list.
+#[cold]
+fn run_all(queue: &Arc<Queue>) {
+    let mut ran = None;
+    while let (Some(call), _) = queue.next(ran.take(), true) {
+        ran = Some(queue.run(call));
+    }
+}
+
+/// Signals are for the program's own threads.
+fn block_signals() {
+    // SAFETY: all zeroes is a value of this plain structure, which is filled in; numbers otherwise.
+    unsafe {
+        let mut all = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+    }
+}

@@ -1,0 +1,332 @@
+//! The calls of one hardware context: those that wait, those that are done, and who sleeps.
+//!
+//! Three sides meet here, under one lock that nobody holds for long: the driver pushes calls and
+//! reaps what is done; the pool's threads take calls and hand them back; and one thread waits, or
+//! makes a call itself. Nobody is missed, since everything that a wait looks for (completions, a
+//! kick) changes under the lock that the sleeper gives up when it falls asleep.
+//!
+//! Who waits and finds a call that nobody has begun may make it ([`Queue::help`]). A call that only
+//! its waiter cares for so costs no other thread. A long one, a flush or a range, is left to the
+//! pool, unless it is the only one: who makes a call hears of nothing else meanwhile. Hence also a
+//! helper is not the thread that a kick means, the leader in [`Waiter::wait`]: it helps before it
+//! leads.
+
+use super::call::{Call, Target, Vectors};
+use super::pool::Pool;
+use crate::driver::Waiter;
+use crate::runtime::event::Event;
+use forebay_core::{BlockStatus, Tag};
+use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A call that is done.
+#[derive(Debug)]
+pub(in crate::driver) struct Done {
+    pub(in crate::driver) tag: Tag,
+    pub(in crate::driver) result: Result<u64, BlockStatus>,
+    /// To be used again.
+    pub(in crate::driver) vectors: Vectors,
+}
+
+#[derive(Debug)]
+pub(in crate::driver) struct Queue {
+    target: Arc<Target>,
+    state: Mutex<State>,
+    wake: Condvar,
+    /// Signalled while something is done and not reaped; once somebody asks for it.
+    event: OnceLock<Event>,
+    /// Somebody else's, who also clears it: signalled when something is done where nothing was.
+    others: Option<Arc<Event>>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Not begun, oldest first.
+    calls: VecDeque<Call>,
+    /// How many were begun and are not done.
+    nr_running: usize,
+    /// Oldest first.
+    done: Vec<Done>,
+    /// The pool knows that there are calls.
+    is_listed: bool,
+    is_kicked: bool,
+    is_signalled: bool,
+    /// Somebody sleeps until so much is done.
+    wanted: Option<usize>,
+    nr_syscalls: u64,
+}
+
+impl State {
+    /// Takes the oldest call.
+    fn begin(&mut self) -> Option<Call> {
+        let call = self.calls.pop_front()?;
+        self.nr_running += 1;
+        Some(call)
+    }
+
+    /// Whether the pool is to be told of calls. If so, it is taken for told.
+    fn list(&mut self) -> bool {
+        !self.calls.is_empty() && !std::mem::replace(&mut self.is_listed, true)
+    }
+
+    fn put_done(&mut self, ran: Ran) {
+        self.nr_running -= 1;
+        self.nr_syscalls += ran.nr_syscalls;
+        self.done.push(ran.done);
+    }
+}
+
+/// A call that has just been made.
+#[derive(Debug)]
+pub(super) struct Ran {
+    done: Done,
+    nr_syscalls: u64,
+}
+
+impl Queue {
+    /// A queue of at most `depth` calls. What is done is told to `others`, too.
+    pub(in crate::driver) fn new(
+        target: Arc<Target>,
+        depth: u32,
+        others: Option<Arc<Event>>,
+    ) -> Queue {
+        let depth = depth as usize;
+        let state = State {
+            calls: VecDeque::with_capacity(depth),
+            nr_running: 0,
+            done: Vec::with_capacity(depth),
+            is_listed: false,
+            is_kicked: false,
+            is_signalled: false,
+            wanted: None,
+            nr_syscalls: 0,
+        };
+        let (state, wake) = (Mutex::new(state), Condvar::new());
+        Queue { target, state, wake, event: OnceLock::new(), others }
+    }
+
+    pub(in crate::driver) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Nothing of ours panics under it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a call. [`Queue::begin`] is due, or a wait.
+    #[inline]
+    pub(in crate::driver) fn push(&self, call: Call) {
+        self.lock().calls.push_back(call);
+    }
+
+    /// Has the pool begin the calls.
+    pub(in crate::driver) fn begin(self: &Arc<Queue>, pool: &Pool) {
+        let is_due = self.lock().list();
+        if is_due {
+            pool.list(self);
+        }
+    }
+
+    /// For a thread of the pool: hands back a call, and takes the oldest. Says whether the pool is
+    /// to be told of others. `is_new`: the thread has just taken this queue off the pool's list.
+    pub(super) fn next(&self, ran: Option<Ran>, is_new: bool) -> (Option<Call>, bool) {
+        let mut state = self.lock();
+        if is_new {
+            state.is_listed = false;
+        }
+        let wake = ran.is_some_and(|ran| self.finish(&mut state, ran));
+        let call = state.begin();
+        let more = state.list();
+        drop(state);
+        if wake {
+            self.wake.notify_one();
+        }
+        (call, more)
+    }
+
+    /// For a thread of the pool: hands back a call, and takes none.
+    pub(super) fn put(&self, ran: Ran) -> bool {
+        let mut state = self.lock();
+        let wake = self.finish(&mut state, ran);
+        let more = state.list();
+        drop(state);
+        if wake {
+            self.wake.notify_one();
+        }
+        more
+    }
+
+    /// Puts a call to what is done. Says whether the sleeper is to be woken: it has what it wants.
+    fn finish(&self, state: &mut State, ran: Ran) -> bool {
+        state.put_done(ran);
+        if state.done.len() == 1 {
+            let own = self.event.get();
+            state.is_signalled |= own.is_some();
+            for event in own.into_iter().chain(self.others.as_deref()) {
+                state.nr_syscalls += 1;
+                event.signal();
+            }
+        }
+        let wake = state.wanted.is_some_and(|nr| state.done.len() >= nr);
+        if wake {
+            state.wanted = None;
+            state.nr_syscalls += 1;
+        }
+        wake
+    }
+
+    /// Makes a call.
+    pub(super) fn run(&self, call: Call) -> Ran {
+        let mut nr_syscalls = 0;
+        let result = call.run(&self.target, &mut nr_syscalls);
+        Ran { done: Done { tag: call.tag, result, vectors: call.vectors }, nr_syscalls }
+    }
+
+    /// Makes one call that nobody has begun, if there is one for a thread that is about to wait:
+    /// the newest, which is most likely its own. It reaps next, so nobody is woken for it. Where
+    /// others wait besides, more than their waiters may be about to make, the pool begins them.
+    pub(in crate::driver) fn help(self: &Arc<Queue>, pool: &Pool) -> bool {
+        let mut state = self.lock();
+        let is_lone = state.calls.len() == 1 && state.nr_running == 0;
+        let newest = match is_lone {
+            true => Some(0),
+            false => state.calls.iter().rposition(Call::moves_data),
+        };
+        let Some(call) = newest.and_then(|at| state.calls.remove(at)) else { return false };
+        state.nr_running += 1;
+        let more = state.calls.len() > 1 && state.list();
+        drop(state);
+        if more {
+            pool.list(self);
+        }
+        let ran = self.run(call);
+        self.lock().put_done(ran);
+        true
+    }
+
+    /// Waits until `nr` calls are done, as the one who also pushes and reaps. A call that is alone
+    /// it makes itself.
+    pub(in crate::driver) fn wait_as_owner(self: &Arc<Queue>, nr: usize, pool: &Pool) {
+        let mut state = self.lock();
+        if state.done.len() >= nr {
+            return;
+        }
+        if state.calls.len() == 1 && state.nr_running == 0 {
+            drop(state);
+            self.help(pool);
+            return;
+        }
+        if state.list() {
+            drop(state);
+            pool.list(self);
+            state = self.lock();
+        }
+        drop(self.sleep(state, nr, None));
+    }
+
+    /// Sleeps until `nr` calls are done, or a kick, or the end of the time.
+    fn sleep<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        nr: usize,
+        until: Option<Instant>,
+    ) -> MutexGuard<'a, State> {
+        if state.done.len() >= nr || state.is_kicked {
+            return state;
+        }
+        state.wanted = Some(nr);
+        // Whoever wakes takes that back; what was done may be reaped before we are up.
+        while state.wanted.is_some() {
+            state.nr_syscalls += 1;
+            let Some(until) = until else {
+                state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let Some(left) = until.checked_duration_since(Instant::now()) else { break };
+            let woken = self.wake.wait_timeout(state, left);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.wanted = None;
+        state
+    }
+
+    /// Ends the wait of a thread in [`Waiter::wait`], now or when it next waits.
+    pub(in crate::driver) fn kick(&self) {
+        let mut state = self.lock();
+        state.is_kicked = true;
+        let wake = state.wanted.take().is_some();
+        state.nr_syscalls += u64::from(wake);
+        drop(state);
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Swaps what is done with `empty`.
+    pub(in crate::driver) fn reap(&self, empty: &mut Vec<Done>) {
+        let mut state = self.lock();
+        if let Some(event) = self.event.get()
+            && std::mem::take(&mut state.is_signalled)
+        {
+            state.nr_syscalls += 1;
+            event.clear();
+        }
+        std::mem::swap(&mut state.done, empty);
+    }
+
+    /// Waits until no call waits or runs. The pool has been told of those that wait.
+    pub(in crate::driver) fn wait_until_idle(&self) {
+        let mut state = self.lock();
+        while !state.calls.is_empty() || state.nr_running > 0 {
+            let nr = state.done.len() + 1;
+            state.is_kicked = false;
+            state = self.sleep(state, nr, None);
+        }
+    }
+
+    pub(in crate::driver) fn has_done(&self) -> bool {
+        !self.lock().done.is_empty()
+    }
+
+    pub(in crate::driver) fn nr_syscalls(&self) -> u64 {
+        self.lock().nr_syscalls
+    }
+}
+
+/// Waits for a queue's calls beside its driver.
+#[derive(Debug)]
+pub(super) struct PsyncWaiter {
+    pub(super) queue: Arc<Queue>,
+    pub(super) pool: Arc<Pool>,
+}
+
+impl Waiter for PsyncWaiter {
+    fn wait(&self, timeout: Option<Duration>) {
+        let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let state = self.queue.lock();
+        self.queue.sleep(state, 1, until).is_kicked = false;
+    }
+
+    fn can_help(&self) -> bool {
+        true
+    }
+
+    fn help(&self) -> bool {
+        self.queue.help(&self.pool)
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        let queue = &self.queue;
+        // Under the lock: what is done later signals it.
+        let mut state = queue.lock();
+        if queue.event.get().is_none() {
+            let _ = queue.event.set(Event::new().ok()?);
+            state.is_signalled = true;
+            queue.event.get()?.signal();
+        }
+        queue.event.get().map(Event::fd)
+    }
+}

@@ -1,0 +1,296 @@
+//! Waits beside the drivers `aio` and `psync`: no completion and no kick is missed.
+
+use super::testing::{DEPTH, Numbers, data, device, is_readable, issue, queue, reap};
+use super::{DriverQueue, Mode};
+use crate::buf::Buf;
+use crate::runtime::clock;
+use forebay_core::{Bio, BlockStatus, Op};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Long enough that only a wait that nothing ends lasts as long.
+const LONG: Duration = Duration::from_secs(100);
+
+const DRIVERS: [&str; 2] = ["aio", "psync"];
+
+/// The spec of a new file of 1 MiB, and the folder that it is in.
+fn scratch(driver: &str) -> (String, tempfile::TempDir) {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let path = folder.path().join("disk.img");
+    std::fs::write(&path, vec![0; 1 << 20]).expect("a scratch file");
+    (format!("{driver}:{}", path.display()), folder)
+}
+
+/// A bio of any kind, on the tag's own 4 KiB.
+fn any_bio(kind: u64, tag: usize, buf: &mut [u8]) -> Bio {
+    let at = tag as u64 * 4096;
+    match kind % 8 {
+        0 => Bio::flush(),
+        1 => Bio::range(Op::WriteZeroes, at, 4096),
+        2 => Bio::range(Op::Discard, at, 4096),
+        3 | 4 => data(Op::Write, at, buf, 512),
+        _ => data(Op::Read, at, buf, 4096),
+    }
+}
+
+#[test]
+fn one_waits_while_others_submit_and_reap() {
+    const NR: u64 = 3000;
+    for driver in DRIVERS {
+        let (spec, _folder) = scratch(driver);
+        let DriverQueue { driver, waiter } = queue(&spec, Mode::Shared);
+        let driver = Mutex::new(driver);
+        let nr_done = AtomicU64::new(0);
+        let turn = |bio: Option<Bio>| {
+            let mut driver = driver.lock().expect("no panic");
+            let done = reap(&mut **driver);
+            assert!(done.iter().all(|done| done.result.is_ok()), "{done:?}");
+            if let Some(bio) = bio {
+                issue(&mut **driver, 0, bio);
+                driver.commit_rqs();
+            }
+            nr_done.fetch_add(done.len() as u64, Ordering::AcqRel);
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut numbers = Numbers(7);
+                let mut buf = vec![1; 4096];
+                for nth in 0..NR {
+                    turn(Some(any_bio(numbers.below(8), 3, &mut buf)));
+                    if numbers.below(3) == 0 {
+                        turn(None);
+                    }
+                    // The one tag is free when its request was reaped, by whomever.
+                    while nr_done.load(Ordering::Acquire) <= nth {
+                        thread::yield_now();
+                    }
+                }
+            });
+            while nr_done.load(Ordering::Acquire) < NR {
+                // The submitter may take the last one itself: no wait without end.
+                waiter.wait(Some(Duration::from_millis(20)));
+                turn(None);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_wait_sees_what_was_complete_before_it_began() {
+    for driver in DRIVERS {
+        let (spec, _folder) = scratch(driver);
+        let DriverQueue { mut driver, waiter } = queue(&spec, Mode::Shared);
+        let begin = clock::now_ns();
+        for _ in 0..100 {
+            issue(&mut *driver, 0, Bio::flush());
+            driver.commit_rqs();
+            // The first may take a signal back; what is there and not reaped ends all others.
+            (0..3).for_each(|_| waiter.wait(Some(LONG)));
+            assert_eq!(reap(&mut *driver).len(), 1);
+        }
+        assert!(clock::now_ns() - begin < LONG.as_nanos() as u64);
+    }
+}
+
+#[test]
+fn a_wait_ends_with_what_is_issued_meanwhile() {
+    for driver in DRIVERS {
+        let (spec, _folder) = scratch(driver);
+        let DriverQueue { mut driver, waiter } = queue(&spec, Mode::Shared);
+        let mut buf = Buf::new(4096);
+        for round in 0..500u64 {
+            let begin = clock::now_ns();
+            thread::scope(|scope| {
+                scope.spawn(|| waiter.wait(Some(LONG)));
+                if round % 2 == 0 {
+                    thread::sleep(Duration::from_micros(round));
+                }
+                issue(&mut *driver, 0, any_bio(round, 0, &mut buf));
+                driver.commit_rqs();
+            });
+            assert!(clock::now_ns() - begin < LONG.as_nanos() as u64);
+            // A signal that an earlier wait did not need may have ended this one early.
+            let mut nr = reap(&mut *driver).len();
+            while nr == 0 {
+                waiter.wait(Some(LONG));
+                nr = reap(&mut *driver).len();
+            }
+            assert_eq!(nr, 1);
+        }
+    }
+}
+
+#[test]
+fn no_kick_is_missed() {
+    for driver in DRIVERS {
+        let (spec, _folder) = scratch(driver);
+        let DriverQueue { mut driver, waiter } = queue(&spec, Mode::Shared);
+        let mut numbers = Numbers(3);
+        let nr_back = AtomicU64::new(0);
+        let rounds = 3000u64;
+        let begin = clock::now_ns();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..rounds {
+                    waiter.wait(Some(LONG));
+                    let round = nr_back.fetch_add(1, Ordering::AcqRel) + 1;
+                    while nr_back.load(Ordering::Acquire) == round {
+                        thread::yield_now();
+                    }
+                }
+            });
+            for round in 0..rounds {
+                // Before the wait, on its way into the kernel, and when it sleeps.
+                for _ in 0..numbers.below(if round % 8 == 0 { 30_000 } else { 1000 }) {
+                    std::hint::spin_loop();
+                }
+                driver.kick();
+                while nr_back.load(Ordering::Acquire) != 2 * round + 1 {
+                    thread::yield_now();
+                }
+                assert!(reap(&mut *driver).is_empty(), "a kick is nobody's completion");
+                nr_back.fetch_add(1, Ordering::AcqRel);
+            }
+        });
+        assert!(clock::now_ns() - begin < LONG.as_nanos() as u64);
+    }
+}
+
+#[test]
+fn several_kicks_are_one_and_a_wait_without_a_reason_lasts() {
+    for driver in DRIVERS {
+        let (spec, _folder) = scratch(driver);
+        let DriverQueue { mut driver, waiter } = queue(&spec, Mode::Shared);
+        driver.kick();
+        driver.kick();
+        waiter.wait(Some(LONG));
+        for timeout in [Duration::ZERO, Duration::from_millis(3)] {
+            let begin = clock::now_ns();
+            waiter.wait(Some(timeout));
+            let took = clock::now_ns() - begin;
+            assert!(took >= timeout.as_nanos() as u64 && took < LONG.as_nanos() as u64, "{spec}");
+        }
+    }
+}
+
+#[test]
+fn an_owner_waits_for_as_many_as_it_asks_for() {
+    for driver in DRIVERS {
+        let (spec, _folder) = scratch(driver);
+        let mut driver = queue(&spec, Mode::Owned).driver;
+        let mut bufs: Vec<Buf> = (0..DEPTH).map(|_| Buf::new(4096)).collect();
+        for round in 1..200u64 {
+            let nr = (round % u64::from(DEPTH)) as usize + 1;
+            for (tag, buf) in bufs.iter_mut().enumerate().take(nr) {
+                issue(&mut *driver, tag, any_bio(round + tag as u64 % 3, tag, buf));
+            }
+            if round % 3 == 0 {
+                driver.commit_rqs();
+            }
+            let mut nr_done = 0;
+            while nr_done < nr {
+                driver.wait((nr - nr_done) as u32);
+                nr_done += reap(&mut *driver).len();
+            }
+            assert_eq!(nr_done, nr);
+        }
+    }
+}
+
+#[test]
+fn a_descriptor_tells_of_every_completion() {
+    for driver in DRIVERS {
+        for mode in [Mode::Owned, Mode::Shared] {
+            let (spec, _folder) = scratch(driver);
+            let DriverQueue { mut driver, waiter } = queue(&spec, mode);
+            let mut buf = Buf::new(4096);
+            // Of this one nobody was asked to tell.
+            issue(&mut *driver, 9, Bio::flush());
+            driver.commit_rqs();
+            let fd = waiter.poll_fd().expect("a descriptor");
+            let mut nr = 0;
+            while nr == 0 {
+                assert!(is_readable(fd, 100_000), "{spec} {mode:?}");
+                nr = reap(&mut *driver).len();
+            }
+            assert!(reap(&mut *driver).is_empty());
+            for kind in 0..200 {
+                assert!(!is_readable(fd, 0), "{spec} {mode:?} {kind}");
+                issue(&mut *driver, 0, any_bio(kind, 0, &mut buf));
+                driver.commit_rqs();
+                let mut nr = 0;
+                while nr == 0 {
+                    assert!(is_readable(fd, 100_000), "{spec} {mode:?} {kind}");
+                    nr = reap(&mut *driver).len();
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_thread_leaves_behind_is_done() {
+    for driver in DRIVERS {
+        for keys in ["", "?direct=on"] {
+            let (spec, _folder) = scratch(driver);
+            let DriverQueue { mut driver, waiter } = queue(&(spec.clone() + keys), Mode::Shared);
+            let mut bufs: Vec<Buf> = (0..DEPTH).map(|_| Buf::new(4096)).collect();
+            for round in 0..30 {
+                thread::scope(|scope| {
+                    scope.spawn(|| {
+                        for (tag, buf) in bufs.iter_mut().enumerate() {
+                            let kind = tag + round;
+                            let kind = if kind % 8 == 3 { 5 } else { kind as u64 };
+                            let bio = match kind % 8 {
+                                4 => data(Op::Write, tag as u64 * 4096, buf, 4096),
+                                _ => any_bio(kind, tag, buf),
+                            };
+                            issue(&mut *driver, tag, bio);
+                        }
+                        driver.commit_rqs();
+                    });
+                });
+                let mut nr = 0;
+                while nr < DEPTH as usize {
+                    waiter.wait(Some(LONG));
+                    for done in reap(&mut *driver) {
+                        // The file system may not zero ranges; everything else works.
+                        let is_good = matches!(done.result, Ok(_) | Err(BlockStatus::NotSupported));
+                        assert!(is_good, "{spec}{keys} {done:?}");
+                        nr += 1;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn queues_of_one_device_do_not_starve_each_other() {
+    for driver in DRIVERS {
+        let (spec, _folder) = scratch(driver);
+        let keys = if driver == "psync" { "?nr_threads=1" } else { "" };
+        let device = device(&(spec + keys));
+        thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let device = &device;
+                scope.spawn(move || {
+                    let mut driver = device.open_queue(DEPTH, Mode::Owned).expect("a queue").driver;
+                    let mut bufs: Vec<Buf> = (0..8).map(|_| Buf::new(4096)).collect();
+                    for round in 0..100 {
+                        for (tag, buf) in bufs.iter_mut().enumerate() {
+                            issue(&mut *driver, tag, any_bio(round + thread, tag, buf));
+                        }
+                        let mut nr = 0;
+                        while nr < 8 {
+                            driver.wait(8 - nr as u32);
+                            nr += reap(&mut *driver).len();
+                        }
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,199 @@
+//! What is read, written, refused and cut short.
+// It submits memory of its own, in several segments.
+#![allow(unsafe_code)]
+
+use super::{LEN, Subject, pattern};
+use crate::common::{reap_all, submit};
+use forebay::{Bio, BlockStatus, Buf, Disk, Io, IoError, Op, Refusal, Segment, Segments};
+
+/// Reads by a queue: what came of it, and the bytes.
+fn read(disk: &Disk, start: u64, len: u64) -> Buf {
+    let mut queue = disk.queue();
+    submit(&mut queue, Io::read(Buf::new(len as usize), start));
+    let done = reap_all(&mut queue).pop().expect("an end");
+    assert_eq!(done.result, Ok(len));
+    done.buf.expect("a read has its buffer")
+}
+
+pub(super) fn what_was_written_is_read(subject: &Subject) {
+    for (stamp, disk) in subject.both("").iter().enumerate() {
+        let mut queue = disk.queue();
+        for start in (0..LEN).step_by(1 << 16) {
+            submit(&mut queue, Io::write(pattern(stamp as u64, start, 1 << 16), start));
+        }
+        assert!(reap_all(&mut queue).iter().all(|done| done.result == Ok(1 << 16)));
+        subject.assert_read(&read(disk, 0, LEN), &pattern(stamp as u64, 0, LEN));
+        let mut back = Buf::new(8192);
+        assert_eq!(disk.read_at(&mut back, 4096), Ok(8192));
+        subject.assert_read(&back, &pattern(stamp as u64, 4096, 8192));
+    }
+}
+
+pub(super) fn several_segments_are_one_range(subject: &Subject) {
+    for disk in subject.both("") {
+        let mut queue = disk.queue();
+        // Backwards in memory: no two are neighbours.
+        let mut memory = pattern(3, 0, 1 << 16);
+        let base = memory.as_mut_ptr().expose_provenance();
+        let nr = (1 << 16) / 4096;
+        for op in [Op::Write, Op::Read] {
+            let segment = |n: usize| Segment { addr: base + (nr - 1 - n) * 4096, len: 4096 };
+            let segments = Segments::Many((0..nr).map(segment).collect());
+            let bio = Bio { segments, ..Bio::range(op, 8192, 1 << 16) };
+            // SAFETY: `memory` outlives the reap, and nobody else touches it until then.
+            let submitted = unsafe { queue.submit_raw(bio) };
+            assert!(submitted.is_ok(), "{submitted:?}");
+            assert_eq!(reap_all(&mut queue)[0].result, Ok(1 << 16));
+        }
+        subject.assert_read(&memory, &pattern(3, 0, 1 << 16));
+        let image = read(&disk, 8192, 1 << 16);
+        let backwards: Vec<u8> = memory.chunks(4096).rev().flatten().copied().collect();
+        subject.assert_read(&image, &backwards);
+    }
+}
+
+pub(super) fn durable_writes_and_flushes_succeed(subject: &Subject) {
+    for keys in ["", "fua=off"] {
+        for disk in subject.both(keys) {
+            let mut queue = disk.queue();
+            let write = |at: u64| Io::write(pattern(at, at, 4096), at).user_data(4096);
+            submit(&mut queue, write(0).fua());
+            submit(&mut queue, write(4096).preflush());
+            submit(&mut queue, write(8192).preflush().fua());
+            submit(&mut queue, Io::flush());
+            for done in reap_all(&mut queue) {
+                assert_eq!(done.result, Ok(done.user_data), "{keys}");
+            }
+            disk.flush().expect("a flush");
+            for at in [0, 4096, 8192] {
+                subject.assert_read(&read(&disk, at, 4096), &pattern(at, at, 4096));
+            }
+        }
+    }
+}
+
+pub(super) fn ranges_are_zeroed(subject: &Subject) {
+    for disk in subject.both("") {
+        assert_eq!(disk.write_at(&pattern(9, 0, LEN), 0), Ok(LEN));
+        let mut queue = disk.queue();
+        submit(&mut queue, Io::write_zeroes(4096, 1 << 16).user_data(1 << 16));
+        submit(&mut queue, Io::discard(1 << 18, 1 << 18).user_data(1 << 18));
+        for done in reap_all(&mut queue) {
+            assert_eq!(done.result, Ok(done.user_data));
+        }
+        disk.write_zeroes(LEN - 4096, 4096).expect("zeroes");
+        disk.discard(1 << 19, 8192).expect("a discard");
+        let mut expected = pattern(9, 0, LEN);
+        for (start, len) in
+            [(4096, 1 << 16), (1 << 18, 1 << 18), (LEN - 4096, 4096), (1 << 19, 8192)]
+        {
+            expected[start as usize..(start + len) as usize].fill(0);
+        }
+        subject.assert_read(&read(&disk, 0, LEN), &expected);
+    }
+}
+
+pub(super) fn what_is_unaligned_or_out_of_range_is_refused(subject: &Subject) {
+    for disk in subject.both("") {
+        let unit = u64::from(disk.limits().logical_block_size);
+        let mut buf = Buf::new(2 * unit as usize);
+        let mut queue = disk.queue();
+        let refused = queue.submit(Io::write(Buf::new(unit as usize), 1));
+        assert!(matches!(refused.unwrap_err().refusal, Refusal::Misaligned { .. }));
+        let refused = queue.submit(Io::discard(0, unit - 1));
+        assert!(matches!(refused.unwrap_err().refusal, Refusal::Misaligned { .. }));
+        let refused = queue.submit(Io::read(Buf::new(2 * unit as usize), LEN - unit));
+        assert!(matches!(refused.unwrap_err().refusal, Refusal::OutOfRange { .. }));
+        let refused = disk.read_at(&mut buf, LEN);
+        assert!(matches!(refused, Err(IoError::Refused(Refusal::OutOfRange { .. }))));
+        assert!(disk.write_zeroes(LEN, unit).is_err());
+        assert_eq!((queue.len(), disk.stats().queue.issued), (0, 0), "nothing of it was done");
+    }
+}
+
+pub(super) fn a_growing_disk_ends_where_it_ends(subject: &Subject) {
+    if !subject.is_file() {
+        // Nothing else grows, and the key is unknown there.
+        let spec = subject.spec("capacity=growing");
+        let error = Disk::open(&spec).expect_err(&spec);
+        return assert!(error.to_string().contains("unknown key `capacity`"), "{error}");
+    }
+    for nr in [1, 2] {
+        let disk = subject.open_growing(&format!("nr_hw_queues={nr}"));
+        assert_eq!(disk.capacity_bytes(), None);
+        let end = LEN + 7 + nr;
+        assert_eq!(disk.write_at(&pattern(1, 0, 7), end - 7), Ok(7));
+        let mut queue = disk.queue();
+        for (start, len, expected) in [(end - 6, 20, 6), (end, 20, 0), (end + 4096, 1, 0)] {
+            submit(&mut queue, Io::read(Buf::new(len), start));
+            assert_eq!(reap_all(&mut queue)[0].result, Ok(expected), "{start}");
+        }
+        // Two that merge: each gets its own part of what there is.
+        let plug = forebay::plug();
+        submit(&mut queue, Io::read(Buf::new(4), end - 6).user_data(4));
+        submit(&mut queue, Io::read(Buf::new(8), end - 2).user_data(2));
+        drop(plug);
+        for done in reap_all(&mut queue) {
+            assert_eq!(done.result, Ok(done.user_data));
+        }
+    }
+}
+
+pub(super) fn a_plug_makes_one_request_of_neighbours(subject: &Subject) {
+    for disk in subject.both("") {
+        let mut queue = disk.queue();
+        for op in [Op::Write, Op::Read] {
+            let before = disk.stats().queue.op(op).requests;
+            let plug = forebay::plug();
+            for n in 0..16 {
+                let at = n * 4096;
+                let io = match op {
+                    Op::Write => Io::write(pattern(5, at, 4096), at),
+                    _ => Io::read(Buf::new(4096), at),
+                };
+                submit(&mut queue, io.user_data(n));
+            }
+            drop(plug);
+            for done in reap_all(&mut queue) {
+                assert_eq!(done.result, Ok(4096));
+                if op == Op::Read {
+                    let read = done.buf.expect("a read has its buffer");
+                    subject.assert_read(&read, &pattern(5, done.user_data * 4096, 4096));
+                }
+            }
+            assert_eq!(disk.stats().queue.op(op).requests, before + 1);
+        }
+    }
+}
+
+pub(super) fn a_large_bio_is_split(subject: &Subject) {
+    for keys in ["max_sectors_kb=8", "max_sectors_kb=4&queue_depth=3"] {
+        for disk in subject.both(keys) {
+            let before = disk.stats().queue.splits;
+            let mut queue = disk.queue();
+            submit(&mut queue, Io::write(pattern(8, 0, LEN / 2), 0));
+            assert_eq!(reap_all(&mut queue)[0].result, Ok(LEN / 2));
+            assert_eq!(disk.write_at(&pattern(8, LEN / 2, LEN / 2), LEN / 2), Ok(LEN / 2));
+            subject.assert_read(&read(&disk, 0, LEN), &pattern(8, 0, LEN));
+            let max = u64::from(disk.limits().max_sectors) * 512;
+            assert_eq!(disk.stats().queue.splits - before, 2 * LEN / max - 3);
+        }
+    }
+}
+
+pub(super) fn what_does_not_want_to_wait_is_answered_at_once(subject: &Subject) {
+    for disk in subject.both("queue_depth=4&max_sectors_kb=4") {
+        let mut queue = disk.queue();
+        // More requests than there are tags.
+        submit(&mut queue, Io::read(Buf::new(5 * 4096), 0).nowait());
+        assert_eq!(reap_all(&mut queue)[0].result, Err(BlockStatus::NotSupported));
+        let held = disk.quiesce();
+        submit(&mut queue, Io::read(Buf::new(4096), 0).nowait());
+        assert_eq!(reap_all(&mut queue)[0].result, Err(BlockStatus::Again));
+        drop(held);
+        if !subject.is_faulty() {
+            submit(&mut queue, Io::write(pattern(2, 0, 4 * 4096), 0).nowait());
+            assert_eq!(reap_all(&mut queue)[0].result, Ok(4 * 4096));
+        }
+    }
+}

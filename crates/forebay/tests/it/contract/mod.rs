@@ -1,0 +1,131 @@
+//! One contract, kept by every driver: the same operations have the same results, byte for byte,
+//! on a context of one's own and on the shared one.
+//!
+//! - [`data`]: what is read, written, refused and cut short;
+//! - [`progress`]: what waits, is dropped, is told and is held;
+//! - [`trace`]: a long series of operations by a seed, compared with the RAM disk's.
+//!
+//! A property is a function of a [`Subject`]; the table below makes a test of each for each driver.
+//! `null` moves no data: there, statuses and lengths are looked at.
+
+mod data;
+mod progress;
+mod trace;
+
+use crate::common::{Scratch, open};
+use forebay::{Buf, Disk};
+
+/// The size of the disks, bytes.
+pub(crate) const LEN: u64 = 1 << 20;
+
+/// A driver to be looked at, and what it works on. The file of one begins with zeroes.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    driver: String,
+    scratch: Scratch,
+}
+
+/// Rules under which no result may change: short counts are gone on with, busy devices asked again.
+const HARMLESS: &str = "rule=read:short=4k:nth=3&rule=write:short=8k:nth=5&rule=any:busy:nth=7";
+
+impl Subject {
+    /// The driver of this name; `fault_x` is `x` behind `fault` with harmless rules.
+    fn of(name: &str) -> Subject {
+        Subject { driver: name.replace("fault_", "fault:"), scratch: Scratch::new(LEN) }
+    }
+
+    /// Whether what is written can be read.
+    pub(crate) fn moves_data(&self) -> bool {
+        !self.driver.ends_with("null")
+    }
+
+    pub(crate) fn is_file(&self) -> bool {
+        ["file", "aio", "psync"].iter().any(|driver| self.driver.ends_with(driver))
+    }
+
+    pub(crate) fn is_faulty(&self) -> bool {
+        self.driver.starts_with("fault")
+    }
+
+    fn spec(&self, keys: &str) -> String {
+        let target = match self.is_file() {
+            true => self.scratch.path.display().to_string(),
+            false => LEN.to_string(),
+        };
+        let rules = if self.is_faulty() { HARMLESS } else { "" };
+        format!("{}:{target}?{keys}&{rules}", self.driver)
+    }
+
+    /// The disk, with direct I/O where there is such a thing.
+    pub(crate) fn open(&self, keys: &str) -> Disk {
+        let direct = if self.is_file() { "&direct=on" } else { "" };
+        open(&self.spec(&format!("{keys}{direct}")))
+    }
+
+    /// The disk, through the page cache where there is such a thing, growing.
+    pub(crate) fn open_growing(&self, keys: &str) -> Disk {
+        open(&self.spec(&format!("{keys}&capacity=growing")))
+    }
+
+    /// A disk on whose first context each thread has its I/O; and one on which the thread that
+    /// makes a queue has its own.
+    pub(crate) fn both(&self, keys: &str) -> [Disk; 2] {
+        ["1", "2"].map(|nr| self.open(&format!("nr_hw_queues={nr}&{keys}")))
+    }
+
+    /// Looks at what was read, where that is there.
+    #[track_caller]
+    pub(crate) fn assert_read(&self, read: &[u8], expected: &[u8]) {
+        assert!(!self.moves_data() || read == expected, "{}: other data", self.driver);
+    }
+}
+
+/// Bytes that differ from place to place, and by `stamp`.
+pub(crate) fn pattern(stamp: u64, start: u64, len: u64) -> Buf {
+    let mut buf = Buf::new(len as usize);
+    for (nth, word) in buf.chunks_mut(8).enumerate() {
+        let value = (start + nth as u64 * 8) ^ stamp.rotate_right(8);
+        word.copy_from_slice(&value.to_le_bytes()[..word.len()]);
+    }
+    buf
+}
+
+/// A test of each property for each driver.
+macro_rules! tests {
+    ($($module:ident: $($property:ident)+;)+ => $drivers:tt) => {
+        $($(tests!(@property $module $property $drivers);)+)+
+    };
+    (@property $module:ident $property:ident ($($driver:ident)+)) => {
+        mod $property {
+            $(#[test]
+            fn $driver() {
+                super::$module::$property(&super::Subject::of(stringify!($driver)));
+            })+
+        }
+    };
+}
+
+tests! {
+    data:
+        what_was_written_is_read
+        several_segments_are_one_range
+        durable_writes_and_flushes_succeed
+        ranges_are_zeroed
+        what_is_unaligned_or_out_of_range_is_refused
+        a_growing_disk_ends_where_it_ends
+        a_plug_makes_one_request_of_neighbours
+        a_large_bio_is_split
+        what_does_not_want_to_wait_is_answered_at_once;
+    progress:
+        many_are_in_flight_at_once
+        threads_share_a_context
+        a_queue_that_is_dropped_has_written
+        a_future_that_is_dropped_has_written
+        who_waits_is_told_of_a_hold_that_ends
+        a_descriptor_is_readable_when_a_reap_is_due
+        a_freeze_waits_for_what_is_in
+        a_thread_of_the_disk_makes_progress;
+    trace:
+        a_random_trace_ends_as_on_a_ram_disk;
+    => (null ram file aio psync fault_null fault_ram fault_file fault_aio fault_psync)
+}

@@ -1,0 +1,137 @@
+//! Where the kernel refuses io_uring, or AIO too: what is used instead, and what is said of it.
+
+use crate::common::{Scratch, open, reap_all, submit};
+use crate::seccomp;
+use forebay::{Buf, Disk, DiskInfo, FeatureState, Io, OpenError};
+use std::thread;
+
+const URING: i64 = libc::SYS_io_uring_setup;
+const AIO: i64 = libc::SYS_io_setup;
+
+/// Runs `body` in a thread whose system calls fail so.
+fn under(calls: &[(i64, i32)], body: impl FnOnce() + Send) {
+    thread::scope(|scope| {
+        let work = || {
+            seccomp::refuse(calls).expect("a filter");
+            body();
+        };
+        scope.spawn(work).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+/// Writes and reads, by a queue and by blocking calls, and looks at the file itself.
+fn use_it(disk: &Disk, scratch: &Scratch) {
+    let mut queue = disk.queue();
+    for nth in 0..64u64 {
+        submit(&mut queue, Io::write(Buf::from(&[nth as u8; 4096][..]), nth * 4096).user_data(nth));
+    }
+    submit(&mut queue, Io::flush());
+    assert!(reap_all(&mut queue).iter().all(|done| done.result.is_ok()));
+    disk.write_zeroes(4096, 4096).expect("zeroes");
+    let mut back = Buf::new(4 * 4096);
+    assert_eq!(disk.read_at(&mut back, 0), Ok(back.len() as u64));
+    let file = std::fs::read(&scratch.path).expect("the file");
+    assert_eq!(back[..], file[..back.len()]);
+    for (nth, block) in file.chunks(4096).enumerate().take(64) {
+        let expected = if nth == 1 { 0 } else { nth as u8 };
+        assert!(block.iter().all(|byte| *byte == expected), "block {nth}");
+    }
+}
+
+#[track_caller]
+fn check_feature(info: &DiskInfo, name: &str, expected: Result<&str, &str>) {
+    let feature = info.features.iter().find(|feature| feature.name == name).expect(name);
+    match (&feature.state, expected) {
+        (FeatureState::Present(how), Ok(part)) => assert!(how.contains(part), "{how}"),
+        (FeatureState::Missing(why), Err(part)) => assert!(why.contains(part), "{why}"),
+        (state, expected) => panic!("{name}: {state:?}, and not {expected:?}"),
+    }
+}
+
+/// Every refusal that means that there is none, and what is said then.
+const REFUSALS: [(i32, &str); 4] = [
+    (libc::EPERM, "not permitted (EPERM; "),
+    (libc::ENOSYS, "not there (ENOSYS; "),
+    (libc::ENOMEM, "short of memory (ENOMEM; "),
+    (libc::EINVAL, "too old in this kernel (EINVAL)"),
+];
+
+#[test]
+fn without_io_uring_a_file_goes_by_aio_and_says_so() {
+    for (errno, text) in REFUSALS {
+        under(&[(URING, errno)], || {
+            let scratch = Scratch::new(1 << 20);
+            let disk = open(&scratch.spec("direct=on"));
+            let info = disk.info();
+            let notice = info.notice.as_deref().expect("something to say");
+            assert!(notice.starts_with(&format!("io_uring is {text}")), "{notice}");
+            assert!(notice.ends_with(": using aio") && !notice.contains('\n'), "{notice}");
+            check_feature(info, "io_uring", Err(text));
+            check_feature(info, "aio", Ok("io_submit"));
+            use_it(&disk, &scratch);
+        });
+    }
+}
+
+#[test]
+fn without_aio_too_a_file_goes_by_blocking_calls_and_says_so() {
+    for (errno, text) in REFUSALS.into_iter().chain([(libc::EAGAIN, "at its limit (EAGAIN; ")]) {
+        under(&[(URING, libc::EPERM), (AIO, errno)], || {
+            let scratch = Scratch::new(1 << 20);
+            let disk = open(&scratch.spec(""));
+            let info = disk.info();
+            let notice = info.notice.as_deref().expect("something to say");
+            assert!(notice.starts_with("io_uring is not permitted (EPERM; "), "{notice}");
+            assert!(notice.contains(&format!("; aio is {text}")), "{notice}");
+            assert!(notice.ends_with(": using psync"), "{notice}");
+            check_feature(info, "io_uring", Err("using psync"));
+            check_feature(info, "aio", Err("using psync"));
+            check_feature(info, "psync", Ok("at most 32 threads"));
+            use_it(&disk, &scratch);
+        });
+    }
+}
+
+#[test]
+fn who_insists_on_an_engine_gets_it_or_an_error() {
+    let scratch = Scratch::new(1 << 20);
+    for engine in ["io_uring", "aio", "psync"] {
+        let disk = open(&scratch.spec(&format!("engine={engine}")));
+        assert_eq!(disk.info().notice, None);
+        check_feature(disk.info(), engine, Ok(""));
+        use_it(&disk, &scratch);
+    }
+    for (errno, _) in REFUSALS {
+        under(&[(URING, errno), (AIO, errno)], || {
+            let error = |spec: &str| Disk::open(spec).expect_err(spec);
+            let uring = error(&scratch.spec("engine=io_uring"));
+            assert!(matches!(&uring, OpenError::NoUring { .. }), "{uring}");
+            let text = uring.to_string();
+            assert!(text.starts_with("io_uring is not available: "), "{text}");
+            for spec in [scratch.spec("engine=aio"), format!("aio:{}", scratch.spec(""))] {
+                let aio = error(&spec);
+                assert!(matches!(&aio, OpenError::NoAio { .. }), "{aio}");
+            }
+            use_it(&open(&format!("psync:{}", scratch.spec("nr_threads=2"))), &scratch);
+        });
+    }
+}
+
+#[test]
+fn a_refusal_for_another_reason_is_an_error() {
+    under(&[(URING, libc::EMFILE)], || {
+        let scratch = Scratch::new(1 << 20);
+        let error = Disk::open(&scratch.spec("")).expect_err("too many open files");
+        assert!(error.to_string().contains("ulimit -n"), "{error}");
+    });
+}
+
+#[test]
+fn what_wraps_a_disk_passes_on_what_it_has_to_say() {
+    under(&[(URING, libc::EPERM)], || {
+        let scratch = Scratch::new(1 << 20);
+        let disk = open(&format!("fault:{}?rule=discard:io", scratch.path.display()));
+        assert!(disk.info().notice.is_some());
+        use_it(&disk, &scratch);
+    });
+}
