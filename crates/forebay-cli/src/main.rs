@@ -3,6 +3,7 @@
 //! - [`mod@bench`]: `forebay bench`, with the options and the report of fio;
 //! - [`info`]: `forebay info`, what a disk is and can do;
 //! - [`sim`]: `forebay sim`, the layer in virtual time, with faults, checked;
+//! - [`machine`]: what job files need to know of the machine;
 //! - [`output`] and [`failure`]: how anything is printed, and how a run ends.
 //!
 //! Exit codes: 0 if all went well, 1 if the run failed or was interrupted, 2 if what was asked for
@@ -13,6 +14,7 @@
 mod bench;
 mod failure;
 mod info;
+mod machine;
 mod output;
 mod sim;
 
@@ -41,7 +43,7 @@ enum Command {
     /// Measure a disk, with fio's options and report (see: forebay bench --help)
     #[command(disable_help_flag = true)]
     Bench {
-        /// Options of fio, such as --name=job1 --rw=randread --filename=disk.img
+        /// Options of fio, such as --name=job1 --rw=randread --filename=disk.img, and job files
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTION")]
         options: Vec<OsString>,
     },

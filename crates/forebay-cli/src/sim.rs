@@ -16,6 +16,7 @@ use forebay_fio::jobfile;
 use forebay_sim::{ModelSpec, Options, Summary, run_jobs, run_seed};
 
 use crate::failure::Failure;
+use crate::machine::{self, Machine};
 use crate::output;
 
 /// Between two updates of the progress line.
@@ -80,10 +81,18 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
 }
 
 fn read_jobs(path: &Path) -> Result<Vec<Job>, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::Run(format!("sim: {}: {error}", path.display())))?;
-    jobfile::parse(&text)
-        .map_err(|error| Failure::Usage(format!("sim: {}: {error}", path.display())))
+    let command =
+        jobfile::parse(path, &mut Machine).map_err(|error| machine::failure("sim", &error))?;
+    machine::tell_warnings(&command.warnings);
+    match command.jobs.iter().find(|job| job.stage > 0) {
+        None => Ok(command.jobs),
+        Some(job) => Err(Failure::Usage(format!(
+            "sim: {}: {}: stonewall: simulated jobs run all at once; write it into a file of its \
+             own",
+            path.display(),
+            job.name
+        ))),
+    }
 }
 
 /// A seed that nobody has chosen. The standard library's hashers are keyed by the system.

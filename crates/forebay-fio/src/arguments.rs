@@ -21,7 +21,7 @@ use crate::units::Size;
 /// let Parsed::Run(command) = cmdline::parse(args.map(Into::into))? else { unreachable!() };
 /// let args = arguments::of(&command.jobs[0]).join(" ");
 /// assert_eq!(args, "--name=a --rw=randread --bs=8192 --runtime=500ms --time_based");
-/// # Ok::<(), forebay_fio::options::UsageError>(())
+/// # Ok::<(), forebay_fio::cmdline::CommandError>(())
 /// ```
 pub fn of(job: &Job) -> Vec<String> {
     #[rustfmt::skip]
@@ -30,9 +30,11 @@ pub fn of(job: &Job) -> Vec<String> {
         iodepth_batch_complete_min, iodepth_batch_complete_max, iodepth_low, numjobs, runtime,
         time_based, direct, filename, ioengine, invalidate, allow_mounted_write, fsync, end_fsync,
         randseed, norandommap, randrepeat, verify, do_verify, group_reporting, fixedbufs,
-        sqthread_poll, policies: _, texts,
+        sqthread_poll, stonewall, new_group, policies: _, texts,
+        // They follow from the jobs before.
+        group: _, stage: _,
         // What follows from the texts.
-        sizes: _, variety: _, loops: _, pace: _, ramp_time: _, start_delay: _, measures: _,
+        sizes: _, variety: _, loops: _, pace: _, ramp_time: _, start_delay: _, measures,
         fdatasync: _, logs: _, checks, warnings: _,
         // What was said, not what follows from it.
         options: _,
@@ -72,6 +74,13 @@ pub fn of(job: &Job) -> Vec<String> {
     list.flag("group_reporting", *group_reporting);
     list.some("fixedbufs", fixedbufs.map(u8::from));
     list.some("sqthread_poll", sqthread_poll.map(u8::from));
+    list.flag("stonewall", *stonewall);
+    list.flag("new_group", *new_group);
+    // gtod_reduce says all four, so the order in which they were given counts.
+    list.flag("disable_lat=1", measures.disable_lat);
+    list.flag("disable_clat=1", measures.disable_clat);
+    list.flag("disable_slat=1", measures.disable_slat);
+    list.flag("disable_bw=1", measures.disable_bw);
     texts.iter().for_each(|(name, text)| list.put(name, text));
     list.0
 }
@@ -86,8 +95,8 @@ const BY_TEXT: &[&str] = &[
     "thinktime_blocks", "fdatasync", "verify_pattern", "verify_only",
     "verify_fatal", "verify_dump", "buffer_pattern", "zero_buffers",
     "refill_buffers", "percentile_list", "clat_percentiles", "lat_percentiles",
-    "slat_percentiles", "unified_rw_reporting", "disable_lat", "disable_clat",
-    "disable_slat", "disable_bw", "gtod_reduce", "write_bw_log",
+    "slat_percentiles", "unified_rw_reporting",
+    "write_bw_log",
     "write_lat_log", "write_iops_log", "log_avg_msec", "log_max_value",
     "log_offset", "per_job_logs",
 ];
@@ -104,6 +113,21 @@ pub(crate) fn is_by_text(name: &str, value: &str) -> bool {
 /// The arguments of the layer's own options, which `forebay bench` alone knows.
 pub fn policies(job: &Job) -> Vec<String> {
     job.policies.iter().map(|(name, value)| format!("--{name}={value}")).collect()
+}
+
+/// The jobs as one line for a shell. They need neither files nor defaults to be the same again.
+pub fn line(jobs: &[Job]) -> String {
+    let words = jobs.iter().flat_map(|job| of(job).into_iter().chain(policies(job)));
+    words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
+}
+
+/// A word as a shell takes it.
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/%+@".contains(c);
+    match word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
 }
 
 /// Arguments that grow.

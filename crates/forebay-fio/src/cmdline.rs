@@ -2,19 +2,27 @@
 //!
 //! Source: fio's HOWTO, "Job file format" and "Command line options". `--name=x` opens a job;
 //! options after it belong to that job, options before the first one are defaults for all jobs, and
-//! after
-//! `--name=global` they are defaults for the jobs that are opened later. An option is written
+//! after `--name=global` they are defaults for the jobs that are opened later. An option is written
 //! `--option=value` or `--option value`; flags may stand alone and never take the next argument.
+//! Anything else names a job file. As in fio, all options are read before the first file, wherever
+//! they stand: so the defaults hold for the files too, and jobs of the command line come first. Of
+//! two files, the second waits for the first.
 //!
-//! One thing is ours: with no `--name` at all there is one job, `bench`, with defaults that make a
-//! sensible first measurement ([`bare_defaults`]), where fio would refuse.
+//! One thing is ours: with no `--name` and no file there is one job, `bench`, with defaults that
+//! make a sensible first measurement ([`bare_defaults`]), where fio would refuse.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use thiserror::Error;
+
+use crate::assembly::{Assembly, is_job_name};
 use crate::generator::{Direction, Mix, Pattern};
+use crate::host::{Host, NoHost};
 use crate::job::{Engine, Given, Job, RunOptions};
-use crate::options::{self, Kind, OptionSpec, UsageError};
+use crate::jobfile::{self, JobFileError};
+use crate::options::{self, Found, Kind, UsageError};
 
 /// What a command line asks for.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,40 +40,88 @@ pub struct CommandLine {
     pub run: RunOptions,
     /// The defaults that were given for all jobs: option and text, in the order given.
     pub global_options: Vec<(&'static str, String)>,
-    /// The jobs, in the order given; at least one.
+    /// The jobs, in the order given; at least one, unless nothing is to be run
+    /// ([`RunOptions::parse_only`]).
     pub jobs: Vec<Job>,
+    /// What is ignored, a line each.
+    pub warnings: Vec<String>,
 }
 
-/// Parses the arguments that follow `bench`.
+/// What is wrong with a command line.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum CommandError {
+    /// An argument.
+    #[error(transparent)]
+    Usage(#[from] UsageError),
+    /// A job file that it names.
+    #[error(transparent)]
+    JobFile(#[from] Box<JobFileError>),
+}
+
+/// Parses the arguments that follow `bench`, without job files.
 ///
 /// # Errors
 ///
-/// The first thing that is wrong, as a [`UsageError`].
-pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, UsageError> {
-    let mut parser = Parser::default();
+/// The first thing that is wrong; that a file cannot be read, if one is named.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, CommandError> {
+    parse_with(args, &mut NoHost)
+}
+
+/// Parses the arguments that follow `bench`, and the job files that they name.
+///
+/// # Errors
+///
+/// The first thing that is wrong.
+pub fn parse_with(
+    args: impl IntoIterator<Item = OsString>,
+    host: &mut dyn Host,
+) -> Result<Parsed, CommandError> {
+    let mut assembly = Assembly::default();
+    let mut files = Vec::new();
     let mut args = args.into_iter();
     while let Some(argument) = args.next() {
+        if is_file(&argument) {
+            files.push(PathBuf::from(argument));
+            continue;
+        }
         let argument = text(argument)?;
         let Some((name, value)) = split(&argument)? else {
             return Ok(Parsed::Help);
         };
-        let spec = options::lookup(name)?;
-        let is_bare = value.is_none() && spec.is_flag();
+        let found = options::lookup(name)?;
+        let bare = value.is_none() && found.is_flag();
         let value = match value {
             Some(value) => value.to_owned(),
-            None if is_bare => "1".to_owned(),
+            None if bare => "1".to_owned(),
             None => match args.next() {
                 Some(next) => text(next)?,
-                None => return Err(missing_value(name, spec)),
+                None => return Err(missing_value(name, found).into()),
             },
         };
-        match spec.kind {
-            Kind::Help => return Ok(Parsed::Help),
-            Kind::JobName => parser.open(value)?,
-            _ => parser.set(spec, name, &value, is_bare)?,
+        if is_job_name(found) {
+            assembly.open(&value)?;
+            assembly.remember("name", &value);
+        } else if matches!(found, Found::Supported(spec) if matches!(spec.kind, Kind::Help)) {
+            return Ok(Parsed::Help);
+        } else {
+            assembly.set(found, name, &value, bare, "--")?;
         }
     }
-    parser.finish().map(Parsed::Run)
+    assembly.end_arguments()?;
+    for (nth, file) in files.iter().enumerate() {
+        assembly.begin_file(nth);
+        jobfile::read_into(&mut assembly, file, host)?;
+    }
+    Ok(Parsed::Run(assembly.finish(files.len())?))
+}
+
+/// Whether an argument names a job file: `-` is standard input. An option without its dashes does
+/// not.
+fn is_file(argument: &OsString) -> bool {
+    let bytes = argument.as_encoded_bytes();
+    let option = argument.to_str().and_then(|text| text.split_once('='));
+    let is_option = option.is_some_and(|(name, _)| options::lookup(name).is_ok());
+    bytes == b"-" || !(bytes.is_empty() || bytes.starts_with(b"-") || is_option)
 }
 
 /// Fills in what a command line without any job leaves open: random reads of 4 KiB at depth 32 for
@@ -81,87 +137,6 @@ pub fn bare_defaults(given: &mut Given) {
     given.time_based.get_or_insert(limited);
     if given.filename.is_none() && given.ioengine != Some(Engine::Null) {
         given.filename = Some("ram:1G".to_owned());
-    }
-}
-
-/// One scope of options: the defaults, or a job.
-#[derive(Debug, Clone, Default)]
-struct Scope {
-    given: Given,
-    options: Vec<(&'static str, String)>,
-}
-
-impl Scope {
-    fn remember(&mut self, name: &'static str, value: &str) {
-        match self.options.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, text)) => value.clone_into(text),
-            None => self.options.push((name, value.to_owned())),
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Parser {
-    run: RunOptions,
-    global: Scope,
-    jobs: Vec<Job>,
-    /// The job that is open, with its name; `None` while defaults are set.
-    open: Option<(String, Scope)>,
-}
-
-impl Parser {
-    fn open(&mut self, name: String) -> Result<(), UsageError> {
-        self.close()?;
-        if name == "global" {
-            self.global.remember("name", &name);
-            return Ok(());
-        }
-        let mut scope = Scope { given: self.global.given.clone(), options: Vec::new() };
-        scope.remember("name", &name);
-        self.open = Some((name, scope));
-        Ok(())
-    }
-
-    fn close(&mut self) -> Result<(), UsageError> {
-        if let Some((name, scope)) = self.open.take() {
-            self.jobs.push(Job::new(name, scope.given, scope.options)?);
-        }
-        Ok(())
-    }
-
-    fn set(
-        &mut self,
-        spec: &OptionSpec,
-        used: &str,
-        value: &str,
-        is_bare: bool,
-    ) -> Result<(), UsageError> {
-        let scope = match &mut self.open {
-            Some((_, scope)) => scope,
-            None => &mut self.global,
-        };
-        spec.apply(used, value, &mut scope.given, &mut self.run)?;
-        // fio's report lists what was given with a value.
-        if !is_bare
-            && !matches!(
-                spec.kind,
-                Kind::RunChoice { .. } | Kind::RunParsed { .. } | Kind::RunText { .. }
-            )
-        {
-            scope.remember(spec.name, value);
-        }
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<CommandLine, UsageError> {
-        self.close()?;
-        if self.jobs.is_empty() {
-            bare_defaults(&mut self.global.given);
-            let mut scope = std::mem::take(&mut self.global);
-            scope.options.retain(|(name, _)| *name != "name");
-            self.jobs.push(Job::new("bench".to_owned(), scope.given, scope.options)?);
-        }
-        Ok(CommandLine { run: self.run, global_options: self.global.options, jobs: self.jobs })
     }
 }
 
@@ -185,8 +160,8 @@ fn text(argument: OsString) -> Result<String, UsageError> {
         .map_err(|raw| UsageError::NotUtf8 { argument: raw.to_string_lossy().into_owned() })
 }
 
-fn missing_value(name: &str, spec: &OptionSpec) -> UsageError {
-    UsageError::MissingValue { name: name.to_owned(), accepted: spec.kind.accepted() }
+fn missing_value(name: &str, found: Found) -> UsageError {
+    UsageError::MissingValue { name: name.to_owned(), accepted: found.accepted() }
 }
 
 #[cfg(test)]
@@ -194,7 +169,7 @@ mod tests {
     use super::*;
     use crate::job::OutputFormat;
 
-    fn parse_all(args: &str) -> Result<Parsed, UsageError> {
+    fn parse_all(args: &str) -> Result<Parsed, CommandError> {
         parse(args.split_whitespace().map(OsString::from))
     }
 
@@ -252,10 +227,8 @@ mod tests {
         let job = &command.jobs[0];
         assert_eq!((job.bs, job.iodepth, job.time_based), (8192, 4, false));
         check_error("--name=a --direct", "--direct needs a value; accepted: 0 or 1");
-        check_error(
-            "--name=a --time_based 1",
-            "'1' is not an option; options begin with --, and job files are not supported yet",
-        );
+        // As in fio, the second one is a job file.
+        check_error("--name=a --thread 1", "1: cannot be read: there are no files here");
     }
 
     #[test]
@@ -306,9 +279,8 @@ mod tests {
 
     #[test]
     fn what_is_not_an_option_is_refused() {
-        let message = "'job.fio' is not an option; options begin with --, and job files are not \
-                       supported yet";
-        check_error("job.fio", message);
+        check_error("bs=4k", "'bs=4k' is not an option; options begin with --");
+        check_error("-x=1", "'-x=1' is not an option; options begin with --");
         check_error("--name=a --bogus=1", "unknown option --bogus; see forebay bench --help");
         check_error("--name=a --time_based", "a: --time_based needs a --runtime");
         assert!(parse_all("--").is_err());

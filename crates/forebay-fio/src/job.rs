@@ -92,6 +92,16 @@ pub struct RunOptions {
     pub eta_newline: Option<Duration>,
     /// How often the whole report is printed while the jobs run.
     pub status_interval: Option<Duration>,
+    /// Whether the options are only read.
+    pub parse_only: bool,
+    /// Whether the jobs are only shown as a command line.
+    pub showcmd: bool,
+    /// Whether jobs that write are refused.
+    pub readonly: bool,
+    /// Whether a warning is an error.
+    pub warnings_fatal: bool,
+    /// The jobs that are run, by name; all, if it is empty.
+    pub sections: Vec<String>,
 }
 
 /// The options of a job that were given; `None` is "not given". See [`Job`] for the meanings.
@@ -140,6 +150,8 @@ pub struct Given {
     pub texts: Vec<(&'static str, String)>,
     /// What was accepted and does nothing.
     pub warnings: Vec<String>,
+    pub stonewall: Option<bool>,
+    pub new_group: Option<bool>,
     /// Options of the layer itself, passed on as they are.
     pub policies: Vec<(&'static str, String)>,
 }
@@ -234,6 +246,14 @@ pub struct Job {
     pub do_verify: bool,
     /// `group_reporting`: whether the clones are reported as one.
     pub group_reporting: bool,
+    /// `stonewall`: whether it waits for all jobs before it.
+    pub stonewall: bool,
+    /// `new_group`: whether it begins a group.
+    pub new_group: bool,
+    /// The number of its group: jobs with one number are reported together ([`number_groups`]).
+    pub group: u32,
+    /// The number of its stage: stages run one after another ([`number_groups`]).
+    pub stage: u32,
     /// The layer's own options, as given: key and value for the device's spec.
     pub policies: Vec<(&'static str, String)>,
     /// What was said for this job itself, for the report: option and text, in the order given.
@@ -340,6 +360,10 @@ impl Job {
             texts: given.texts,
             do_verify: given.do_verify.unwrap_or(true),
             group_reporting: given.group_reporting.unwrap_or(false),
+            stonewall: given.stonewall.unwrap_or(false),
+            new_group: given.new_group.unwrap_or(false),
+            group: 0,
+            stage: 0,
             policies: given.policies,
             options,
         };
@@ -453,6 +477,17 @@ impl Job {
             return conflict(format!("{}: --verify does not go with a trim pattern", self.name));
         }
         Ok(())
+    }
+}
+
+/// Numbers the groups and the stages of all jobs. As in fio, a `stonewall` begins a stage and a
+/// group, a `new_group` only a group; neither means anything to the first job.
+pub fn number_groups(jobs: &mut [Job]) {
+    let (mut group, mut stage) = (0, 0);
+    for (at, job) in jobs.iter_mut().enumerate() {
+        stage += u32::from(job.stonewall && at > 0);
+        group += u32::from((job.stonewall || job.new_group) && at > 0);
+        (job.group, job.stage) = (group, stage);
     }
 }
 

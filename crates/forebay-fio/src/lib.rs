@@ -9,7 +9,7 @@
 //! It is written from fio's documented behaviour (its HOWTO) and from what fio 3.33 prints.
 //!
 //! ```text
-//!  arguments --cmdline--> Job --region--> Workload --generator--> Op --+
+//!  arguments, job files --cmdline, jobfile--> Job --region--> Workload --generator--> Op --+
 //!                                                                      | (the caller does the I/O)
 //!  normal / JSON text <--report-- JobReport <--group-- JobStats <------+
 //! ```
@@ -35,9 +35,11 @@
 #![warn(missing_docs)]
 
 pub mod arguments;
+mod assembly;
 pub mod cmdline;
 pub mod generator;
 pub mod histogram;
+pub mod host;
 pub mod job;
 pub mod jobfile;
 pub mod logs;

@@ -2,7 +2,10 @@
 //!
 //! Source: fio's HOWTO, section "Parameter types". The base is the default one (`kb_base=1024`), in
 //! which, on purpose and against IEC, `k` is 1024 and `ki` is 1000. Suffixes are case-insensitive,
-//! and a trailing `b` changes nothing: `4k`, `4kB` and `4KB` are 4096.
+//! and a trailing `b` changes nothing: `4k`, `4kB` and `4KB` are 4096. A value that begins with a
+//! parenthesis is an expression, such as `(4k*8)`.
+
+mod arithmetic;
 
 use std::time::Duration;
 
@@ -39,12 +42,30 @@ pub enum NumberError {
     /// The digits are followed by something that is not a unit.
     #[error("'{0}' is not a unit here")]
     Suffix(String),
+    /// There are several numbers where one is taken.
+    #[error("it is a list, and one value is taken")]
+    List,
     /// The value does not fit into 64 bits (for times: of microseconds).
     #[error("it is too large")]
     TooLarge,
     /// A percentage outside 1 to 100.
     #[error("a percentage goes from 1% to 100%")]
     Percentage,
+    /// An expression with something in the wrong place.
+    #[error("the expression is wrong: {0}")]
+    Expression(String),
+    /// An expression that divides by zero.
+    #[error("it divides by zero")]
+    DivisionByZero,
+    /// An expression with a fraction where only whole numbers make sense.
+    #[error("% and ^ take whole numbers")]
+    NotWhole,
+    /// An expression whose value is negative.
+    #[error("it is below zero")]
+    Negative,
+    /// An expression that is nested too deeply.
+    #[error("its parentheses are too deep")]
+    TooDeep,
     /// Not one of the words and digits that a boolean may be.
     #[error("it is neither 0 nor 1")]
     NotBoolean,
@@ -65,6 +86,10 @@ pub enum NumberError {
 /// assert_eq!(parse_bytes("0x10MB"), Ok(16 << 20));
 /// ```
 pub fn parse_bytes(text: &str) -> Result<u64, NumberError> {
+    let text = text.trim();
+    if arithmetic::is_expression(text) {
+        return arithmetic::evaluate(text, byte_unit, 1);
+    }
     let (value, suffix) = split_number(text)?;
     value.checked_mul(byte_unit(suffix)?).ok_or(NumberError::TooLarge)
 }
@@ -78,7 +103,7 @@ pub fn parse_size(text: &str) -> Result<Size, NumberError> {
     let Some(percent) = text.trim().strip_suffix('%') else {
         return parse_bytes(text).map(Size::Bytes);
     };
-    match split_number(percent)? {
+    match split_number(percent.trim())? {
         (value @ 1..=100, "") => Ok(Size::Percent(value as u8)),
         (_, "") => Err(NumberError::Percentage),
         (_, suffix) => Err(NumberError::Suffix(suffix.to_owned())),
@@ -100,6 +125,10 @@ pub fn parse_size(text: &str) -> Result<Size, NumberError> {
 /// assert_eq!(parse_time("2m"), Ok(Duration::from_secs(120)));
 /// ```
 pub fn parse_time(text: &str) -> Result<Duration, NumberError> {
+    let text = text.trim();
+    if arithmetic::is_expression(text) {
+        return arithmetic::evaluate(text, time_unit, SECOND_US).map(Duration::from_micros);
+    }
     let (value, suffix) = split_number(text)?;
     let micros = value.checked_mul(time_unit(suffix)?).ok_or(NumberError::TooLarge)?;
     Ok(Duration::from_micros(micros))
@@ -120,7 +149,6 @@ pub fn parse_bool(text: &str) -> Result<bool, NumberError> {
 
 /// Splits a text into its leading number and what follows it.
 fn split_number(text: &str) -> Result<(u64, &str), NumberError> {
-    let text = text.trim();
     let (digits, radix) = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(rest) => (rest, 16),
         None => (text, 10),
@@ -129,6 +157,9 @@ fn split_number(text: &str) -> Result<(u64, &str), NumberError> {
     if end == 0 {
         return Err(NumberError::NoDigits);
     }
+    if digits.contains(',') {
+        return Err(NumberError::List);
+    }
     // All of these are digits of the radix, so the only way to fail is the range.
     let value = u64::from_str_radix(&digits[..end], radix).map_err(|_| NumberError::TooLarge)?;
     Ok((value, &digits[end..]))
@@ -136,10 +167,7 @@ fn split_number(text: &str) -> Result<(u64, &str), NumberError> {
 
 fn byte_unit(suffix: &str) -> Result<u64, NumberError> {
     let lower = suffix.to_ascii_lowercase();
-    let unit = match lower.as_str() {
-        "b" => return Err(NumberError::Suffix(suffix.to_owned())),
-        other => other.strip_suffix('b').unwrap_or(other),
-    };
+    let unit = lower.strip_suffix('b').unwrap_or(&lower);
     let (prefix, base): (_, u64) = match unit.strip_suffix('i') {
         Some(prefix) => (prefix, 1000),
         None => (unit, 1024),
@@ -156,16 +184,18 @@ fn byte_unit(suffix: &str) -> Result<u64, NumberError> {
     Ok(base.pow(power))
 }
 
+/// Microseconds per second.
+const SECOND_US: u64 = 1_000_000;
+
 /// Microseconds per unit of time.
 fn time_unit(suffix: &str) -> Result<u64, NumberError> {
-    const SECOND: u64 = 1_000_000;
     match suffix.to_ascii_lowercase().as_str() {
         "us" | "usec" => Ok(1),
         "ms" | "msec" => Ok(1000),
-        "" | "s" | "sec" => Ok(SECOND),
-        "m" | "min" => Ok(60 * SECOND),
-        "h" | "hour" => Ok(3600 * SECOND),
-        "d" | "day" => Ok(24 * 3600 * SECOND),
+        "" | "s" | "sec" => Ok(SECOND_US),
+        "m" | "min" => Ok(60 * SECOND_US),
+        "h" | "hour" => Ok(3600 * SECOND_US),
+        "d" | "day" => Ok(24 * 3600 * SECOND_US),
         _ => Err(NumberError::Suffix(suffix.to_owned())),
     }
 }
@@ -201,6 +231,7 @@ mod tests {
         check_bytes("2G", 2 << 30);
         check_bytes("3t", 3 << 40);
         check_bytes("1p", 1 << 50);
+        check_bytes("8192b", 8192);
         check_bytes("0x1000", 4096);
         check_bytes("0X10k", 16384);
     }
@@ -214,8 +245,8 @@ mod tests {
         assert_eq!(parse_bytes("4z"), suffix("z"));
         assert_eq!(parse_bytes("4kk"), suffix("kk"));
         assert_eq!(parse_bytes("1.5m"), suffix(".5m"));
-        assert_eq!(parse_bytes("1b"), suffix("b"));
         assert_eq!(parse_bytes("1i"), suffix("i"));
+        assert_eq!(parse_bytes("4k,8k"), Err(NumberError::List));
         assert_eq!(parse_bytes("99999999999999999999"), Err(NumberError::TooLarge));
         assert_eq!(parse_bytes("16384p"), Err(NumberError::TooLarge));
     }

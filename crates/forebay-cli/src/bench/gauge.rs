@@ -102,8 +102,11 @@ impl Display {
         jobs: &[Job],
         targets: &[Target],
     ) -> Self {
-        let timed = |job: &Job| job.runtime.filter(|_| job.time_based);
-        let runtimes: Option<Vec<_>> = jobs.iter().map(timed).collect();
+        let timed = |target: &Target| {
+            let job = &jobs[target.job];
+            job.runtime.filter(|_| job.time_based)
+        };
+        let runtimes: Option<Vec<_>> = targets.iter().map(timed).collect();
         Self {
             shown,
             letters: targets.iter().map(|target| state_letter(jobs[target.job].rw)).collect(),

@@ -1,7 +1,7 @@
 //! What the layer itself says of a disk after a run: its counters, where the time went, who used
 //! it, and its settings.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use forebay::{DiskInfo, Histogram, MergeKind, Op, StageStats, UnplugCause};
 use forebay_fio::job::Job;
@@ -21,6 +21,8 @@ pub(super) struct Layer<'a> {
     /// Its spec without keys; with them, if that is the name of several disks.
     name: String,
     users: Vec<User>,
+    /// How long each stage with jobs on it took, ns.
+    stages: BTreeMap<u32, u64>,
 }
 
 impl<'a> Layer<'a> {
@@ -33,19 +35,23 @@ impl<'a> Layer<'a> {
         let layer = |disk: &'a DiskOutcome| {
             let spec = &disk.info.spec;
             let name = Some(disk_name(spec)).filter(|name| nr_of_name[name] == 1);
-            Layer { disk, name: name.unwrap_or_else(|| spec.clone()), users: Vec::new() }
+            Layer {
+                disk,
+                name: name.unwrap_or_else(|| spec.clone()),
+                users: Vec::new(),
+                stages: BTreeMap::new(),
+            }
         };
         let mut layers: Vec<_> = outcomes.disks.iter().map(layer).collect();
         for outcome in &outcomes.clones {
-            let users = &mut layers[outcome.disk].users;
-            let in_group = jobs[outcome.job].group_reporting;
-            let group = match in_group {
-                true => users.iter_mut().find(|user| user.is_group()),
-                false => None,
-            };
-            match group {
-                Some(group) => group.add(outcome),
-                None => users.push(User::new(outcome, in_group)),
+            let Layer { users, stages, .. } = &mut layers[outcome.disk];
+            let job = &jobs[outcome.job];
+            let longest = stages.entry(job.stage).or_default();
+            *longest = outcome.elapsed_ns.max(*longest);
+            let group = job.group_reporting.then_some(job.group);
+            match users.iter_mut().find(|user| group.is_some() && user.group() == group) {
+                Some(user) => user.add(outcome),
+                None => users.push(User::new(outcome, group)),
             }
         }
         layers
@@ -56,7 +62,7 @@ impl<'a> Layer<'a> {
         let queue = &self.disk.stats.queue;
         let (read, write) = (queue.op(Op::Read), queue.op(Op::Write));
         let all_ticks_ns: u64 = Op::ALL.iter().map(|&op| queue.op(op).ticks_ns).sum();
-        let elapsed_ns = self.users.iter().map(User::elapsed_ns).max().unwrap_or(0).max(1);
+        let elapsed_ns = self.stages.values().sum::<u64>().max(1);
         DiskUtil {
             name: self.name.clone(),
             read_ios: read.requests,

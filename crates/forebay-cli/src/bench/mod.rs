@@ -45,6 +45,7 @@ mod written;
 use std::ffi::OsString;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use forebay_fio::arguments;
 use forebay_fio::cmdline::{self, CommandLine, Parsed};
 use forebay_fio::job::Job;
 use forebay_fio::options;
@@ -56,6 +57,7 @@ use self::outcome::{Outcome, Outcomes};
 use self::plan::Target;
 use self::stop::Stop;
 use crate::failure::Failure;
+use crate::machine::{self, Machine};
 use crate::output::{self, Sink};
 
 /// The name and version in reports.
@@ -64,12 +66,8 @@ const VERSION: &str = concat!("forebay-", env!("CARGO_PKG_VERSION"));
 /// Runs the jobs that the arguments after `bench` describe, and prints the report.
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> {
     let started = Instant::now();
-    let usage = |error: options::UsageError| Failure::Usage(format!("bench: {error}"));
     let (comparison, args) = compare::take(args)?;
-    let command = match cmdline::parse(args).map_err(usage)? {
-        Parsed::Help => return output::stdout(&help()),
-        Parsed::Run(command) => command,
-    };
+    let Some(command) = parse(args)? else { return Ok(()) };
     if let Some(asked) = comparison {
         return compare::main(&command, &asked);
     }
@@ -93,7 +91,6 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
             Ok(())
         }
     })?;
-    cache::invalidate(jobs, &targets);
     let mut show = |outcomes: Outcomes| {
         // There may be further reports, and there is the last.
         if let Err(error) = print(&mut sink, &command, outcomes, started.elapsed()) {
@@ -137,6 +134,29 @@ fn prepare(jobs: &[Job], targets: &[Target]) -> Result<Layout, Failure> {
     Ok(layout)
 }
 
+/// What the arguments say. `None` if there is nothing left to do.
+fn parse(args: Vec<OsString>) -> Result<Option<CommandLine>, Failure> {
+    // Scripts ask with it whether options are right: that they are not is an answer.
+    let only = args.iter().any(|arg| arg == "--parse-only" || arg == "--parse_only");
+    let parsed = cmdline::parse_with(args, &mut Machine).map_err(|error| {
+        match machine::failure("bench", &error) {
+            Failure::Usage(message) if only => Failure::Run(message),
+            failure => failure,
+        }
+    });
+    match parsed? {
+        Parsed::Help => output::stdout(&help()).map(|()| None),
+        Parsed::Run(command) => {
+            machine::tell_warnings(&command.warnings);
+            if command.run.showcmd {
+                output::stdout(&format!("forebay bench {}\n", arguments::line(&command.jobs)))?;
+            }
+            let is_run = !command.run.parse_only && !command.run.showcmd;
+            Ok(is_run.then_some(command))
+        }
+    }
+}
+
 /// `elapsed` is the time since the program began, which is what fio gives for every job.
 fn report(command: &CommandLine, outcomes: Outcomes, elapsed: Duration) -> Report {
     let owned = |options: &[(&'static str, String)]| {
@@ -154,22 +174,18 @@ fn report(command: &CommandLine, outcomes: Outcomes, elapsed: Duration) -> Repor
         report.forebay.push(layer.json());
         report.extra.extend(layer.lines());
     }
-    // The entry that grouped jobs join: fio's group is all jobs, since there is no stonewall yet.
-    let mut group: Option<usize> = None;
+    let mut last_group = None;
     for outcome in outcomes.clones {
         let job = &command.jobs[outcome.job];
         let options = owned(&job.options);
         let elapsed_s = elapsed.as_millis().div_ceil(1000) as u64;
-        let entry = JobReport { options, elapsed_s, ..outcome.report };
-        match group.filter(|_| job.group_reporting) {
-            Some(first) => report.jobs[first].merge(entry),
-            None => {
-                if job.group_reporting {
-                    group = Some(report.jobs.len());
-                }
-                report.jobs.push(entry);
-            }
+        let entry = JobReport { options, elapsed_s, group_id: job.group, ..outcome.report };
+        // As in fio, a grouped clone joins the entry before it, whatever that is, in its group.
+        match report.jobs.last_mut() {
+            Some(last) if job.group_reporting && last_group == Some(job.group) => last.merge(entry),
+            _ => report.jobs.push(entry),
         }
+        last_group = Some(job.group);
     }
     report.jobs.iter_mut().for_each(JobReport::unify);
     report
@@ -186,10 +202,11 @@ fn tell_errors(outcomes: &[Outcome]) {
 fn help() -> String {
     format!(
         "Measure a disk through the block layer, with fio's options and report.\n\n\
-         Usage: forebay bench [--option=value]... [--name=job [--option=value]...]...\n\n\
-         Options before the first --name are defaults for all jobs. Without any --name there is\n\
-         one job: random reads of 4k at depth 32 for 5 seconds, on ram:1G unless --filename is\n\
-         given.\n\n\
+         Usage: forebay bench [--option=value]... [job.fio]... \
+         [--name=job [--option=value]...]...\n\n\
+         Options before the first --name are defaults for all jobs, those of job files too;\n\
+         - is standard input. Without any --name or file there is one job: random reads of 4k\n\
+         at depth 32 for 5 seconds, on ram:1G unless --filename is given.\n\n\
          Options [default]:\n{}\n\
          Comparing, in pairs of runs [default]:\n{}",
         options::help(),

@@ -1,9 +1,11 @@
-//! Running the clones: a thread each, started together, with a progress line while they work.
+//! Running the clones: a thread each, started together, with a progress line while they work. A
+//! `stonewall` divides jobs into stages, which run one after another.
 //!
 //! There may be thousands of them: stacks are small, and whatever a clone needs is made before the
 //! start, from which on all clones count their time.
 
 use std::io::IsTerminal;
+use std::ops::Range;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
@@ -17,8 +19,9 @@ use forebay_fio::job::{Eta, Job};
 use forebay_fio::report::JobReport;
 use forebay_fio::verify::Stamp;
 
+use super::cache;
 use super::gauge::{Display, Gauge};
-use super::open;
+use super::open::{self, Opened};
 use super::outcome::{DiskOutcome, Outcome, Outcomes};
 use super::plan::Target;
 use super::status::Status;
@@ -34,7 +37,8 @@ const POLL: Duration = Duration::from_millis(100);
 /// never touched, but a thousand of the usual size are 2 GiB of addresses.
 const STACK: usize = 256 << 10;
 
-/// Runs all clones to their end. A disk that cannot be opened keeps all of them from starting.
+/// Runs all clones to their end, stage by stage. A disk that cannot be opened keeps all of them
+/// from starting; after a signal no stage begins.
 pub(super) fn run(
     command: &CommandLine,
     targets: &[Target],
@@ -45,51 +49,24 @@ pub(super) fn run(
     opened.disks.iter().for_each(|disk| output::notice(disk.info()));
     let chance = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos() as u64;
     let gauges: Vec<_> = targets.iter().map(|_| Gauge::default()).collect();
-    let gate = Gate::default();
-    let (sender, events) = mpsc::channel();
-    let mut outcomes: Vec<Option<Outcome>> = targets.iter().map(|_| None).collect();
-    thread::scope(|scope| {
-        let mut threads = Vec::with_capacity(targets.len());
-        for (stream, (target, gauge)) in targets.iter().zip(&gauges).enumerate() {
-            let (sender, gate) = (sender.clone(), &gate);
-            let task = Task {
-                job: &command.jobs[target.job],
-                target,
-                disk: &opened.disks[target.disk],
-                region: opened.regions[stream],
-                stream: stream as u64,
-                chance,
-                stop,
-                gauge,
-                status: command.run.status_interval,
+    let run = Run { command, targets, opened: &opened, gauges: &gauges, chance, stop };
+    let mut outcomes = Vec::with_capacity(targets.len());
+    let stage = |target: &Target| command.jobs[target.job].stage;
+    for clones in targets.chunk_by(|a, b| stage(a) == stage(b)) {
+        if outcomes.is_empty() || !stop.is_set() {
+            let first = outcomes.len();
+            let stage = first..first + clones.len();
+            // What earlier stages have done belongs to a report in between.
+            let before: Vec<Outcome> =
+                outcomes.iter().flatten().map(Outcome::without_logs).collect();
+            let mut show = |clones: Vec<Outcome>| {
+                let before = before.iter().map(Outcome::without_logs);
+                let clones = before.chain(clones).collect();
+                show(Outcomes { clones, disks: look_at(&opened.disks) });
             };
-            let work = move || task.run(gate, &sender);
-            match builder().spawn_scoped(scope, work) {
-                Ok(thread) => threads.push(thread),
-                Err(error) => {
-                    // Those that run already wait at the gate, and the scope for them.
-                    gate.open(None);
-                    return Err(cannot_start(targets.len(), threads.len(), &error));
-                }
-            }
+            outcomes.extend(run.stage(stage, &mut show)?);
         }
-        drop(sender);
-        let start = await_ready(&events, &threads).then(Instant::now);
-        gate.open(start);
-        if start.is_some() {
-            let eta = is_shown(command.run.eta);
-            let display = Display::new(eta, command.run.eta_newline, &command.jobs, targets);
-            let mut show = |clones| show(Outcomes { clones, disks: look_at(&opened.disks) });
-            let status = Status::new(command, targets, &mut show);
-            await_finished(&events, &mut outcomes, stop, display, status, &gauges);
-        }
-        // The scope does not wait for what a thread does at its very end: the layer gives up there
-        // what it keeps for it.
-        for thread in threads {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        }
-        Ok(())
-    })?;
+    }
     let disks = look_at(&opened.disks);
     Ok(Outcomes { clones: outcomes.into_iter().flatten().collect(), disks })
 }
@@ -98,6 +75,78 @@ pub(super) fn run(
 fn look_at(disks: &[Disk]) -> Vec<DiskOutcome> {
     let outcome = |disk: &Disk| DiskOutcome { info: disk.info().clone(), stats: disk.stats() };
     disks.iter().map(outcome).collect()
+}
+
+/// What all stages share.
+#[derive(Debug, Clone, Copy)]
+struct Run<'a> {
+    command: &'a CommandLine,
+    targets: &'a [Target],
+    opened: &'a Opened,
+    gauges: &'a [Gauge],
+    chance: u64,
+    stop: &'a Stop,
+}
+
+impl Run<'_> {
+    /// Runs these clones together.
+    fn stage(
+        &self,
+        streams: Range<usize>,
+        show: &mut dyn FnMut(Vec<Outcome>),
+    ) -> Result<Vec<Option<Outcome>>, Failure> {
+        let (jobs, targets) = (&self.command.jobs, &self.targets[streams.clone()]);
+        let gauges = &self.gauges[streams.clone()];
+        // An earlier stage has left data in memory as well.
+        cache::invalidate(jobs, targets);
+        let gate = Gate::default();
+        let (sender, events) = mpsc::channel();
+        let mut outcomes: Vec<Option<Outcome>> = targets.iter().map(|_| None).collect();
+        thread::scope(|scope| {
+            let mut threads = Vec::with_capacity(targets.len());
+            for (at, (target, gauge)) in targets.iter().zip(gauges).enumerate() {
+                let (sender, gate) = (sender.clone(), &gate);
+                let stream = streams.start + at;
+                let task = Task {
+                    job: &jobs[target.job],
+                    target,
+                    disk: &self.opened.disks[target.disk],
+                    region: self.opened.regions[stream],
+                    at,
+                    stream: stream as u64,
+                    chance: self.chance,
+                    stop: self.stop,
+                    gauge,
+                    status: self.command.run.status_interval,
+                };
+                let work = move || task.run(gate, &sender);
+                match builder().spawn_scoped(scope, work) {
+                    Ok(thread) => threads.push(thread),
+                    Err(error) => {
+                        // Those that run already wait at the gate, and the scope for them.
+                        gate.open(None);
+                        return Err(cannot_start(targets.len(), threads.len(), &error));
+                    }
+                }
+            }
+            drop(sender);
+            let start = await_ready(&events, &threads).then(Instant::now);
+            gate.open(start);
+            if start.is_some() {
+                let eta = is_shown(self.command.run.eta);
+                let display = Display::new(eta, self.command.run.eta_newline, jobs, targets);
+                let status = Status::new(self.command, targets, show);
+                await_finished(&events, &mut outcomes, self.stop, display, status, gauges);
+            }
+            // The scope does not wait for what a thread does at its very end: the layer gives up
+            // there what it keeps for it.
+            for thread in threads {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            }
+            Ok(())
+        })?;
+        Ok(outcomes)
+    }
 }
 
 fn builder() -> thread::Builder {
@@ -207,6 +256,9 @@ pub(super) struct Task<'a> {
     pub(super) target: &'a Target,
     pub(super) disk: &'a Disk,
     pub(super) region: Region,
+    /// Its place in the stage.
+    pub(super) at: usize,
+    /// Its number among all clones.
     pub(super) stream: u64,
     pub(super) chance: u64,
     pub(super) stop: &'a Stop,
@@ -233,7 +285,7 @@ impl Task<'_> {
             (None, None) => {}
         }
         let outcome = self.outcome(worker.finish());
-        let _ = sender.send(Event::Finished(self.stream as usize, Box::new(outcome)));
+        let _ = sender.send(Event::Finished(self.at, Box::new(outcome)));
     }
 
     fn outcome(&self, finished: Finished) -> Outcome {

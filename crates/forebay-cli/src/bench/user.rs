@@ -14,23 +14,23 @@ pub(super) struct User {
     name: String,
     /// The number of the clone; none of a group.
     clone: Option<u32>,
+    /// The number of the group, if it is one.
+    group: Option<u32>,
     nr_clones: u32,
     /// As of a clone: not known if it is not known of one.
     tag_waits: Option<Moments>,
     usage: Usage,
-    /// The longest of the clones, ns.
-    elapsed_ns: u64,
 }
 
 impl User {
-    pub(super) fn new(outcome: &Outcome, in_group: bool) -> Self {
+    pub(super) fn new(outcome: &Outcome, group: Option<u32>) -> Self {
         Self {
             name: outcome.report.name.clone(),
-            clone: (!in_group).then_some(outcome.clone),
+            clone: group.is_none().then_some(outcome.clone),
+            group,
             nr_clones: 1,
             tag_waits: outcome.tag_waits,
             usage: outcome.report.stats.usage,
-            elapsed_ns: outcome.elapsed_ns,
         }
     }
 
@@ -45,15 +45,10 @@ impl User {
             _ => None,
         };
         self.usage += &outcome.report.stats.usage;
-        self.elapsed_ns = self.elapsed_ns.max(outcome.elapsed_ns);
     }
 
-    pub(super) fn is_group(&self) -> bool {
-        self.clone.is_none()
-    }
-
-    pub(super) fn elapsed_ns(&self) -> u64 {
-        self.elapsed_ns
+    pub(super) fn group(&self) -> Option<u32> {
+        self.group
     }
 
     /// An object in the list `jobs` of a disk.

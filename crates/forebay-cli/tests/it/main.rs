@@ -6,6 +6,7 @@ mod common;
 mod compare;
 mod endings;
 mod engines;
+mod job_files;
 mod load;
 mod refusals;
 #[path = "../../../forebay/tests/it/seccomp.rs"]

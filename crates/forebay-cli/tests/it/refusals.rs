@@ -21,14 +21,11 @@ fn unknown_options_get_the_nearest_one() {
     check(
         "--name=a --rate_min=4k",
         2,
-        "bench: --rate_min: fio knows it, forebay bench does not support it yet",
+        "bench: --rate_min: fio knows it, forebay bench does not support it yet; use --rate \
+         or --rate_iops, and --thinktime",
     );
-    check(
-        "job.fio",
-        2,
-        "bench: 'job.fio' is not an option; options begin with --, and job files are not supported \
-         yet",
-    );
+    check("job.fio", 1, "job.fio: cannot be read: No such file or directory (os error 2)");
+    check("-x", 2, "bench: '-x' is not an option; options begin with --");
 }
 
 #[test]
@@ -42,8 +39,8 @@ fn bad_values_say_what_would_do() {
     check(
         "--name=a --rw=reed",
         2,
-        "bench: --rw=reed: it is none of the words; accepted: read, write, randread, randwrite, \
-         rw, readwrite, randrw, trim, randtrim",
+        "bench: --rw=reed: it is none of the words; did you mean read?; accepted: read, write, \
+         randread, randwrite, rw, readwrite, randrw, trim, randtrim",
     );
     check(
         "--name=a --ioengine=mmap",

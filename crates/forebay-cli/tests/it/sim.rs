@@ -48,11 +48,16 @@ fn check_refused(args: &str, code: i32, message: &str) {
 
 #[test]
 fn what_cannot_be_run_is_refused() {
-    let unknown = "sim: wrong.fio: line 2: unknown option --iodpth; did you mean --iodepth?";
+    let unknown = "wrong.fio:2:1: unknown option iodpth; did you mean iodepth?\n  \
+                     2 | iodpth=4\n    | ^^^^^^";
     check_refused("wrong.fio", 2, unknown);
     let model = "sim: --model=hdd: there is no model 'hdd'; there are fixed and flaky";
     check_refused("wrong.fio --model hdd", 2, model);
-    check_refused("none.fio", 1, "sim: none.fio: No such file or directory (os error 2)");
+    check_refused(
+        "none.fio",
+        1,
+        "none.fio: cannot be read: No such file or directory (os error 2)",
+    );
     check_refused("", 2, "sim: name a job file of fio to run, or say --random");
 }
 

@@ -141,3 +141,14 @@ fn contradictions_are_refused() {
     let given = Given { verify: Some(true), rw: Pattern::from_word("trim"), ..Given::default() };
     assert_eq!(error(given), "j: --verify does not go with a trim pattern");
 }
+
+#[test]
+fn a_stonewall_begins_a_stage_and_a_new_group_only_a_group() {
+    let stonewall = || job(Given { stonewall: Some(true), ..Given::default() });
+    let new_group = || job(Given { new_group: Some(true), ..Given::default() });
+    let plain = || job(Given::default());
+    let mut jobs = [stonewall(), plain(), new_group(), plain(), stonewall(), stonewall()];
+    number_groups(&mut jobs);
+    let numbers = jobs.each_ref().map(|job| (job.group, job.stage));
+    assert_eq!(numbers, [(0, 0), (0, 0), (1, 0), (1, 0), (2, 1), (3, 2)]);
+}

@@ -1,22 +1,23 @@
 //! fio's options: which there are, what they take, and what they set.
 //!
-//! Everything about an option stands in one row of [`table::OPTIONS`]. This module looks rows up
-//! and applies values; the words for refusals are here too, because a refusal should say what would
-//! do.
+//! Everything about an option that is supported stands in one row of [`OPTIONS`], and what becomes
+//! of fio's other options in [`known`]: together they are one table of all names. This module looks
+//! names up and applies values; what is refused, and in which words, is in [`error`].
 
-mod known;
+pub mod error;
+pub mod known;
 mod nearest;
 mod table;
 mod values;
 
 use std::fmt::Write;
 
-use thiserror::Error;
-
 use crate::arguments;
 use crate::job::{Given, RunOptions};
 use crate::units::{self, NumberError, Size};
 
+pub use self::error::UsageError;
+use self::known::{Foreign, Verdict};
 pub use self::nearest::nearest;
 pub use self::table::OPTIONS;
 
@@ -65,67 +66,39 @@ pub enum Kind {
     RunParsed { accepts: &'static str, set: fn(&mut RunOptions, &str) -> Result<(), String> },
     /// Concerns the run: any text.
     RunText { set: fn(&mut RunOptions, &str) },
+    /// Concerns the run: 0 or 1, and the bare option means 1.
+    RunFlag { set: fn(&mut RunOptions, bool) },
     /// Opens a job.
     JobName,
     /// Shows the help text.
     Help,
 }
 
-/// What is wrong with a command line.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum UsageError {
-    /// No such option, in fio or here.
-    #[error("unknown option --{name}{}", did_you_mean(.nearest))]
-    UnknownOption {
-        /// As given, without dashes.
-        name: String,
-        /// The known option whose name is most like it.
-        nearest: Option<&'static str>,
-    },
-    /// An option of fio that is not supported.
-    #[error("--{name}: fio knows it, forebay bench does not support it yet")]
-    NotSupported {
-        /// As given, without dashes.
-        name: String,
-    },
-    /// A value that the option does not take.
-    #[error("--{name}={value}: {reason}; accepted: {accepted}")]
-    BadValue {
-        /// The option as given, without dashes.
-        name: String,
-        /// The value as given.
-        value: String,
-        /// What is wrong with it.
-        reason: String,
-        /// What the option takes.
-        accepted: String,
-    },
-    /// The value is missing.
-    #[error("--{name} needs a value; accepted: {accepted}")]
-    MissingValue {
-        /// The option as given, without dashes.
-        name: String,
-        /// What the option takes.
-        accepted: String,
-    },
-    /// Something that is not an option.
-    #[error(
-        "'{argument}' is not an option; options begin with --, and job files are not supported yet"
-    )]
-    NotAnOption {
-        /// As given.
-        argument: String,
-    },
-    /// An argument that is not text.
-    #[error("'{argument}' is not valid UTF-8")]
-    NotUtf8 {
-        /// As given, with replacement characters.
-        argument: String,
-    },
-    /// Options that contradict each other.
-    #[error("{0}")]
-    Conflict(String),
+/// What a name stands for.
+#[derive(Debug, Clone, Copy)]
+pub enum Found {
+    /// An option that is supported.
+    Supported(&'static OptionSpec),
+    /// An option of fio that changes nothing here, and why.
+    Ignored(&'static Foreign, &'static str),
+}
+
+impl Found {
+    /// Whether the value may be left out, and then is never taken from the next argument.
+    pub fn is_flag(&self) -> bool {
+        match self {
+            Self::Supported(spec) => spec.is_flag(),
+            Self::Ignored(foreign, _) => foreign.is_flag,
+        }
+    }
+
+    /// What values are accepted, in words.
+    pub fn accepted(&self) -> String {
+        match self {
+            Self::Supported(spec) => spec.kind.accepted(),
+            Self::Ignored(..) => "what fio takes".to_owned(),
+        }
+    }
 }
 
 /// Finds an option by its name or an alias. A dash and an underscore are the same.
@@ -133,18 +106,28 @@ pub enum UsageError {
 /// # Errors
 ///
 /// [`UsageError::NotSupported`] if only fio has it, [`UsageError::UnknownOption`] if nobody does.
-pub fn lookup(name: &str) -> Result<&'static OptionSpec, UsageError> {
-    let normal = name.replace('-', "_");
-    let is_it = |known: &str| known.replace('-', "_") == normal;
-    if let Some(spec) = OPTIONS.iter().find(|spec| spec.names().any(is_it)) {
-        return Ok(spec);
+pub fn lookup(name: &str) -> Result<Found, UsageError> {
+    if let Some(spec) = OPTIONS.iter().find(|spec| spec.names().any(|known| same_name(known, name)))
+    {
+        return Ok(Found::Supported(spec));
     }
-    let name = name.to_owned();
-    if known::KNOWN_TO_FIO.iter().any(|known| is_it(known)) {
-        return Err(UsageError::NotSupported { name });
+    if let Some(foreign) = known::find(name) {
+        return match foreign.verdict {
+            Verdict::Ignored(why) => Ok(Found::Ignored(foreign, why)),
+            Verdict::Refused(instead) => {
+                Err(UsageError::NotSupported { name: name.to_owned(), instead })
+            }
+        };
     }
+    let normal = name.trim_start_matches('-').replace('-', "_");
     let nearest = nearest(&normal, OPTIONS.iter().flat_map(OptionSpec::names));
-    Err(UsageError::UnknownOption { name, nearest })
+    Err(UsageError::UnknownOption { name: name.to_owned(), nearest })
+}
+
+/// Whether two names are the same but for dashes and underscores.
+fn same_name(a: &str, b: &str) -> bool {
+    let normal = |byte: u8| if byte == b'-' { b'_' } else { byte };
+    a.len() == b.len() && a.bytes().map(normal).eq(b.bytes().map(normal))
 }
 
 /// The options and what they take, one per line.
@@ -169,7 +152,14 @@ pub fn help() -> String {
 impl OptionSpec {
     /// Whether the value may be left out, and then is never taken from the next argument.
     pub fn is_flag(&self) -> bool {
-        matches!(self.kind, Kind::Flag { .. } | Kind::Help)
+        matches!(self.kind, Kind::Flag { .. } | Kind::RunFlag { .. } | Kind::Help)
+    }
+
+    /// Whether it concerns the run, not a job.
+    pub fn is_of_run(&self) -> bool {
+        use Kind::{Help, RunChoice, RunFlag, RunParsed, RunText};
+        let is_run = matches!(self.kind, RunChoice { .. } | RunText { .. } | RunFlag { .. });
+        is_run || matches!(self.kind, RunParsed { .. } | Help)
     }
 
     /// The name and the aliases.
@@ -200,7 +190,7 @@ impl OptionSpec {
     fn set(&self, value: &str, given: &mut Given, run: &mut RunOptions) -> Result<(), String> {
         let number = |error: NumberError| error.to_string();
         given.texts.retain(|(name, _)| *name != self.name);
-        if arguments::is_by_text(self.name, value) {
+        if value != self.default && arguments::is_by_text(self.name, value) {
             given.texts.push((self.name, value.to_owned()));
         }
         match self.kind {
@@ -212,6 +202,7 @@ impl OptionSpec {
             Kind::Bool { set } | Kind::Flag { set } => {
                 set(given, units::parse_bool(value).map_err(number)?);
             }
+            Kind::RunFlag { set } => set(run, units::parse_bool(value).map_err(number)?),
             Kind::Choice { words, set } => set(given, one_of(value, words)?),
             Kind::RunParsed { set, .. } => set(run, value)?,
             Kind::RunChoice { words, set } => set(run, one_of(value, words)?),
@@ -242,7 +233,7 @@ impl Kind {
             Self::Size { .. } => "a size such as 4096, 4k, 1m or 1g, or 1% to 100%".to_owned(),
             Self::Time { .. } => "a time such as 10, 10s, 500ms, 5m or 1h".to_owned(),
             Self::Bool { .. } => "0 or 1".to_owned(),
-            Self::Flag { .. } => "nothing, 0 or 1".to_owned(),
+            Self::Flag { .. } | Self::RunFlag { .. } => "nothing, 0 or 1".to_owned(),
             Self::Choice { words, .. } | Self::RunChoice { words, .. } => words.join(", "),
             Self::Text { .. } | Self::RunText { .. } | Self::JobName => "a text".to_owned(),
             Self::Policy { accepts }
@@ -263,15 +254,14 @@ fn within(number: u64, min: u64, max: u64) -> Result<u64, String> {
     }
 }
 
-fn one_of<'a>(value: &'a str, words: &[&str]) -> Result<&'a str, String> {
-    if words.contains(&value) { Ok(value) } else { Err("it is none of the words".to_owned()) }
-}
-
-fn did_you_mean(nearest: &Option<&'static str>) -> String {
-    nearest.map_or_else(
-        || "; see forebay bench --help".to_owned(),
-        |name| format!("; did you mean --{name}?"),
-    )
+fn one_of<'a>(value: &'a str, words: &[&'static str]) -> Result<&'a str, String> {
+    if words.contains(&value) {
+        return Ok(value);
+    }
+    Err(match nearest(value, words.iter().copied()) {
+        Some(word) => format!("it is none of the words; did you mean {word}?"),
+        None => "it is none of the words".to_owned(),
+    })
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@
 pub fn nearest(name: &str, candidates: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let tolerance = (name.len() / 3).max(1);
     candidates
+        // No distance is less than the difference of lengths, and names may be very long.
+        .filter(|candidate| candidate.len().abs_diff(name.len()) <= tolerance)
         .map(|candidate| (distance(name, candidate), candidate))
         .filter(|&(distance, _)| distance <= tolerance)
         .min_by_key(|&(distance, _)| distance)

@@ -4,12 +4,19 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::*;
-use crate::job::{Engine, OutputFormat};
+use crate::job::{Engine, Job, OutputFormat};
 
 fn apply(name: &str, value: &str) -> Result<(Given, RunOptions), UsageError> {
     let (mut given, mut run) = (Given::default(), RunOptions::default());
-    lookup(name)?.apply(name, value, &mut given, &mut run)?;
+    row(name)?.apply(name, value, &mut given, &mut run)?;
     Ok((given, run))
+}
+
+fn row(name: &str) -> Result<&'static OptionSpec, UsageError> {
+    match lookup(name)? {
+        Found::Supported(spec) => Ok(spec),
+        Found::Ignored(..) => panic!("{name} is ignored"),
+    }
 }
 
 #[track_caller]
@@ -27,16 +34,22 @@ fn names_are_unique_and_not_also_listed_as_unsupported() {
     let mut seen = HashSet::new();
     for name in OPTIONS.iter().flat_map(OptionSpec::names) {
         assert!(seen.insert(name), "{name} twice");
-        assert!(!known::KNOWN_TO_FIO.contains(&name), "{name} is supported");
+        assert!(known::find(name).is_none(), "{name} is supported: take it out of options/known");
+    }
+    for name in known::all().flat_map(|foreign| foreign.names) {
+        assert!(seen.insert(name), "{name} twice");
     }
 }
 
 #[test]
-fn every_default_is_a_value_that_the_option_takes() {
-    for spec in OPTIONS.iter().filter(|spec| !spec.default.is_empty()) {
-        if !matches!(spec.kind, Kind::Policy { .. }) && !spec.default.starts_with("as ") {
-            assert_eq!(apply(spec.name, spec.default).err(), None, "{}", spec.name);
-        }
+fn every_default_is_what_a_job_has_without_the_option() {
+    let job = |given| Job::new("j".to_owned(), given, Vec::new()).expect("no conflict");
+    let is_shown =
+        |spec: &&OptionSpec| !spec.default.is_empty() && !spec.default.starts_with("as ");
+    for spec in OPTIONS.iter().filter(is_shown) {
+        let (given, run) = apply(spec.name, spec.default).expect(spec.name);
+        assert_eq!(job(given), job(Given::default()), "{}={}", spec.name, spec.default);
+        assert_eq!(run, RunOptions::default(), "{}={}", spec.name, spec.default);
     }
 }
 
@@ -47,7 +60,7 @@ fn aliases_set_the_same() {
     assert_eq!(given("iodepth_batch_submit", "3").iodepth_batch, Some(3));
     assert_eq!(given("iodepth_batch_complete", "4").iodepth_batch_complete_min, Some(4));
     assert_eq!(given("timeout", "2m").runtime, Some(Duration::from_secs(120)));
-    assert_eq!(lookup("output_format").expect("a dash").name, "output-format");
+    assert_eq!(row("output_format").expect("a dash").name, "output-format");
 }
 
 #[test]
@@ -73,11 +86,32 @@ fn unknown_names_get_the_nearest_one() {
 }
 
 #[test]
-fn what_only_fio_knows_is_said_to_be_so() {
-    let message = "--rate_min: fio knows it, forebay bench does not support it yet";
-    check_error("rate_min", "4k", message);
-    let message = "--verify_backlog: fio knows it, forebay bench does not support it yet";
-    check_error("verify_backlog", "1", message);
+fn what_only_fio_knows_is_said_to_be_so_with_what_to_do_instead() {
+    let message = "--wait_for: fio knows it, forebay bench does not support it yet; use \
+                   --stonewall, which waits for all jobs before it";
+    check_error("wait_for", "a", message);
+    let refused = known::all().filter_map(|foreign| match foreign.verdict {
+        Verdict::Refused(instead) => Some((foreign.names[0], instead)),
+        Verdict::Ignored(_) => None,
+    });
+    for (name, instead) in refused {
+        let error = lookup(name).expect_err(name);
+        assert_eq!(error, UsageError::NotSupported { name: name.to_owned(), instead });
+        for word in instead.split([' ', ',', ';', ':']).filter_map(|w| w.strip_prefix("--")) {
+            let advised = word.split('=').next().unwrap_or(word);
+            assert!(advised == "version" || lookup(advised).is_ok(), "{name}: {instead}");
+        }
+    }
+}
+
+#[test]
+fn what_changes_nothing_is_found_with_the_reason() {
+    let Ok(Found::Ignored(foreign, why)) = lookup("unlink") else { panic!("it is ignored") };
+    assert_eq!((foreign.names, why), (&["unlink"][..], "files are left in place"));
+    let flags = ["userspace_reap"];
+    for name in flags {
+        assert!(lookup(name).expect(name).is_flag(), "{name}");
+    }
 }
 
 #[test]
@@ -109,6 +143,12 @@ fn bad_values_name_option_value_and_what_would_do() {
         "ioengine",
         "mmap",
         "--ioengine=mmap: it is none of the words; accepted: libaio, io_uring, psync, sync, null",
+    );
+    check_error(
+        "ioengine",
+        "libaoi",
+        "--ioengine=libaoi: it is none of the words; did you mean libaio?; accepted: libaio, \
+         io_uring, psync, sync, null",
     );
     check_error("filename", "", "--filename=: it is empty; accepted: a text");
 }

@@ -10,6 +10,10 @@ use crate::generator::sizes::SizeRule;
 use crate::generator::skew::{Distribution, Zone, ZoneLen};
 use crate::units::{self, NumberError};
 
+/// The words of `rw`.
+const PATTERNS: &[&str] =
+    &["read", "write", "randread", "randwrite", "rw", "readwrite", "randrw", "trim", "randtrim"];
+
 /// The largest block, bytes.
 const BLOCK_MAX: u64 = 1 << 30;
 
@@ -111,7 +115,7 @@ pub(super) fn split(text: &str) -> Result<SizeRule, String> {
 /// The words of `rw=`, and what may stand behind a colon: bytes, or a number of I/Os.
 pub(super) fn pattern(text: &str) -> Result<(Pattern, i64), String> {
     let (word, step) = text.split_once(':').unwrap_or((text, ""));
-    let pattern = Pattern::from_word(word).ok_or("it is none of the words")?;
+    let pattern = Pattern::from_word(super::one_of(word, PATTERNS)?).ok_or("it is no pattern")?;
     if step.is_empty() {
         return Ok((pattern, 0));
     }

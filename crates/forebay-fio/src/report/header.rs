@@ -16,9 +16,10 @@ pub fn render(jobs: &[Job], version: &str, engines: &[String]) -> String {
         // Writing into a String does not fail.
         let _ = writeln!(
             text,
-            "{}: (g=0): rw={}, bs=(R) {r}, (W) {w}, (T) {t}, ioengine={engine}, \
+            "{}: (g={}): rw={}, bs=(R) {r}, (W) {w}, (T) {t}, ioengine={engine}, \
              iodepth={}",
             job.name,
+            job.group,
             job.rw.word(),
             job.iodepth
         );
@@ -42,12 +43,13 @@ mod tests {
         let given = Given { numjobs: Some(2), bs: Some(65_536), ..Given::default() };
         let two = Job::new("a".to_owned(), given, Vec::new()).expect("no conflict");
         let given = Given { ioengine: Some(Engine::Libaio), iodepth: Some(8), ..Given::default() };
-        let one = Job::new("b".to_owned(), given, Vec::new()).expect("no conflict");
+        let mut one = Job::new("b".to_owned(), given, Vec::new()).expect("no conflict");
+        one.group = 1;
         assert_eq!(
             render(&[two, one], "forebay-1.2.3", &["file".to_owned(), "libaio (file)".to_owned()]),
             "a: (g=0): rw=read, bs=(R) 64.0KiB-64.0KiB, (W) 64.0KiB-64.0KiB, (T) 64.0KiB-64.0KiB, \
              ioengine=file, iodepth=1\n...\n\
-             b: (g=0): rw=read, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B, \
+             b: (g=1): rw=read, bs=(R) 4096B-4096B, (W) 4096B-4096B, (T) 4096B-4096B, \
              ioengine=libaio (file), iodepth=8\n\
              forebay-1.2.3\nStarting 3 threads\n"
         );

@@ -29,6 +29,18 @@ const OF_THE_LAYER: [&str; 10] = [
     "fua",
 ];
 
+/// Keys of files that fio has options for, or that say what does the I/O.
+const OF_FILES: &[&str] = &[
+    "direct",
+    "read_only",
+    "logical_block_size",
+    "engine",
+    "nr_threads",
+    "fixed_buffers",
+    "sqpoll",
+    "sqpoll_idle_ms",
+];
+
 /// The jobs for fio that do what `jobs` do.
 ///
 /// # Errors
@@ -50,7 +62,7 @@ fn twin(job: &Job, spec: &Spec) -> Result<Job, String> {
     let (place, keys) = shown.split_once('?').unwrap_or((&shown, ""));
     let mut twin = Job { policies: Vec::new(), ..job.clone() };
     let harmless: &[&str] = match spec.driver() {
-        "file" => &["direct", "read_only", "logical_block_size"],
+        "file" | "aio" | "psync" => OF_FILES,
         "null" => &["read_only", "logical_block_size"],
         _ => {
             return Err(format!(
@@ -80,7 +92,12 @@ fn twin(job: &Job, spec: &Spec) -> Result<Job, String> {
         twin.offset = Size::Bytes(job.offset.of(capacity));
         return Ok(twin);
     }
-    twin.ioengine = Some(job.ioengine.unwrap_or(Engine::IoUring));
+    let engine = match spec.driver() {
+        "aio" => Engine::Libaio,
+        "psync" => Engine::Psync,
+        _ => Engine::IoUring,
+    };
+    twin.ioengine = Some(job.ioengine.unwrap_or(engine));
     // fio separates files by colons.
     twin.filename = job.filename.is_some().then(|| spec.target().replace(':', "\\:"));
     twin.direct = match spec.get("direct") {

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use forebay::Spec;
-use forebay_fio::arguments;
+use forebay_fio::arguments::{self, quoted};
 use forebay_fio::job::{Engine, Job};
 use forebay_fio::options::{Kind, OPTIONS};
 
@@ -132,14 +132,6 @@ fn devices(targets: &[Target]) -> String {
         0..=3 => all.join(", "),
         more => format!("{}, {} and {} more", all[0], all[1], more - 2),
     }
-}
-
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,%+@".contains(c);
-    if word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// The jobs on another device: each with `spec` as its filename, or, for `?key=value`, on the same

@@ -1,0 +1,70 @@
+//! The machine as job files see it: files, the environment, and what `$pagesize` and its like say.
+
+use std::io::{self, Read};
+use std::num::NonZero;
+use std::path::Path;
+
+use forebay_fio::cmdline::CommandError;
+use forebay_fio::host::Host;
+use forebay_fio::jobfile::Problem;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// More than a job file may have, so that a device or an endless file is not read to its end.
+const BYTES_MAX: u64 = 2 << 20;
+
+/// This machine.
+#[derive(Debug)]
+pub(crate) struct Machine;
+
+impl Host for Machine {
+    fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+        let mut contents = Vec::new();
+        match path.as_os_str() == "-" {
+            true => io::stdin().lock().take(BYTES_MAX).read_to_end(&mut contents)?,
+            false => std::fs::File::open(path)?.take(BYTES_MAX).read_to_end(&mut contents)?,
+        };
+        Ok(contents)
+    }
+
+    fn variable(&self, name: &str) -> Option<String> {
+        // The library panics at names that no variable can have.
+        let possible = !name.is_empty() && !name.contains(['=', '\0']);
+        possible.then(|| std::env::var_os(name)).flatten()?.into_string().ok()
+    }
+
+    fn page_size_bytes(&self) -> u64 {
+        rustix::param::page_size() as u64
+    }
+
+    fn memory_mib(&self) -> u64 {
+        let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse().ok());
+        kib.unwrap_or(0_u64) / 1024
+    }
+
+    fn nr_cpus(&self) -> u64 {
+        std::thread::available_parallelism().map_or(1, NonZero::get) as u64
+    }
+}
+
+/// The failure of a command line, or of a job file, which names its place itself. A file that
+/// cannot be read is no error of usage.
+pub(crate) fn failure(command: &str, error: &CommandError) -> Failure {
+    match error {
+        CommandError::Usage(error) => Failure::Usage(format!("{command}: {error}")),
+        CommandError::JobFile(error) if matches!(error.problem, Problem::Read(_)) => {
+            Failure::Run(error.to_string())
+        }
+        CommandError::JobFile(error) => Failure::Usage(error.to_string()),
+    }
+}
+
+/// Says what is ignored.
+pub(crate) fn tell_warnings(warnings: &[String]) {
+    for warning in warnings {
+        output::stderr(&format!("forebay: warning: {warning}\n"));
+    }
+}

@@ -1,0 +1,59 @@
+//! What stands for something else in a line: `${VARIABLE}`, `$pagesize`, `$mb_memory`, `$ncpus`.
+
+use std::borrow::Cow;
+
+use super::{LINE_BYTES_MAX, Problem};
+use crate::host::Host;
+use crate::units::parse_bytes;
+
+/// A line with the variables of the environment filled in; one that is not set is empty. As in fio,
+/// what is filled in is not looked at again, and a `${` without `}` stays.
+pub(super) fn variables<'a>(line: &'a str, host: &dyn Host) -> Result<Cow<'a, str>, Problem> {
+    if !line.contains("${") {
+        return Ok(Cow::Borrowed(line));
+    }
+    let mut text = String::new();
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((name, tail)) = after.split_once('}') else { break };
+        text.push_str(before);
+        text.push_str(&host.variable(name).unwrap_or_default());
+        rest = tail;
+        if text.len() > LINE_BYTES_MAX {
+            return Err(Problem::LongLine);
+        }
+    }
+    text.push_str(rest);
+    if text.len() > LINE_BYTES_MAX { Err(Problem::LongLine) } else { Ok(Cow::Owned(text)) }
+}
+
+/// The first variable of a line that is not set.
+pub(super) fn first_unset<'a>(line: &'a str, host: &dyn Host) -> Option<&'a str> {
+    let mut names = line.split("${").skip(1).filter_map(|rest| Some(rest.split_once('}')?.0));
+    names.find(|name| host.variable(name).is_none())
+}
+
+/// A value with the facts of the machine filled in. If the value then is arithmetic, such as
+/// `8*4096`, it is worked out, as fio does with the help of `bc`.
+pub(super) fn keywords(value: &str, host: &dyn Host) -> Result<String, Problem> {
+    let mut text = value.to_owned();
+    let facts = [
+        ("$pagesize", host.page_size_bytes()),
+        ("$mb_memory", host.memory_mib()),
+        ("$ncpus", host.nr_cpus()),
+    ];
+    for (keyword, number) in facts {
+        if text.contains(keyword) {
+            text = text.replace(keyword, &number.to_string());
+        }
+        // A keyword has six characters at least and a number twenty at most, so this is in time.
+        if text.len() > LINE_BYTES_MAX {
+            return Err(Problem::LongLine);
+        }
+    }
+    if text == value || !text.contains(['+', '-', '*', '/', '%', '^']) {
+        return Ok(text);
+    }
+    // A path may have such characters too, and is none.
+    Ok(parse_bytes(&format!("({text})")).map_or(text, |number| number.to_string()))
+}

@@ -1,0 +1,130 @@
+//! What is wrong with options, in words that say what would do.
+
+use std::fmt::{self, Display};
+
+use thiserror::Error;
+
+/// What is wrong with a command line, or with a line of a job file.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum UsageError {
+    /// No such option, in fio or here.
+    UnknownOption {
+        /// As given, without dashes.
+        name: String,
+        /// The known option whose name is most like it.
+        nearest: Option<&'static str>,
+    },
+    /// An option of fio that is not supported.
+    NotSupported {
+        /// As given, without dashes.
+        name: String,
+        /// What to do instead.
+        instead: &'static str,
+    },
+    /// A value that the option does not take.
+    BadValue {
+        /// The option as given, without dashes.
+        name: String,
+        /// The value as given.
+        value: String,
+        /// What is wrong with it.
+        reason: String,
+        /// What the option takes.
+        accepted: String,
+    },
+    /// The value is missing.
+    MissingValue {
+        /// The option as given, without dashes.
+        name: String,
+        /// What the option takes.
+        accepted: String,
+    },
+    /// An option of the whole run in a job file.
+    RunOption {
+        /// The option as given.
+        name: String,
+    },
+    /// Something that is not an option.
+    NotAnOption {
+        /// As given.
+        argument: String,
+    },
+    /// An argument that is not text.
+    NotUtf8 {
+        /// As given, with replacement characters.
+        argument: String,
+    },
+    /// There is no job to run.
+    NoJob,
+    /// Options that contradict each other.
+    Conflict(String),
+}
+
+impl Display for UsageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, "--")
+    }
+}
+
+impl UsageError {
+    /// The same for a job file, where options have no dashes.
+    pub fn in_job_file(&self) -> impl Display + '_ {
+        InJobFile(self)
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>, dashes: &str) -> fmt::Result {
+        match self {
+            Self::UnknownOption { name, nearest: Some(nearest) } => {
+                write!(f, "unknown option {dashes}{name}; did you mean {dashes}{nearest}?")
+            }
+            Self::UnknownOption { name, nearest: None } => {
+                write!(f, "unknown option {dashes}{name}; see forebay bench --help")
+            }
+            Self::NotSupported { name, instead } => {
+                let bench = "fio knows it, forebay bench does not support it yet";
+                write!(f, "{dashes}{name}: {bench}; {instead}")
+            }
+            Self::BadValue { name, value, reason, accepted } => {
+                let value = Short(value);
+                write!(f, "{dashes}{name}={value}: {reason}; accepted: {accepted}")
+            }
+            Self::MissingValue { name, accepted } => {
+                write!(f, "{dashes}{name} needs a value; accepted: {accepted}")
+            }
+            Self::RunOption { name } => {
+                write!(f, "{name} concerns the whole run; say --{name} on the command line")
+            }
+            Self::NotAnOption { argument } => {
+                write!(f, "'{argument}' is not an option; options begin with --")
+            }
+            Self::NotUtf8 { argument } => write!(f, "'{argument}' is not valid UTF-8"),
+            Self::NoJob => f.write_str(
+                "there is no job to run; a job begins with --name=job1, or in a job file with a \
+                 line such as [job1]",
+            ),
+            Self::Conflict(message) => f.write_str(message),
+        }
+    }
+}
+
+struct InJobFile<'a>(&'a UsageError);
+
+impl Display for InJobFile<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.write(f, "")
+    }
+}
+
+/// A text that may be long: its beginning.
+struct Short<'a>(&'a str);
+
+impl Display for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const CHARS_MAX: usize = 60;
+        match self.0.char_indices().nth(CHARS_MAX) {
+            None => f.write_str(self.0),
+            Some((end, _)) => write!(f, "{}...", &self.0[..end]),
+        }
+    }
+}

@@ -1,0 +1,6 @@
+//! The dialect beside the real fio's, and under mutation.
+
+mod common;
+mod corpus;
+mod mutations;
+mod names;

@@ -1,0 +1,14 @@
+//! The parser of the command line: an argument for each line.
+
+#![no_main]
+
+use forebay_fio::cmdline;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &[u8]| {
+    let text = String::from_utf8_lossy(text);
+    if let Err(error) = cmdline::parse(text.lines().map(Into::into)) {
+        // An argument is repeated in the message, and nothing else of that size.
+        assert!(error.to_string().len() <= 2 * text.len() + 4096);
+    }
+});
