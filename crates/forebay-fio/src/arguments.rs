@@ -24,43 +24,18 @@ use crate::units::Size;
 /// # Ok::<(), forebay_fio::cmdline::CommandError>(())
 /// ```
 pub fn of(job: &Job) -> Vec<String> {
+    #[rustfmt::skip]
     let Job {
-        name,
-        rw,
-        rwmixread,
-        bs,
-        size,
-        io_size,
-        offset,
-        iodepth,
-        iodepth_batch,
-        iodepth_batch_complete_min,
-        iodepth_batch_complete_max,
-        iodepth_low,
-        numjobs,
-        runtime,
-        time_based,
-        direct,
-        filename,
-        ioengine,
-        invalidate,
-        allow_mounted_write,
-        fsync,
-        end_fsync,
-        randseed,
-        norandommap,
-        randrepeat,
-        verify,
-        do_verify,
-        group_reporting,
-        fixedbufs,
-        sqthread_poll,
-        stonewall,
-        new_group,
+        name, rw, rwmixread, bs, size, io_size, offset, iodepth, iodepth_batch,
+        iodepth_batch_complete_min, iodepth_batch_complete_max, iodepth_low, numjobs, runtime,
+        time_based, direct, filename, ioengine, invalidate, allow_mounted_write, fsync, end_fsync,
+        randseed, norandommap, randrepeat, verify, do_verify, group_reporting, fixedbufs,
+        sqthread_poll, stonewall, new_group, policies: _, texts,
         // They follow from the jobs before.
-        group: _,
-        stage: _,
-        policies: _,
+        group: _, stage: _,
+        // What follows from the texts.
+        sizes: _, variety: _, loops: _, pace: _, ramp_time: _, start_delay: _, measures,
+        fdatasync: _, logs: _, checks, warnings: _,
         // What was said, not what follows from it.
         options: _,
     } = job;
@@ -94,14 +69,45 @@ pub fn of(job: &Job) -> Vec<String> {
     list.unless("randseed", randseed, &bare.randseed);
     list.flag("norandommap", *norandommap);
     list.switch("randrepeat", *randrepeat, bare.randrepeat);
-    list.some("verify", verify.then_some("crc32c"));
+    list.some("verify", verify.then(|| checks.method.word()));
     list.switch("do_verify", *do_verify, bare.do_verify);
     list.flag("group_reporting", *group_reporting);
     list.some("fixedbufs", fixedbufs.map(u8::from));
     list.some("sqthread_poll", sqthread_poll.map(u8::from));
     list.flag("stonewall", *stonewall);
     list.flag("new_group", *new_group);
+    // gtod_reduce says all four, so the order in which they were given counts.
+    list.flag("disable_lat=1", measures.disable_lat);
+    list.flag("disable_clat=1", measures.disable_clat);
+    list.flag("disable_slat=1", measures.disable_slat);
+    list.flag("disable_bw=1", measures.disable_bw);
+    texts.iter().for_each(|(name, text)| list.put(name, text));
     list.0
+}
+
+/// Options whose values have forms of their own, or are many: they are kept as they were given.
+#[rustfmt::skip]
+const BY_TEXT: &[&str] = &[
+    "rw_sequencer", "percentage_random", "random_distribution", "bsrange",
+    "bssplit", "bs_unaligned", "blockalign", "number_ios",
+    "loops", "ramp_time", "startdelay", "rate",
+    "rate_iops", "rate_process", "thinktime", "thinktime_spin",
+    "thinktime_blocks", "fdatasync", "verify_pattern", "verify_only",
+    "verify_fatal", "verify_dump", "buffer_pattern", "zero_buffers",
+    "refill_buffers", "percentile_list", "clat_percentiles", "lat_percentiles",
+    "slat_percentiles", "unified_rw_reporting",
+    "write_bw_log",
+    "write_lat_log", "write_iops_log", "log_avg_msec", "log_max_value",
+    "log_offset", "per_job_logs",
+];
+
+/// Whether an option with this value is kept as it was given.
+pub(crate) fn is_by_text(name: &str, value: &str) -> bool {
+    match name {
+        "rw" => value.contains(':'),
+        "bs" => value.contains(','),
+        _ => BY_TEXT.contains(&name),
+    }
 }
 
 /// The arguments of the layer's own options, which `forebay bench` alone knows.
@@ -211,6 +217,9 @@ mod tests {
         check("--name=a --iodepth=8 --iodepth_batch_complete_min=0 --iodepth_batch_complete_max=4");
         check("--name=a --rw=write --size=10% --offset=5% --verify=crc32c --do_verify=0");
         check("--name=a --rw=write --fsync=7 --end_fsync=1 --randseed=0 --invalidate=0");
+        check("--name=a --rw=randrw:8 --bs=4k,8k --bsrange=,4k-8k, --random_distribution=zipf:1.2");
+        check("--name=a --rw=write --verify=pattern --verify_pattern=%o12 --loops=2 --rate=1m,2m");
+        check("--name=a --gtod_reduce=1 --disable_lat=0 --percentile_list=50:99 --write_bw_log=x");
         check("--name=a --runtime=1500us --randrepeat=0 --norandommap --allow_mounted_write=1");
     }
 

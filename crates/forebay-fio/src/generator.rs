@@ -14,8 +14,16 @@
 //! its own. The offsets depend on the seed and the stream alone: not on the mix, the machine or the
 //! time.
 
-use crate::permutation::Permutation;
-use crate::random::Xoshiro256;
+mod directions;
+mod map;
+mod positions;
+pub mod sizes;
+pub mod skew;
+pub mod varied;
+
+use self::directions::Directions;
+use self::positions::Order;
+use self::varied::Variety;
 
 /// What an I/O does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -111,7 +119,7 @@ pub struct Region {
 }
 
 /// Everything that decides a stream of I/Os.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Workload {
     /// Order and directions.
     pub pattern: Pattern,
@@ -129,6 +137,8 @@ pub struct Workload {
     pub seed: u64,
     /// The number of the clone, so that each has a stream of its own.
     pub stream: u64,
+    /// What [`Generator`] does not do; its place is taken by [`varied::Varied`].
+    pub variety: Option<Box<Variety>>,
 }
 
 /// One I/O to be done.
@@ -142,7 +152,10 @@ pub struct Op {
     pub len: u32,
 }
 
-/// The stream of I/Os of a [`Workload`]. Drawing one allocates nothing.
+/// The stream of I/Os of a [`Workload`] of one block size. Drawing one allocates nothing.
+///
+/// What most jobs never ask for is in [`varied::Varied`], a stream of its own, so that it costs
+/// nothing here.
 #[derive(Debug, Clone)]
 pub struct Generator {
     offset: u64,
@@ -154,24 +167,38 @@ pub struct Generator {
     directions: Directions,
 }
 
+/// The stream of I/Os of any [`Workload`], for whoever does not mind a look at each I/O.
 #[derive(Debug, Clone)]
-enum Order {
-    /// The next block, per direction.
-    Sequential([u64; 3]),
-    /// Every block once per pass: the order, the next place in it, and the keys of later passes.
-    Mapped { order: Permutation, next: u64, keys: Xoshiro256 },
-    /// Independent draws.
-    Uniform(Xoshiro256),
+pub enum Ops {
+    /// Of one block size.
+    Plain(Box<Generator>),
+    /// Of a workload with a [`Variety`].
+    Varied(Box<varied::Varied>),
 }
 
-#[derive(Debug, Clone)]
-enum Directions {
-    Only(Direction),
-    /// A read if a 32-bit draw is below `reads_below`.
-    Mixed {
-        reads_below: u64,
-        draws: Xoshiro256,
-    },
+impl Ops {
+    /// The stream of `workload`, from its beginning.
+    ///
+    /// # Panics
+    ///
+    /// As [`Generator::new`].
+    pub fn new(workload: &Workload) -> Self {
+        match workload.variety {
+            None => Self::Plain(Box::new(Generator::new(workload))),
+            Some(_) => Self::Varied(Box::new(varied::Varied::new(workload))),
+        }
+    }
+}
+
+impl Iterator for Ops {
+    type Item = Op;
+
+    fn next(&mut self) -> Option<Op> {
+        match self {
+            Self::Plain(ops) => ops.next(),
+            Self::Varied(ops) => ops.next(),
+        }
+    }
 }
 
 impl Generator {
@@ -208,67 +235,6 @@ impl Iterator for Generator {
         let direction = self.directions.draw();
         let block = self.order.draw(direction, self.blocks);
         Some(Op { direction, offset: self.offset + block * u64::from(self.bs), len: self.bs })
-    }
-}
-
-impl Order {
-    fn new(workload: &Workload, blocks: u64) -> Self {
-        // Streams 2n and 2n+1 of the seed belong to clone n: one for offsets, one for directions.
-        let mut keys = Xoshiro256::new(workload.seed, workload.stream.wrapping_mul(2));
-        match (workload.pattern.random, workload.norandommap) {
-            (false, _) => Self::Sequential([0; 3]),
-            (true, true) => Self::Uniform(keys),
-            (true, false) => {
-                Self::Mapped { order: Permutation::new(blocks, &mut keys), next: 0, keys }
-            }
-        }
-    }
-
-    #[inline]
-    fn draw(&mut self, direction: Direction, blocks: u64) -> u64 {
-        match self {
-            Self::Sequential(positions) => {
-                let position = &mut positions[direction.index()];
-                let block = *position;
-                *position = if block + 1 == blocks { 0 } else { block + 1 };
-                block
-            }
-            Self::Mapped { order, next, keys } => {
-                if *next == blocks {
-                    *order = Permutation::new(blocks, keys);
-                    *next = 0;
-                }
-                *next += 1;
-                order.at(*next - 1)
-            }
-            Self::Uniform(draws) => draws.below(blocks),
-        }
-    }
-}
-
-impl Directions {
-    fn new(workload: &Workload) -> Self {
-        match workload.pattern.mix {
-            Mix::Only(direction) => Self::Only(direction),
-            Mix::ReadWrite => Self::Mixed {
-                reads_below: (u64::from(workload.rwmixread) << 32) / 100,
-                draws: Xoshiro256::new(workload.seed, workload.stream.wrapping_mul(2) | 1),
-            },
-        }
-    }
-
-    #[inline]
-    fn draw(&mut self) -> Direction {
-        match self {
-            Self::Only(direction) => *direction,
-            Self::Mixed { reads_below, draws } => {
-                if draws.draw() >> 32 < *reads_below {
-                    Direction::Read
-                } else {
-                    Direction::Write
-                }
-            }
-        }
     }
 }
 

@@ -4,15 +4,29 @@
 //! with fio's defaults filled in, and the values that depend on each other brought into line as fio
 //! does it.
 
+mod checks;
+mod format;
+mod load;
+mod measures;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::generator::sizes::SizeRule;
+use crate::generator::varied::Variety;
 use crate::generator::{Direction, Mix, Pattern, Region, Workload};
+use crate::logs::LogOptions;
 use crate::options::UsageError;
+use crate::pace::Pace;
 use crate::units::Size;
 use crate::verify;
+
+pub use self::checks::{Checks, Method};
+pub use self::format::OutputFormat;
+pub use self::load::Load;
+pub use self::measures::{Measures, Unified};
 
 /// The I/O engines of fio whose name is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,16 +67,6 @@ impl Engine {
     }
 }
 
-/// How the report is printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OutputFormat {
-    /// For people.
-    #[default]
-    Normal,
-    /// One JSON value.
-    Json,
-}
-
 /// When the progress line is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Eta {
@@ -84,6 +88,10 @@ pub struct RunOptions {
     pub format: OutputFormat,
     /// When the progress line is shown.
     pub eta: Eta,
+    /// How often a new line is begun for it.
+    pub eta_newline: Option<Duration>,
+    /// How often the whole report is printed while the jobs run.
+    pub status_interval: Option<Duration>,
     /// Whether the options are only read.
     pub parse_only: bool,
     /// Whether the jobs are only shown as a command line.
@@ -129,6 +137,19 @@ pub struct Given {
     pub verify: Option<bool>,
     pub do_verify: Option<bool>,
     pub group_reporting: Option<bool>,
+    pub loops: Option<u32>,
+    pub fdatasync: Option<u32>,
+    pub ramp_time: Option<Duration>,
+    pub start_delay: Option<Duration>,
+    pub load: Load,
+    pub pace: Pace,
+    pub measures: Measures,
+    pub checks: Checks,
+    pub logs: LogOptions,
+    /// Options that are kept as they were given.
+    pub texts: Vec<(&'static str, String)>,
+    /// What was accepted and does nothing.
+    pub warnings: Vec<String>,
     pub stonewall: Option<bool>,
     pub new_group: Option<bool>,
     /// Options of the layer itself, passed on as they are.
@@ -144,8 +165,22 @@ pub struct Job {
     pub rw: Pattern,
     /// `rwmixread`: percentage of reads in a mixed pattern.
     pub rwmixread: u8,
-    /// `bs`: bytes per I/O.
+    /// `bs`: bytes of the smallest I/O.
     pub bs: u32,
+    /// `bs`, `bsrange`, `bssplit`: bytes per I/O, by direction.
+    pub sizes: [SizeRule; 3],
+    /// What is asked of the stream of I/Os beyond blocks of one size.
+    pub variety: Option<Box<Variety>>,
+    /// `loops`: how often all of it is done.
+    pub loops: u32,
+    /// `rate`, `thinktime` and their like: when I/Os begin.
+    pub pace: Pace,
+    /// `ramp_time`: how long nothing counts yet.
+    pub ramp_time: Duration,
+    /// `startdelay`: how long after the others it begins.
+    pub start_delay: Duration,
+    /// What is measured and shown.
+    pub measures: Measures,
     /// `size`: length of the region; everything there is, if not given.
     pub size: Option<Size>,
     /// `io_size`: bytes to transfer; one pass over the region, if not given.
@@ -187,6 +222,8 @@ pub struct Job {
     pub allow_mounted_write: bool,
     /// `fsync`: writes between two flushes; 0 for none.
     pub fsync: u32,
+    /// `fdatasync`: the same, counted by itself. The layer has one kind of flush.
+    pub fdatasync: u32,
     /// `end_fsync`: whether a flush ends the job.
     pub end_fsync: bool,
     /// `randseed`.
@@ -195,8 +232,16 @@ pub struct Job {
     pub norandommap: bool,
     /// `randrepeat`: whether the seed alone decides; otherwise the caller adds chance to it.
     pub randrepeat: bool,
-    /// `verify`: whether blocks carry a checksum (CRC-32C).
+    /// `verify`: whether blocks are checked.
     pub verify: bool,
+    /// What is logged.
+    pub logs: LogOptions,
+    /// How, and what data is written.
+    pub checks: Checks,
+    /// Options that are kept as they were given, so that the job can be written down again.
+    pub texts: Vec<(&'static str, String)>,
+    /// What was accepted and does nothing, to be told.
+    pub warnings: Vec<String>,
     /// `do_verify`: whether written blocks are read back.
     pub do_verify: bool,
     /// `group_reporting`: whether the clones are reported as one.
@@ -268,11 +313,22 @@ impl Job {
         let up_to_depth = |n: u32| if n == 0 { iodepth } else { n.min(iodepth) };
         let min = given.iodepth_batch_complete_min.unwrap_or(1).min(iodepth);
         let max = given.iodepth_batch_complete_max.unwrap_or(min).min(iodepth);
+        let rw = given.rw.unwrap_or(Pattern { random: false, mix: Mix::Only(Direction::Read) });
+        let sizes = given.load.sizes(given.bs);
+        let used = || Direction::ALL.into_iter().filter(|&direction| rw.has(direction));
+        let smallest = used().map(|direction| sizes[direction.index()].min()).min();
         let job = Self {
             name,
-            rw: given.rw.unwrap_or(Pattern { random: false, mix: Mix::Only(Direction::Read) }),
+            rw,
             rwmixread: given.rwmixread.unwrap_or(50),
-            bs: given.bs.unwrap_or(4096),
+            bs: smallest.unwrap_or(4096),
+            variety: given.load.variety(rw, &sizes).map(Box::new),
+            sizes,
+            loops: given.loops.unwrap_or(1),
+            pace: given.pace,
+            ramp_time: given.ramp_time.unwrap_or_default(),
+            start_delay: given.start_delay.unwrap_or_default(),
+            measures: given.measures,
             size: given.size,
             io_size: given.io_size.filter(|&size| size != Size::Bytes(0)),
             offset: given.offset.unwrap_or(Size::Bytes(0)),
@@ -292,11 +348,16 @@ impl Job {
             invalidate: given.invalidate.unwrap_or(true),
             allow_mounted_write: given.allow_mounted_write.unwrap_or(false),
             fsync: given.fsync.unwrap_or(0),
+            fdatasync: given.fdatasync.unwrap_or(0),
             end_fsync: given.end_fsync.unwrap_or(false),
             randseed: given.randseed.unwrap_or(0x89),
             norandommap: given.norandommap.unwrap_or(false),
             randrepeat: given.randrepeat.unwrap_or(true),
             verify: given.verify.unwrap_or(false),
+            checks: given.checks,
+            logs: given.logs,
+            warnings: given.warnings,
+            texts: given.texts,
             do_verify: given.do_verify.unwrap_or(true),
             group_reporting: given.group_reporting.unwrap_or(false),
             stonewall: given.stonewall.unwrap_or(false),
@@ -313,6 +374,22 @@ impl Job {
     /// Whether its I/Os are blocking calls.
     pub fn is_blocking(&self) -> bool {
         self.ioengine.is_some_and(Engine::is_blocking)
+    }
+
+    /// Whether a clock has to be read for each I/O.
+    pub fn is_timed(&self) -> bool {
+        self.measures.is_timed()
+    }
+
+    /// The rules for the sizes of the directions that occur.
+    pub fn sizes_used(&self) -> impl Iterator<Item = &SizeRule> {
+        let used = Direction::ALL.into_iter().filter(|&direction| self.rw.has(direction));
+        used.map(|direction| &self.sizes[direction.index()])
+    }
+
+    /// Bytes of the largest I/O.
+    pub fn bs_max(&self) -> u32 {
+        self.sizes_used().map(SizeRule::max).max().unwrap_or(self.bs)
     }
 
     /// The file of clone `clone` if no filename was given: fio's `name.clone.0`.
@@ -345,8 +422,10 @@ impl Job {
             let job = self.name.clone();
             return Err(RegionError::PastEnd { job, offset, len: asked, capacity });
         }
-        if len == 0 {
-            return Err(RegionError::NoBlock { job: self.name.clone(), bs: self.bs, len: asked });
+        // A direction whose smallest I/O does not fit could do none.
+        let bs = self.sizes_used().map(SizeRule::min).max().unwrap_or(self.bs);
+        if len < bs.into() {
+            return Err(RegionError::NoBlock { job: self.name.clone(), bs, len: asked });
         }
         Ok(Region { offset, len })
     }
@@ -368,6 +447,7 @@ impl Job {
             norandommap: self.norandommap,
             seed: if self.randrepeat { self.randseed } else { self.randseed ^ chance },
             stream: clone,
+            variety: self.variety.clone(),
         }
     }
 
@@ -376,11 +456,21 @@ impl Job {
         if self.time_based && self.runtime.is_none() {
             return conflict(format!("{}: --time_based needs a --runtime", self.name));
         }
-        if self.verify && (self.bs as usize) < verify::HEADER_LEN {
+        let has_header = self.verify && self.checks.method != Method::Pattern;
+        if has_header && (self.bs as usize) < verify::HEADER_LEN {
             return conflict(format!(
-                "{}: --verify=crc32c needs a --bs of at least {} bytes",
+                "{}: --verify with a checksum needs a --bs of at least {} bytes",
                 self.name,
                 verify::HEADER_LEN
+            ));
+        }
+        if self.checks.method == Method::Pattern && self.checks.pattern.is_none() {
+            return conflict(format!("{}: --verify=pattern needs a --verify_pattern", self.name));
+        }
+        if self.checks.only && !(self.verify && self.do_verify && self.rw.has(Direction::Write)) {
+            return conflict(format!(
+                "{}: --verify_only needs a --verify and an --rw that writes",
+                self.name
             ));
         }
         if self.verify && self.rw.has(Direction::Trim) {

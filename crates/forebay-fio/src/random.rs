@@ -57,6 +57,18 @@ impl Xoshiro256 {
         result
     }
 
+    /// Fills `bytes` with the next numbers of the stream, little-endian.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        let mut chunks = bytes.chunks_exact_mut(8);
+        for chunk in &mut chunks {
+            chunk.copy_from_slice(&self.draw().to_le_bytes());
+        }
+        let rest = chunks.into_remainder();
+        if !rest.is_empty() {
+            rest.copy_from_slice(&self.draw().to_le_bytes()[..rest.len()]);
+        }
+    }
+
     /// The next number of the stream, uniform over `0..bound`; 0 if `bound` is 0.
     ///
     /// Lemire's multiply-and-shift without its rejection step: no value is off by more than

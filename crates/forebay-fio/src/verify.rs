@@ -1,8 +1,9 @@
-//! Blocks that can be checked: a header with CRC-32C, and data that follows from it.
+//! Blocks that can be checked: a header with a checksum, and data that follows from it.
 //!
-//! With `verify=crc32c` every written block begins with a header that names what belongs there, so
-//! that a later read finds data that is torn, stale, in the wrong place, or changed. fio's HOWTO
-//! describes the same idea; the layout is our own, and fio does not check our blocks, nor we fio's.
+//! With `verify=crc32c` or `xxhash` every written block begins with a header that names what
+//! belongs there, so that a later read finds data that is torn, stale, in the wrong place, or
+//! changed. fio's HOWTO describes the same idea; the layout is our own, and fio does not check our
+//! blocks, nor we fio's. Blocks of `verify=pattern` are as fio's.
 //!
 //! | bytes | content (little-endian) |
 //! |---|---|
@@ -11,16 +12,52 @@
 //! | 8..16 | offset of the block in bytes |
 //! | 16..24 | generation: one number per run, so that an older run's data is noticed |
 //! | 24..32 | seed of the job |
-//! | 32..36 | CRC-32C of the data that follows the header |
+//! | 32..36 | checksum of the data that follows the header |
 //! | 36..40 | CRC-32C of the 36 bytes before |
-//! | 40.. | data drawn from (seed, offset, generation) |
+//! | 40.. | data drawn from (seed, offset, generation), or the pattern |
+//!
+//! The checksum is CRC-32C, or XXH32 if the magic is [`MAGIC_XXHASH`]. With `verify=pattern` blocks
+//! have no header: see [`pattern`].
+
+pub mod pattern;
+mod xxhash;
 
 use thiserror::Error;
 
+use self::pattern::Pattern;
 use crate::random::Xoshiro256;
 
 /// The first four bytes of a verifiable block, as a little-endian number ("FBvc").
 pub const MAGIC: u32 = u32::from_le_bytes(*b"FBvc");
+
+/// The same of blocks that carry an XXH32 ("FBvx").
+pub const MAGIC_XXHASH: u32 = u32::from_le_bytes(*b"FBvx");
+
+/// The checksum in a block's header.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Checksum {
+    /// CRC-32C.
+    #[default]
+    Crc32c,
+    /// XXH32.
+    Xxhash,
+}
+
+impl Checksum {
+    fn magic(self) -> u32 {
+        match self {
+            Self::Crc32c => MAGIC,
+            Self::Xxhash => MAGIC_XXHASH,
+        }
+    }
+
+    fn of(self, data: &[u8]) -> u32 {
+        match self {
+            Self::Crc32c => crc32c::crc32c(data),
+            Self::Xxhash => xxhash::xxh32(data),
+        }
+    }
+}
 
 /// Bytes of the header: the smallest block that can be verified.
 pub const HEADER_LEN: usize = 40;
@@ -40,12 +77,14 @@ pub struct Stamp {
 pub enum Mismatch {
     /// There is no header.
     #[error(
-        "verify: no header at offset {offset}: expected magic {MAGIC:#010x}, found {found:#010x} \
-         (was this block written with verify=crc32c and the same bs?)"
+        "verify: no header at offset {offset}: expected magic {expected:#010x}, \
+         found {found:#010x} (was this block written with the same verify and bs?)"
     )]
     Magic {
         /// Where it was read.
         offset: u64,
+        /// What is expected.
+        expected: u32,
         /// What is there instead.
         found: u32,
     },
@@ -110,29 +149,72 @@ pub enum Mismatch {
         /// The checksum of what is there.
         found: u32,
     },
+    /// A byte is not as the pattern has it.
+    #[error(
+        "verify: bad pattern at offset {offset}, byte {at}: expected {expected:#04x}, \
+         found {found:#04x}"
+    )]
+    Pattern {
+        /// Where the block was read.
+        offset: u64,
+        /// The byte's place in the block.
+        at: usize,
+        /// What the pattern has there.
+        expected: u8,
+        /// What is there.
+        found: u8,
+    },
 }
 
-/// Fills a block that will be written at `offset`.
+/// Fills a block that will be written at `offset`: a header with CRC-32C, and random data.
 ///
 /// # Panics
 ///
 /// If the block is shorter than [`HEADER_LEN`] or longer than 4 GiB.
 pub fn fill(block: &mut [u8], offset: u64, stamp: Stamp) {
+    fill_with(block, offset, stamp, Checksum::Crc32c, None);
+}
+
+/// The same with another checksum, or with the pattern as data.
+///
+/// # Panics
+///
+/// As [`fill`].
+pub fn fill_with(
+    block: &mut [u8],
+    offset: u64,
+    stamp: Stamp,
+    checksum: Checksum,
+    pattern: Option<&Pattern>,
+) {
     let len = u32::try_from(block.len()).expect("a block is at most 4 GiB");
     let (header, data) = split(block);
-    let mut draws = Xoshiro256::new(stamp.seed ^ offset, stamp.generation);
-    for chunk in data.chunks_mut(8) {
-        let bytes = draws.draw().to_le_bytes();
-        chunk.copy_from_slice(&bytes[..chunk.len()]);
+    match pattern {
+        Some(pattern) => pattern.fill(data, offset),
+        None => Xoshiro256::new(stamp.seed ^ offset, stamp.generation).fill(data),
     }
-    header[0..4].copy_from_slice(&MAGIC.to_le_bytes());
+    header[0..4].copy_from_slice(&checksum.magic().to_le_bytes());
     header[4..8].copy_from_slice(&len.to_le_bytes());
     header[8..16].copy_from_slice(&offset.to_le_bytes());
     header[16..24].copy_from_slice(&stamp.generation.to_le_bytes());
     header[24..32].copy_from_slice(&stamp.seed.to_le_bytes());
-    header[32..36].copy_from_slice(&crc32c::crc32c(data).to_le_bytes());
+    header[32..36].copy_from_slice(&checksum.of(data).to_le_bytes());
     let crc = crc32c::crc32c(&header[..36]);
     header[36..40].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Checks a block that was read at `offset` against a pattern that fills all of it.
+///
+/// # Errors
+///
+/// [`Mismatch::Pattern`] with the first byte that differs.
+pub fn check_pattern(block: &[u8], offset: u64, pattern: &Pattern) -> Result<(), Mismatch> {
+    match pattern.first_difference(block, offset) {
+        None => Ok(()),
+        Some(pattern::Difference { at, expected, found }) => {
+            Err(Mismatch::Pattern { offset, at, expected, found })
+        }
+    }
 }
 
 /// Checks a block that was read at `offset`: its header, its place, its data, and, if `expected` is
@@ -146,10 +228,28 @@ pub fn fill(block: &mut [u8], offset: u64, stamp: Stamp) {
 ///
 /// If the block is shorter than [`HEADER_LEN`].
 pub fn check(block: &[u8], offset: u64, expected: Option<Stamp>) -> Result<(), Mismatch> {
+    check_with(block, offset, expected, Checksum::Crc32c)
+}
+
+/// The same with another checksum.
+///
+/// # Errors
+///
+/// As [`check`].
+///
+/// # Panics
+///
+/// As [`check`].
+pub fn check_with(
+    block: &[u8],
+    offset: u64,
+    expected: Option<Stamp>,
+    checksum: Checksum,
+) -> Result<(), Mismatch> {
     let (header, data) = block.split_at(HEADER_LEN);
-    let magic = read_u32(header, 0);
-    if magic != MAGIC {
-        return Err(Mismatch::Magic { offset, found: magic });
+    let found = read_u32(header, 0);
+    if found != checksum.magic() {
+        return Err(Mismatch::Magic { offset, expected: checksum.magic(), found });
     }
     let (crc, found) = (crc32c::crc32c(&header[..36]), read_u32(header, 36));
     if crc != found {
@@ -167,7 +267,7 @@ pub fn check(block: &[u8], offset: u64, expected: Option<Stamp>) -> Result<(), M
     if let Some(expected) = expected.filter(|&expected| expected != stamp) {
         return Err(Mismatch::Stale { offset, expected, found: stamp });
     }
-    let (expected, found) = (read_u32(header, 32), crc32c::crc32c(data));
+    let (expected, found) = (read_u32(header, 32), checksum.of(data));
     if expected != found {
         return Err(Mismatch::Data { offset, expected, found });
     }
@@ -188,90 +288,4 @@ fn read_u64(header: &[u8], at: usize) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const STAMP: Stamp = Stamp { seed: 0x89, generation: 3 };
-
-    fn block(len: usize, offset: u64) -> Vec<u8> {
-        let mut block = vec![0; len];
-        fill(&mut block, offset, STAMP);
-        block
-    }
-
-    #[track_caller]
-    fn check_mismatch(block: &[u8], offset: u64, message: &str) {
-        let mismatch = check(block, offset, Some(STAMP)).expect_err(message);
-        let text = mismatch.to_string();
-        assert!(text.starts_with(message), "{text}");
-    }
-
-    #[test]
-    fn what_was_filled_checks() {
-        for len in [HEADER_LEN, HEADER_LEN + 1, 512, 4096, 65_536 + 3] {
-            assert_eq!(check(&block(len, 12_288), 12_288, Some(STAMP)), Ok(()), "{len}");
-            assert_eq!(check(&block(len, 12_288), 12_288, None), Ok(()), "{len}");
-        }
-    }
-
-    #[test]
-    fn data_differs_by_offset_generation_and_seed() {
-        let data = |offset, seed, generation| {
-            let mut block = vec![0; 512];
-            fill(&mut block, offset, Stamp { seed, generation });
-            block.split_off(HEADER_LEN)
-        };
-        assert_ne!(data(0, 1, 1), data(512, 1, 1));
-        assert_ne!(data(0, 1, 1), data(0, 2, 1));
-        assert_ne!(data(0, 1, 1), data(0, 1, 2));
-    }
-
-    #[test]
-    fn every_flipped_bit_is_found() {
-        let good = block(256, 4096);
-        for bit in 0..good.len() * 8 {
-            let mut bad = good.clone();
-            bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(check(&bad, 4096, Some(STAMP)).is_err(), "bit {bit}");
-            assert!(check(&bad, 4096, None).is_err(), "bit {bit}");
-        }
-    }
-
-    #[test]
-    fn mismatches_name_offset_expected_and_found() {
-        check_mismatch(
-            &[0; 512],
-            40_960,
-            "verify: no header at offset 40960: expected magic 0x63764246, found 0x00000000",
-        );
-        check_mismatch(
-            &block(512, 512),
-            1024,
-            "verify: misplaced block at offset 1024: expected offset 1024, found offset 512",
-        );
-        check_mismatch(
-            &block(512, 0)[..256],
-            0,
-            "verify: block of another size at offset 0: expected 256 bytes, found 512",
-        );
-        let mut torn = block(512, 0);
-        torn[256..].fill(0);
-        check_mismatch(&torn, 0, "verify: damaged data at offset 0: expected crc 0x");
-        let mut header = block(512, 0);
-        header[20] ^= 1;
-        check_mismatch(&header, 0, "verify: damaged header at offset 0: expected crc 0x");
-    }
-
-    #[test]
-    fn an_older_run_is_stale() {
-        let mut old = vec![0; 512];
-        fill(&mut old, 0, Stamp { generation: 2, ..STAMP });
-        check_mismatch(
-            &old,
-            0,
-            "verify: stale block at offset 0: expected generation 3, seed 137; found generation 2, \
-             seed 137",
-        );
-        assert_eq!(check(&old, 0, None), Ok(()));
-    }
-}
+mod tests;

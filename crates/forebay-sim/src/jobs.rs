@@ -8,7 +8,8 @@ use crate::summary::Summary;
 use crate::task::job::{self, JobTask};
 use crate::violation::Violation;
 use forebay_core::{Policy, QueueLimits};
-use forebay_fio::generator::Generator;
+use forebay_fio::generator::Ops;
+use forebay_fio::generator::sizes::SizeRule;
 use forebay_fio::job::{Job, RegionError};
 use forebay_fio::units::Size;
 use forebay_model::Random;
@@ -32,6 +33,13 @@ pub enum JobError {
         /// Its block size.
         bs: u32,
     },
+    /// An option that would change what is done, and is not simulated.
+    Option {
+        /// The job.
+        job: String,
+        /// The option.
+        option: &'static str,
+    },
     /// The region of a job.
     Region(RegionError),
 }
@@ -43,6 +51,9 @@ impl fmt::Display for JobError {
                 f,
                 "{job}: bs={bs}: the simulated disk takes multiples of 512 up to {BS_MAX}"
             ),
+            JobError::Option { job, option } => {
+                write!(f, "{job}: {option} is not simulated; leave it out")
+            }
             JobError::Region(error) => error.fmt(f),
         }
     }
@@ -60,11 +71,17 @@ pub fn run_jobs(
     model: &ModelSpec,
     plant: Option<Plant>,
 ) -> Result<Result<Summary, Box<Violation>>, JobError> {
-    let bs_of = |job: &&Job| !job.bs.is_multiple_of(512) || job.bs > BS_MAX;
-    if let Some(job) = jobs.iter().find(bs_of) {
-        return Err(JobError::BlockSize { job: job.name.clone(), bs: job.bs });
+    for job in jobs {
+        let is_no_block = |bs: &u32| !bs.is_multiple_of(512) || *bs > BS_MAX;
+        if let Some(bs) = units(job).find(is_no_block) {
+            return Err(JobError::BlockSize { job: job.name.clone(), bs });
+        }
+        if let Some(option) = not_simulated(job) {
+            return Err(JobError::Option { job: job.name.clone(), option });
+        }
     }
-    let block = if jobs.iter().all(|job| job.bs % 4096 == 0) { 4096 } else { 512 };
+    let is_large = jobs.iter().flat_map(units).all(|bs| bs.is_multiple_of(4096));
+    let block = if is_large { 4096 } else { 512 };
     let tasks = plan(jobs, seed, block)?;
     let scenario = scenario(jobs, &tasks, seed, model, block);
     let tasks: Vec<_> = tasks.into_iter().map(|task| RefCell::new(Some(task))).collect();
@@ -74,6 +91,27 @@ pub fn run_jobs(
     }))
 }
 
+/// What all sizes and offsets of a job are multiples of.
+fn units(job: &Job) -> impl Iterator<Item = u32> + '_ {
+    let variety = job.variety.as_deref();
+    let aligns = variety.into_iter().flat_map(|variety| variety.align.into_iter().flatten());
+    let any = variety.filter(|variety| variety.unaligned).map(|_| 1);
+    job.sizes_used().flat_map(SizeRule::units).chain(aligns).chain(any)
+}
+
+/// An option that the job has and the simulator does not.
+fn not_simulated(job: &Job) -> Option<&'static str> {
+    let is_paced = job.pace.pacer(0, 0).is_some();
+    let given = [
+        ("rate, rate_iops or thinktime", is_paced),
+        ("ramp_time", !job.ramp_time.is_zero()),
+        ("startdelay", !job.start_delay.is_zero()),
+        ("loops", job.loops > 1),
+        ("fdatasync", job.fdatasync > 0),
+    ];
+    given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
+}
+
 /// A task for each clone of each job.
 fn plan(jobs: &[Job], seed: u64, block: u32) -> Result<Vec<JobTask>, JobError> {
     let capacity = capacity(jobs);
@@ -81,7 +119,7 @@ fn plan(jobs: &[Job], seed: u64, block: u32) -> Result<Vec<JobTask>, JobError> {
     for job in jobs {
         let region = job.region(capacity).map_err(JobError::Region)?;
         for clone in 0..job.numjobs {
-            let generator = Generator::new(&job.workload(region, clone.into(), seed));
+            let generator = Ops::new(&job.workload(region, clone.into(), seed));
             tasks.push(JobTask { job: job.clone(), generator, block: block.into() });
         }
     }

@@ -32,12 +32,32 @@ pub struct Io {
 impl Io {
     /// Reads into all of `buf`, from byte `offset` on.
     pub fn read(buf: Buf, offset: u64) -> Io {
-        Io::with_buf(Op::Read, buf, offset)
+        let len = buf.len();
+        Io::with_buf(Op::Read, buf, len, offset)
+    }
+
+    /// Reads into the first `len` bytes of `buf`.
+    ///
+    /// # Panics
+    /// If `buf` has fewer.
+    #[inline]
+    pub fn read_part(buf: Buf, len: usize, offset: u64) -> Io {
+        Io::with_buf(Op::Read, buf, len, offset)
     }
 
     /// Writes all of `buf`, at byte `offset`.
     pub fn write(buf: Buf, offset: u64) -> Io {
-        Io::with_buf(Op::Write, buf, offset)
+        let len = buf.len();
+        Io::with_buf(Op::Write, buf, len, offset)
+    }
+
+    /// Writes the first `len` bytes of `buf`.
+    ///
+    /// # Panics
+    /// If `buf` has fewer.
+    #[inline]
+    pub fn write_part(buf: Buf, len: usize, offset: u64) -> Io {
+        Io::with_buf(Op::Write, buf, len, offset)
     }
 
     /// Makes every write that has ended before this is submitted durable.
@@ -105,11 +125,11 @@ impl Io {
         self
     }
 
-    fn with_buf(op: Op, buf: Buf, offset: u64) -> Io {
-        let bio = Bio {
-            segments: segments_of(buf.addr(), buf.len()),
-            ..Bio::range(op, offset, buf.len() as u64)
-        };
+    #[inline]
+    fn with_buf(op: Op, buf: Buf, len: usize, offset: u64) -> Io {
+        assert!(len <= buf.len(), "an I/O of {len} bytes with a buffer of {}", buf.len());
+        let bio =
+            Bio { segments: segments_of(buf.addr(), len), ..Bio::range(op, offset, len as u64) };
         Io { bio, buf: Some(buf) }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::path::Path;
 
 use forebay_fio::job::Job;
 use rustix::fs::{Advice, fadvise};
@@ -15,15 +16,16 @@ use crate::output;
 pub(super) fn invalidate(jobs: &[Job], targets: &[Target]) {
     let wanted = |target: &&Target| jobs[target.job].invalidate && !target.is_direct();
     let paths: BTreeSet<_> = targets.iter().filter(wanted).filter_map(Target::path).collect();
-    for path in paths {
-        let dropped =
-            File::open(&path).and_then(|file| Ok(fadvise(&file, 0, None, Advice::DontNeed)?));
-        if let Err(error) = dropped {
-            output::stderr(&format!(
-                "forebay: {}: its page cache cannot be dropped: {error}; reads may come from \
-                 memory\n",
-                path.display()
-            ));
-        }
+    paths.iter().for_each(|path| forget(path));
+}
+
+/// Drops what is written back of the page cache of a file or block device.
+pub(super) fn forget(path: &Path) {
+    let dropped = File::open(path).and_then(|file| Ok(fadvise(&file, 0, None, Advice::DontNeed)?));
+    if let Err(error) = dropped {
+        output::stderr(&format!(
+            "forebay: {}: its page cache cannot be dropped: {error}; reads may come from memory\n",
+            path.display()
+        ));
     }
 }

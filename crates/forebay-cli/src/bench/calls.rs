@@ -5,7 +5,6 @@
 use forebay::{Buf, Disk};
 use forebay_fio::generator::{Direction, Op};
 use forebay_fio::job::Job;
-use forebay_fio::verify;
 
 use super::memory::buffers;
 use super::tally::Tally;
@@ -22,45 +21,53 @@ impl Calls {
         Self { buf: buffers(job, disk).pop() }
     }
 
-    /// Makes calls until there are no more I/Os, or until `end_ns`.
-    pub(super) fn run(
+    /// Makes calls until there are no more I/Os, or the time is over.
+    pub(super) fn run<const TIMED: bool>(
         &mut self,
         tally: &mut Tally<'_>,
         ops: &mut impl Iterator<Item = Op>,
-        end_ns: u64,
     ) {
-        while !tally.is_over(end_ns) {
+        while !tally.is_over() {
             let Some(op) = ops.next() else { return };
-            if tally.is_flush_due() {
-                tally.periodic_flush(0);
+            if tally.is_pause_due {
+                tally.pause(op, 0, |_| {});
+                if tally.is_over() {
+                    return;
+                }
             }
-            self.call(tally, op);
+            self.call::<TIMED>(tally, op);
         }
     }
 
-    fn call(&mut self, tally: &mut Tally<'_>, op: Op) {
+    fn call<const TIMED: bool>(&mut self, tally: &mut Tally<'_>, op: Op) {
         let disk = tally.disk;
-        let start_ns = tally.read_clock();
+        let start_ns = if TIMED { tally.read_clock() } else { 0 };
         let buf = self.buf.as_deref_mut().unwrap_or_default();
+        let len = buf.len().min(op.len as usize);
+        let buf = &mut buf[..len];
+        tally.submitted(op);
         let result = match op.direction {
             Direction::Read => disk.read_at(buf, op.offset),
             Direction::Write => {
-                if tally.job.verify {
-                    verify::fill(buf, op.offset, tally.stamp);
+                if tally.fills {
+                    tally.fill(buf, op.offset);
                 }
-                tally.writes_since_flush += 1;
                 disk.write_at(buf, op.offset)
             }
             Direction::Trim => disk.discard(op.offset, op.len.into()).map(|()| op.len.into()),
         };
-        let now_ns = tally.read_clock();
+        let now_ns = if TIMED { tally.read_clock() } else { tally.read_clock_seldom() };
         tally.stats.record_submit(1, 1);
         tally.stats.record_reap(1);
         match result {
-            Ok(moved) => tally.end(op, moved, now_ns - start_ns, now_ns - start_ns, buf),
+            Ok(moved) => {
+                let ns = if TIMED { now_ns - start_ns } else { 0 };
+                tally.end::<TIMED>(op, moved, ns, ns, buf);
+            }
             Err(error) => tally.fail(op, error),
         }
         tally.stats.tick(now_ns);
         tally.gauge.set(&tally.stats);
+        tally.make_room();
     }
 }

@@ -2,6 +2,7 @@
 //! them.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use forebay_fio::job::Job;
@@ -21,6 +22,8 @@ pub(super) struct Gauge {
     bytes: [AtomicU64; 3],
     ios: [AtomicU64; 3],
     phase: AtomicU8,
+    /// The figures of the last status interval, and how long the clone had run, ns.
+    snapshot: Mutex<Option<(Box<JobStats>, u64)>>,
 }
 
 /// What a clone is doing.
@@ -42,6 +45,18 @@ impl Gauge {
             self.bytes[at].store(direction.io_bytes, Ordering::Relaxed);
             self.ios[at].store(direction.total_ios, Ordering::Relaxed);
         }
+    }
+
+    /// Leaves the figures for a report while the clone runs.
+    pub(super) fn post(&self, stats: JobStats, elapsed_ns: u64) {
+        let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        *snapshot = Some((Box::new(stats), elapsed_ns));
+    }
+
+    /// The figures left last; none if there are none yet.
+    pub(super) fn snapshot(&self) -> (JobStats, u64) {
+        let snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        snapshot.as_ref().map_or_else(Default::default, |(stats, ns)| ((**stats).clone(), *ns))
     }
 
     /// Shows what the clone is doing.
@@ -73,12 +88,20 @@ pub(super) struct Display {
     runtime: Option<Duration>,
     last: Duration,
     last_sums: [(u64, u64); 3],
+    /// How often a new line is begun, and when the next is.
+    newline: Option<Duration>,
+    next_newline: Duration,
     /// Columns that the line on the screen takes.
     width: usize,
 }
 
 impl Display {
-    pub(super) fn new(shown: bool, jobs: &[Job], targets: &[Target]) -> Self {
+    pub(super) fn new(
+        shown: bool,
+        newline: Option<Duration>,
+        jobs: &[Job],
+        targets: &[Target],
+    ) -> Self {
         let timed = |target: &Target| {
             let job = &jobs[target.job];
             job.runtime.filter(|_| job.time_based)
@@ -90,6 +113,8 @@ impl Display {
             runtime: runtimes.and_then(|runtimes| runtimes.into_iter().max()),
             last: Duration::ZERO,
             last_sums: [(0, 0); 3],
+            newline,
+            next_newline: newline.unwrap_or_default(),
             width: 0,
         }
     }
@@ -103,6 +128,11 @@ impl Display {
         let width = line.chars().count();
         output::stderr(&format!("\r{line:old$}", old = self.width));
         self.width = width;
+        if let Some(every) = self.newline.filter(|_| elapsed >= self.next_newline) {
+            output::stderr("\n");
+            self.width = 0;
+            self.next_newline = elapsed + every;
+        }
     }
 
     /// Takes the line away.

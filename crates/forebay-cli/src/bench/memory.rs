@@ -41,7 +41,9 @@ fn check_within(
     let what = if buffers >= bitmap {
         format!(
             "its buffers take --bs={} x --iodepth={} x --numjobs={}; lower one of them",
-            job.bs, job.iodepth, job.numjobs
+            job.bs_max(),
+            job.iodepth,
+            job.numjobs
         )
     } else {
         format!(
@@ -61,15 +63,16 @@ fn check_within(
 fn buffer_bytes(job: &Job) -> u64 {
     match job.rw.has(Direction::Trim) {
         true => 0,
-        false => u64::from(job.bs) * u64::from(job.iodepth),
+        false => u64::from(job.bs_max()) * u64::from(job.iodepth),
     }
 }
 
 fn bitmap_bytes(job: &Job, region: Region) -> u64 {
-    match job.verify && job.do_verify && job.rw.has(Direction::Write) {
-        true => Written::bytes(region, job.bs),
+    let written = match job.verify && job.do_verify && job.rw.has(Direction::Write) {
+        true => Written::bytes(region, job),
         false => 0,
-    }
+    };
+    written.saturating_add(job.workload(region, 0, 0).map_bytes())
 }
 
 /// A buffer per I/O, registered with the disk where it does that, with data in it if it is to
@@ -82,13 +85,13 @@ pub(super) fn buffers(job: &Job, disk: &Disk) -> Vec<Buf> {
     let mut draws = Xoshiro256::new(job.randseed, u64::MAX);
     let buffer = |_| {
         let mut buf = match job.fixedbufs {
-            Some(false) => Buf::new(job.bs as usize),
-            _ => disk.buf(job.bs as usize),
+            Some(false) => Buf::new(job.bs_max() as usize),
+            _ => disk.buf(job.bs_max() as usize),
         };
-        if with_data {
-            for chunk in buf.chunks_mut(8) {
-                chunk.copy_from_slice(&draws.draw().to_le_bytes()[..chunk.len()]);
-            }
+        match &job.checks.buffer_pattern {
+            _ if !with_data || job.checks.zero_buffers => {}
+            Some(pattern) => pattern.fill(&mut buf, 0),
+            None => draws.fill(&mut buf),
         }
         buf
     };

@@ -5,29 +5,36 @@
 //! - [`compare`]: the same jobs in turn with another side, and ratios;
 //! - [`layout`], [`fill`], [`cache`]: making files that are missing or too small, and forgetting
 //!   what is in memory of them;
-//! - [`run`]: one thread per clone, from start to result; with [`gauge`], the progress line, and
-//!   [`stop`], the signals;
+//! - [`run`]: one thread per clone, from start to result; with [`gauge`], the progress line,
+//!   [`status`], reports meanwhile, and [`stop`], the signals;
+//! - [`contents`]: what is in the blocks that are written and read;
 //! - [`worker`]: a clone's job; its I/O goes through a queue ([`queued`]: fio's main loop) or is
-//!   blocking [`calls`]; with [`tally`], what it has done, [`written`], what is to be read back,
+//!   blocking [`calls`]; with [`tally`], what it has done, [`pauses`], what is done between its
+//!   I/Os, [`written`], what is to be read back,
 //!   and [`usage`], CPU time;
+//! - [`log_files`]: what was logged;
 //! - [`outcome`], [`layer`], [`user`]: what came of a clone, and what the layer itself says after
 //!   the run, of each disk and of those who used it.
 
 mod cache;
 mod calls;
 mod compare;
+mod contents;
 mod filename;
 mod fill;
 mod gauge;
 mod in_use;
 mod layer;
 mod layout;
+mod log_files;
 mod memory;
 mod open;
 mod outcome;
+mod pauses;
 mod plan;
 mod queued;
 mod run;
+mod status;
 mod stop;
 mod tally;
 mod usage;
@@ -40,7 +47,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_fio::arguments;
 use forebay_fio::cmdline::{self, CommandLine, Parsed};
-use forebay_fio::job::{Job, OutputFormat};
+use forebay_fio::job::Job;
 use forebay_fio::options;
 use forebay_fio::report::{JobReport, Report, header, json, normal};
 
@@ -66,28 +73,55 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> 
     }
     let jobs = &command.jobs;
     let targets = plan::plan(jobs)?;
+    for (job, warning) in jobs.iter().flat_map(|job| job.warnings.iter().map(move |w| (job, w))) {
+        output::stderr(&format!("forebay: {}: {warning}\n", job.name));
+    }
     let stop = Stop::on_signals()?;
     let layout = prepare(jobs, &targets)?;
     let mut sink = Sink::open(command.run.output.as_deref())?;
-    let is_json = command.run.format == OutputFormat::Json;
-    if !is_json {
+    let format = command.run.format;
+    if format.is_normal() {
         let engines = plan::engine_names(&targets, jobs);
         sink.write(&header::render(jobs, VERSION, &engines))?;
     }
-    layout.run(&stop, |line| match is_json {
-        true => {
+    layout.run(&stop, |line| match format.is_normal() {
+        true => sink.write(line),
+        false => {
             output::stderr(line);
             Ok(())
         }
-        false => sink.write(line),
     })?;
-    let outcomes = run::run(&command, &targets, &stop)?;
+    let mut show = |outcomes: Outcomes| {
+        // There may be further reports, and there is the last.
+        if let Err(error) = print(&mut sink, &command, outcomes, started.elapsed()) {
+            output::stderr(&format!("forebay: --status-interval: {error}\n"));
+        }
+    };
+    let mut outcomes = run::run(&command, &targets, &stop, &mut show)?;
     let failed = outcomes.clones.iter().any(|outcome| outcome.report.error.is_some());
     tell_errors(&outcomes.clones);
-    let report = report(&command, outcomes, started.elapsed());
-    sink.write(&if is_json { json::render(&report) } else { normal::render(&report) })?;
-    if failed || stop.is_set() {
+    let logged = log_files::write(&mut outcomes.clones);
+    print(&mut sink, &command, outcomes, started.elapsed())?;
+    if failed || !logged || stop.is_set() {
         return Err(Failure::Told { usage: false });
+    }
+    Ok(())
+}
+
+/// Prints the report in all its formats, in fio's order.
+fn print(
+    sink: &mut Sink,
+    command: &CommandLine,
+    outcomes: Outcomes,
+    elapsed: Duration,
+) -> Result<(), Failure> {
+    let format = command.run.format;
+    let report = report(command, outcomes, elapsed);
+    if format.is_json() {
+        sink.write(&json::render(&report, format.has_bins()))?;
+    }
+    if format.is_normal() {
+        sink.write(&normal::render(&report))?;
     }
     Ok(())
 }
@@ -153,6 +187,7 @@ fn report(command: &CommandLine, outcomes: Outcomes, elapsed: Duration) -> Repor
         }
         last_group = Some(job.group);
     }
+    report.jobs.iter_mut().for_each(JobReport::unify);
     report
 }
 

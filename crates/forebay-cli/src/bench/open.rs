@@ -2,6 +2,7 @@
 
 use forebay::Disk;
 use forebay_fio::generator::Region;
+use forebay_fio::generator::sizes::SizeRule;
 use forebay_fio::job::Job;
 
 use super::plan::Target;
@@ -42,11 +43,17 @@ fn open_one(job: &Job, target: &Target) -> Result<Disk, Failure> {
 
 /// The part of the disk that a job works on.
 fn region(job: &Job, disk: &Disk, target: &Target) -> Result<Region, Failure> {
-    let Job { name, bs, .. } = job;
+    let name = &job.name;
     let region =
         job.region(capacity(disk, target)).map_err(|error| Failure::Run(error.to_string()))?;
     let block = disk.limits().logical_block_size;
-    for (what, bytes) in [("--bs", u64::from(*bs)), ("--offset", region.offset)] {
+    let variety = job.variety.as_deref();
+    let sizes = job.sizes_used().flat_map(SizeRule::units).map(|bytes| ("--bs", u64::from(bytes)));
+    let aligns = variety.into_iter().flat_map(|variety| variety.align.into_iter().flatten());
+    let aligns = aligns.map(|bytes| ("--blockalign", u64::from(bytes)));
+    let any = variety.filter(|variety| variety.unaligned).map(|_| ("--bs_unaligned: a size of", 1));
+    let offset = ("--offset", region.offset);
+    for (what, bytes) in sizes.chain(aligns).chain([offset]).chain(any) {
         if !bytes.is_multiple_of(block.into()) {
             return Err(Failure::Run(format!(
                 "{name}: {what}={bytes} is not a multiple of the logical block size of {}, {block} \

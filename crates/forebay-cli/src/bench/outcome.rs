@@ -1,6 +1,7 @@
 //! What comes of one clone of a job, and of a disk.
 
 use forebay::{DiskInfo, DiskStats};
+use forebay_fio::logs::Logs;
 use forebay_fio::report::JobReport;
 use forebay_fio::stats::moments::Moments;
 
@@ -26,8 +27,17 @@ pub(super) struct Outcome {
     pub(super) report: JobReport,
     /// How long those of its bios waited for a tag that had to, ns; not known of blocking calls.
     pub(super) tag_waits: Option<Moments>,
+    /// What it has logged.
+    pub(super) logs: Option<Box<Logs>>,
     /// How long it ran, ns.
     pub(super) elapsed_ns: u64,
+}
+
+impl Outcome {
+    /// A copy without what was logged, which may be much.
+    pub(super) fn without_logs(&self) -> Self {
+        Self { report: self.report.clone(), logs: None, ..*self }
+    }
 }
 
 /// A disk as it was when all its jobs had ended.

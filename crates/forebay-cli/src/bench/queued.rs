@@ -16,7 +16,6 @@ use forebay::{BioQueue, Buf, Completion, Disk, Io, IoError, Refusal};
 use forebay_fio::generator::{Direction, Op};
 use forebay_fio::job::Job;
 use forebay_fio::stats::moments::Moments;
-use forebay_fio::verify;
 
 use super::memory::buffers;
 use super::tally::Tally;
@@ -81,31 +80,31 @@ impl Queued {
         self.tag_waits
     }
 
-    /// Runs I/Os until there are no more, or until `end_ns`, and reaps all of them.
-    pub(super) fn run(
+    /// Runs I/Os until there are no more, or the time is over, and reaps all of them. Unless it is
+    /// `TIMED`, no clock is read for a single I/O.
+    pub(super) fn run<const TIMED: bool>(
         &mut self,
         tally: &mut Tally<'_>,
         ops: &mut impl Iterator<Item = Op>,
-        end_ns: u64,
     ) {
         let job = tally.job;
         let (min, max) = (job.iodepth_batch_complete_min, job.iodepth_batch_complete_max);
         let mut more = true;
         loop {
-            more = more && !tally.is_over(end_ns) && self.submit_batch(tally, ops);
+            more = more && !tally.is_over() && self.submit_batch::<TIMED>(tally, ops);
             let in_flight = self.in_flight();
             if !more {
                 match in_flight {
                     0 => break,
-                    rest => self.reap(tally, rest, rest),
+                    rest => self.reap::<TIMED>(tally, rest, rest),
                 }
             } else if in_flight == job.iodepth {
                 // All I/Os are out; `iodepth_low` says how many may be left.
                 while self.in_flight() == job.iodepth || self.in_flight() > job.iodepth_low {
-                    self.reap(tally, min.max(1).min(self.in_flight()), max);
+                    self.reap::<TIMED>(tally, min.max(1).min(self.in_flight()), max);
                 }
             } else if min == 0 && in_flight > 0 {
-                self.reap(tally, 0, max);
+                self.reap::<TIMED>(tally, 0, max);
             }
         }
     }
@@ -115,21 +114,34 @@ impl Queued {
     }
 
     /// Submits and commits one batch, or what there is room for. Says whether there may be more.
-    fn submit_batch(&mut self, tally: &mut Tally<'_>, ops: &mut impl Iterator<Item = Op>) -> bool {
-        if tally.is_flush_due() {
+    fn submit_batch<const TIMED: bool>(
+        &mut self,
+        tally: &mut Tally<'_>,
+        ops: &mut impl Iterator<Item = Op>,
+    ) -> bool {
+        if tally.is_pause_due {
             // As in fio a flush goes before a further I/O: there is none behind the last.
             self.next = self.next.take().or_else(|| ops.next());
-            if self.next.is_none() {
+            let Some(next) = self.next else { return false };
+            tally.pause(next, self.in_flight(), |tally| {
+                while self.in_flight() > 0 {
+                    self.reap::<TIMED>(tally, self.in_flight(), self.in_flight());
+                }
+            });
+            if tally.is_over() {
+                self.next = None;
                 return false;
             }
-            tally.periodic_flush(self.in_flight());
         }
         let room = tally.job.iodepth_batch.min(self.free.len() as u32) as usize;
         let mut submitted = Submitted::Yes;
         let outer = forebay::plug();
-        while self.batch.len() < room && !tally.is_flush_due() {
+        while self.batch.len() < room && !tally.is_pause_due {
             submitted = match self.next.take().or_else(|| ops.next()) {
-                Some(op) => self.submit(tally, op),
+                Some(op) => {
+                    let start_ns = if TIMED { tally.read_clock() } else { 0 };
+                    self.submit(tally, op, start_ns)
+                }
                 None => Submitted::Never,
             };
             if submitted != Submitted::Yes {
@@ -137,17 +149,15 @@ impl Queued {
             }
         }
         drop(outer);
-        self.commit(tally);
+        self.commit::<TIMED>(tally);
         if submitted == Submitted::NotNow {
-            self.reap(tally, 1, tally.job.iodepth);
+            self.reap::<TIMED>(tally, 1, tally.job.iodepth);
         }
         submitted != Submitted::Never
     }
 
-    /// Submits one I/O.
-    #[inline]
-    fn submit(&mut self, tally: &mut Tally<'_>, op: Op) -> Submitted {
-        let start_ns = tally.read_clock();
+    /// Submits one I/O. One function for all loops, so that the layer's is inlined here.
+    fn submit(&mut self, tally: &mut Tally<'_>, op: Op, start_ns: u64) -> Submitted {
         let slot = self.free.pop().expect("there is room for the batch");
         let io = self.io(tally, op).user_data(slot.into());
         let inner = forebay::plug();
@@ -160,9 +170,7 @@ impl Queued {
         }
         self.slots[slot as usize] = Slot { op, start_ns, issued_ns: 0 };
         self.batch.push(slot);
-        if op.direction == Direction::Write {
-            tally.writes_since_flush += 1;
-        }
+        tally.submitted(op);
         Submitted::Yes
     }
 
@@ -184,21 +192,32 @@ impl Queued {
         }
         let mut buf = self.bufs.pop().expect("a buffer for every slot");
         if op.direction == Direction::Read {
-            return Io::read(buf, op.offset);
+            return Io::read_part(buf, op.len as usize, op.offset);
         }
-        if tally.job.verify {
-            verify::fill(&mut buf, op.offset, tally.stamp);
+        if tally.fills {
+            tally.fill(&mut buf[..op.len as usize], op.offset);
         }
-        Io::write(buf, op.offset)
+        Io::write_part(buf, op.len as usize, op.offset)
     }
 
     /// The batch has been let through: its submission latencies end here.
-    fn commit(&mut self, tally: &mut Tally<'_>) {
+    #[inline(always)]
+    fn commit<const TIMED: bool>(&mut self, tally: &mut Tally<'_>) {
         if self.batch.is_empty() {
             return;
         }
-        let now_ns = tally.read_clock();
         tally.stats.record_submit(self.batch.len() as u32, self.in_flight());
+        if !TIMED {
+            self.batch.clear();
+            return;
+        }
+        let now_ns = tally.read_clock();
+        if tally.job.measures.slat_percentiles {
+            for slot in self.batch.iter().map(|&slot| &self.slots[slot as usize]) {
+                let stats = &mut tally.stats.directions[slot.op.direction.index()];
+                stats.slat_histogram.record(now_ns - slot.start_ns);
+            }
+        }
         for slot in self.batch.drain(..) {
             let slot = &mut self.slots[slot as usize];
             slot.issued_ns = now_ns;
@@ -206,21 +225,32 @@ impl Queued {
         }
     }
 
-    fn reap(&mut self, tally: &mut Tally<'_>, min: u32, max: u32) {
+    #[inline(always)]
+    fn take(&mut self, min: u32, max: u32, done: &mut Vec<Completion>) -> usize {
+        self.queue.reap(min as usize, max as usize, done)
+    }
+
+    fn reap<const TIMED: bool>(&mut self, tally: &mut Tally<'_>, min: u32, max: u32) {
         let mut done = std::mem::take(&mut self.done);
-        let reaped = self.queue.reap(min as usize, max as usize, &mut done);
-        let now_ns = tally.read_clock();
+        let reaped = self.take(min, max, &mut done);
+        let now_ns = if TIMED { tally.read_clock() } else { tally.read_clock_seldom() };
         tally.stats.record_reap(reaped as u32);
         for completion in done.drain(..) {
-            self.end(tally, completion, now_ns);
+            self.end::<TIMED>(tally, completion, now_ns);
         }
         self.done = done;
         tally.stats.tick(now_ns);
         tally.gauge.set(&tally.stats);
+        tally.make_room();
     }
 
     #[inline]
-    fn end(&mut self, tally: &mut Tally<'_>, completion: Completion, now_ns: u64) {
+    fn end<const TIMED: bool>(
+        &mut self,
+        tally: &mut Tally<'_>,
+        completion: Completion,
+        now_ns: u64,
+    ) {
         let Completion { user_data, result, buf, tag_wait_ns, .. } = completion;
         let Slot { op, start_ns, issued_ns } = self.slots[user_data as usize];
         self.free.push(user_data as u32);
@@ -230,7 +260,9 @@ impl Queued {
         match result {
             Ok(moved) => {
                 let block = buf.as_deref().unwrap_or_default();
-                tally.end(op, moved, now_ns - issued_ns, now_ns - start_ns, block);
+                let (clat_ns, lat_ns) =
+                    if TIMED { (now_ns - issued_ns, now_ns - start_ns) } else { (0, 0) };
+                tally.end::<TIMED>(op, moved, clat_ns, lat_ns, block);
             }
             Err(status) => tally.fail(op, IoError::Ended(status)),
         }

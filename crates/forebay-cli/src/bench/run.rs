@@ -13,6 +13,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay::Disk;
 use forebay_fio::cmdline::CommandLine;
+use forebay_fio::generator::varied::Varied;
 use forebay_fio::generator::{Generator, Region};
 use forebay_fio::job::{Eta, Job};
 use forebay_fio::report::JobReport;
@@ -23,6 +24,7 @@ use super::gauge::{Display, Gauge};
 use super::open::{self, Opened};
 use super::outcome::{DiskOutcome, Outcome, Outcomes};
 use super::plan::Target;
+use super::status::Status;
 use super::stop::Stop;
 use super::worker::{Finished, Worker};
 use crate::failure::Failure;
@@ -41,6 +43,7 @@ pub(super) fn run(
     command: &CommandLine,
     targets: &[Target],
     stop: &Stop,
+    show: &mut dyn FnMut(Outcomes),
 ) -> Result<Outcomes, Failure> {
     let opened = open::open(&command.jobs, targets)?;
     opened.disks.iter().for_each(|disk| output::notice(disk.info()));
@@ -52,14 +55,26 @@ pub(super) fn run(
     for clones in targets.chunk_by(|a, b| stage(a) == stage(b)) {
         if outcomes.is_empty() || !stop.is_set() {
             let first = outcomes.len();
-            outcomes.extend(run.stage(first..first + clones.len())?);
+            let stage = first..first + clones.len();
+            // What earlier stages have done belongs to a report in between.
+            let before: Vec<Outcome> =
+                outcomes.iter().flatten().map(Outcome::without_logs).collect();
+            let mut show = |clones: Vec<Outcome>| {
+                let before = before.iter().map(Outcome::without_logs);
+                let clones = before.chain(clones).collect();
+                show(Outcomes { clones, disks: look_at(&opened.disks) });
+            };
+            outcomes.extend(run.stage(stage, &mut show)?);
         }
     }
-    let Opened { disks, .. } = opened;
-    let disks = disks
-        .into_iter()
-        .map(|disk| DiskOutcome { info: disk.info().clone(), stats: disk.stats() });
-    Ok(Outcomes { clones: outcomes.into_iter().flatten().collect(), disks: disks.collect() })
+    let disks = look_at(&opened.disks);
+    Ok(Outcomes { clones: outcomes.into_iter().flatten().collect(), disks })
+}
+
+/// The disks as they are now.
+fn look_at(disks: &[Disk]) -> Vec<DiskOutcome> {
+    let outcome = |disk: &Disk| DiskOutcome { info: disk.info().clone(), stats: disk.stats() };
+    disks.iter().map(outcome).collect()
 }
 
 /// What all stages share.
@@ -75,7 +90,11 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Runs these clones together.
-    fn stage(&self, streams: Range<usize>) -> Result<Vec<Option<Outcome>>, Failure> {
+    fn stage(
+        &self,
+        streams: Range<usize>,
+        show: &mut dyn FnMut(Vec<Outcome>),
+    ) -> Result<Vec<Option<Outcome>>, Failure> {
         let (jobs, targets) = (&self.command.jobs, &self.targets[streams.clone()]);
         let gauges = &self.gauges[streams.clone()];
         // An earlier stage has left data in memory as well.
@@ -98,6 +117,7 @@ impl Run<'_> {
                     chance: self.chance,
                     stop: self.stop,
                     gauge,
+                    status: self.command.run.status_interval,
                 };
                 let work = move || task.run(gate, &sender);
                 match builder().spawn_scoped(scope, work) {
@@ -114,8 +134,9 @@ impl Run<'_> {
             gate.open(start);
             if start.is_some() {
                 let eta = is_shown(self.command.run.eta);
-                let display = Display::new(eta, jobs, targets);
-                await_finished(&events, &mut outcomes, self.stop, display, gauges);
+                let display = Display::new(eta, self.command.run.eta_newline, jobs, targets);
+                let status = Status::new(self.command, targets, show);
+                await_finished(&events, &mut outcomes, self.stop, display, status, gauges);
             }
             // The scope does not wait for what a thread does at its very end: the layer gives up
             // there what it keeps for it.
@@ -162,6 +183,7 @@ fn await_finished(
     outcomes: &mut [Option<Outcome>],
     stop: &Stop,
     mut display: Display,
+    mut status: Status<'_>,
     gauges: &[Gauge],
 ) {
     let started = Instant::now();
@@ -180,6 +202,10 @@ fn await_finished(
             told_signal = true;
             display.clear();
             output::stderr("\nforebay: ending early, on a signal\n");
+        }
+        if left > 0 && status.is_due(started.elapsed()) {
+            display.clear();
+            status.show(gauges, outcomes);
         }
         display.update(gauges, started.elapsed());
     }
@@ -225,37 +251,45 @@ enum Event {
 
 /// A clone of a job that is to run on a thread of its own.
 #[derive(Debug, Clone, Copy)]
-struct Task<'a> {
-    job: &'a Job,
-    target: &'a Target,
-    disk: &'a Disk,
-    region: Region,
+pub(super) struct Task<'a> {
+    pub(super) job: &'a Job,
+    pub(super) target: &'a Target,
+    pub(super) disk: &'a Disk,
+    pub(super) region: Region,
     /// Its place in the stage.
-    at: usize,
+    pub(super) at: usize,
     /// Its number among all clones.
-    stream: u64,
-    chance: u64,
-    stop: &'a Stop,
-    gauge: &'a Gauge,
+    pub(super) stream: u64,
+    pub(super) chance: u64,
+    pub(super) stop: &'a Stop,
+    pub(super) gauge: &'a Gauge,
+    pub(super) status: Option<Duration>,
 }
 
 impl Task<'_> {
     fn run(self, gate: &Gate, sender: &mpsc::Sender<Event>) {
         let workload = self.job.workload(self.region, self.stream, self.chance);
-        let ops = Generator::new(&workload);
         let stamp = Stamp { seed: self.job.randseed, generation: self.chance };
-        let mut worker =
-            Worker::new(self.job, self.disk, self.region, stamp, self.stop, self.gauge);
+        let mut worker = Worker::new(&self, stamp);
+        // Two streams, and a loop for each: what only some jobs ask for costs the others nothing.
+        let (plain, varied) = match workload.variety {
+            None => (Some(Generator::new(&workload)), None),
+            Some(_) => (None, Some(Varied::new(&workload))),
+        };
         // Nobody listens only if the main thread has panicked; then nothing is left to do.
         let _ = sender.send(Event::Ready);
         let Some(start) = gate.wait() else { return };
-        worker.run(start, ops);
+        match (plain, varied) {
+            (Some(ops), _) => worker.run(start, ops),
+            (None, Some(ops)) => worker.run(start, ops),
+            (None, None) => {}
+        }
         let outcome = self.outcome(worker.finish());
         let _ = sender.send(Event::Finished(self.at, Box::new(outcome)));
     }
 
     fn outcome(&self, finished: Finished) -> Outcome {
-        let Finished { stats, error, tag_waits, elapsed_ns } = finished;
+        let Finished { stats, error, tag_waits, elapsed_ns, logs } = finished;
         Outcome {
             job: self.target.job,
             clone: self.target.clone,
@@ -266,10 +300,12 @@ impl Task<'_> {
                 pid: std::process::id(),
                 error,
                 iodepth: self.job.iodepth,
+                measures: self.job.measures.clone(),
                 stats,
                 ..JobReport::default()
             },
             tag_waits,
+            logs,
             elapsed_ns,
         }
     }

@@ -1,18 +1,21 @@
 //! What a clone has done so far, however it does its I/O: figures, checks, flushes, and why it
 //! ends.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use forebay::{Disk, IoError};
 use forebay_fio::generator::{Direction, Op};
 use forebay_fio::job::Job;
+use forebay_fio::logs::{Logs, Sample};
 use forebay_fio::report::JobError;
-use forebay_fio::stats::JobStats;
-use forebay_fio::verify::{self, Stamp};
+use forebay_fio::stats::{JobStats, Usage};
+use forebay_fio::verify::Stamp;
 use rustix::io::Errno;
 
 use super::gauge::Gauge;
+use super::pauses::Pauses;
 use super::stop::Stop;
+use super::usage;
 use super::written::Written;
 
 /// The account of a clone.
@@ -22,8 +25,16 @@ pub(super) struct Tally<'a> {
     pub(super) disk: &'a Disk,
     pub(super) gauge: &'a Gauge,
     pub(super) stop: &'a Stop,
-    /// Writes submitted since the last flush.
-    pub(super) writes_since_flush: u32,
+    /// What is logged, if anything is.
+    pub(super) logs: Option<Box<Logs>>,
+    /// What has to be done between submissions, if the job asked for such.
+    pub(super) pauses: Option<Box<Pauses>>,
+    /// Whether something may have to be done before the next submission.
+    pub(super) is_pause_due: bool,
+    /// Whether the data of each write is made for it.
+    pub(super) fills: bool,
+    /// Whether more is done at an I/O's end than to count it.
+    pub(super) is_watchful: bool,
     pub(super) stamp: Stamp,
     /// What reads must find.
     pub(super) check: Check,
@@ -32,7 +43,29 @@ pub(super) struct Tally<'a> {
     pub(super) start: Instant,
     /// The last time that was read, ns since `start`.
     pub(super) now_ns: u64,
+    /// Reaps until the clock is read, if that is not done at every one, and how many lie between.
+    reads_left: u32,
+    reads_between: u32,
+    /// When the phase ends at the latest, ns since `start`.
+    end_ns: u64,
+    /// When the ramp ends; `u64::MAX` if it has, or there is none.
+    ramp_ns: u64,
+    /// When figures are left for a report, and how often, ns; `u64::MAX` for never.
+    status_ns: u64,
+    status_every_ns: u64,
+    /// When something else than I/O is due: the earliest of all such times.
+    event_ns: u64,
+    /// From when on the figures are, ns since `start`: the phase's begin, or the ramp's end.
+    pub(super) phase_ns: u64,
+    /// The same, of all phases.
+    pub(super) measured_ns: u64,
+    /// What was counted before the phase, by direction.
+    pub(super) ios_before: [u64; 3],
+    /// What the thread had used when the figures began.
+    pub(super) usage: Usage,
     pub(super) stats: JobStats,
+    /// The first bad block, and how many more there are.
+    pub(super) mismatch: Option<(String, u64)>,
     pub(super) error: Option<JobError>,
 }
 
@@ -46,58 +79,213 @@ pub(super) enum Check {
     Ours,
 }
 
-impl Tally<'_> {
+impl<'a> Tally<'a> {
+    /// An empty account.
+    pub(super) fn new(
+        job: &'a Job,
+        disk: &'a Disk,
+        stop: &'a Stop,
+        gauge: &'a Gauge,
+        stamp: Stamp,
+        status: Option<Duration>,
+    ) -> Self {
+        let status_ns = status.map_or(u64::MAX, ns);
+        Self {
+            job,
+            disk,
+            gauge,
+            stop,
+            logs: Logs::new(&job.logs, &job.measures),
+            pauses: None,
+            is_pause_due: false,
+            fills: job.verify || job.checks.refill_buffers,
+            is_watchful: false,
+            stamp,
+            check: Check::Nothing,
+            written: None,
+            start: Instant::now(),
+            now_ns: 0,
+            reads_left: 1,
+            reads_between: 1,
+            end_ns: u64::MAX,
+            ramp_ns: if job.ramp_time.is_zero() { u64::MAX } else { ns(job.ramp_time) },
+            status_ns,
+            status_every_ns: status_ns,
+            event_ns: u64::MAX,
+            phase_ns: 0,
+            measured_ns: 0,
+            ios_before: [0; 3],
+            usage: usage::of_this_thread(),
+            stats: JobStats::new(0),
+            mismatch: None,
+            error: None,
+        }
+    }
+
     pub(super) fn read_clock(&mut self) -> u64 {
         self.now_ns = self.start.elapsed().as_nanos() as u64;
         self.now_ns
     }
 
-    pub(super) fn is_over(&self, end_ns: u64) -> bool {
-        self.error.is_some() || self.now_ns >= end_ns || self.stop.is_set()
+    /// Reads the clock only now and then: about every millisecond, however fast the I/O is.
+    #[inline]
+    pub(super) fn read_clock_seldom(&mut self) -> u64 {
+        self.reads_left -= 1;
+        if self.reads_left == 0 { self.read_clock_now() } else { self.now_ns }
     }
 
-    /// An I/O has ended well: it took `clat_ns` from its commit, `lat_ns` from its start. `block`
-    /// is its memory.
+    #[cold]
+    fn read_clock_now(&mut self) -> u64 {
+        const EVERY_NS: u64 = 1_000_000;
+        /// So that a device that becomes slow is noticed.
+        const MAX: u32 = 1024;
+        let before_ns = self.now_ns;
+        let passed_ns = self.read_clock() - before_ns;
+        let twice = self.reads_between * 2;
+        let half = self.reads_between / 2;
+        self.reads_between = if passed_ns < EVERY_NS { twice } else { half }.clamp(1, MAX);
+        self.reads_left = self.reads_between;
+        self.now_ns
+    }
+
+    /// Begins a phase, which ends at `end_ns` at the latest.
+    pub(super) fn begin_phase(&mut self, end_ns: u64) {
+        self.end_ns = end_ns;
+        self.event_ns = self.next_event_ns();
+        self.phase_ns = self.now_ns;
+        self.ios_before = std::array::from_fn(|at| self.stats.directions[at].total_ios);
+    }
+
+    /// Whether the phase is over. Whatever else is due is done.
     #[inline]
-    pub(super) fn end(&mut self, op: Op, moved: u64, clat_ns: u64, lat_ns: u64, block: &[u8]) {
+    pub(super) fn is_over(&mut self) -> bool {
+        self.error.is_some()
+            || (self.now_ns >= self.event_ns && self.meet_event())
+            || self.stop.is_set()
+    }
+
+    pub(super) fn event_ns(&self) -> u64 {
+        self.event_ns
+    }
+
+    #[cold]
+    fn meet_event(&mut self) -> bool {
+        if self.now_ns >= self.ramp_ns {
+            self.end_ramp();
+        }
+        if self.now_ns >= self.status_ns {
+            self.status_ns = self.now_ns.saturating_add(self.status_every_ns);
+            self.gauge.post(self.figures(), self.now_ns);
+        }
+        if let Some(logs) = &mut self.logs
+            && self.now_ns >= logs.window_end_ns()
+        {
+            logs.close_window(self.now_ns, false);
+        }
+        self.event_ns = self.next_event_ns();
+        self.now_ns >= self.end_ns
+    }
+
+    /// Adds the time since the phase's begin to the runtimes of those directions that were at work.
+    pub(super) fn add_runtimes(&self, stats: &mut JobStats) {
+        let runtime_ms = (self.now_ns - self.phase_ns).div_ceil(1_000_000).max(1);
+        for (direction, before) in stats.directions.iter_mut().zip(self.ios_before) {
+            if direction.total_ios > before {
+                direction.runtime_ms += runtime_ms;
+            }
+        }
+    }
+
+    /// The figures as they are now, in the middle of a phase.
+    fn figures(&self) -> JobStats {
+        let mut stats = self.stats.clone();
+        self.add_runtimes(&mut stats);
+        stats.usage = usage::between(&self.usage, &usage::of_this_thread());
+        stats.job_runtime_ms = ((self.now_ns - self.measured_ns) / 1_000_000).max(1);
+        stats.forget(&self.job.measures);
+        stats
+    }
+
+    fn next_event_ns(&self) -> u64 {
+        let log_ns = self.logs.as_ref().map_or(u64::MAX, |logs| logs.window_end_ns());
+        self.end_ns.min(self.ramp_ns).min(log_ns).min(self.status_ns)
+    }
+
+    /// The ramp is over: all that was counted is forgotten.
+    fn end_ramp(&mut self) {
+        self.ramp_ns = u64::MAX;
+        self.stats = JobStats::new(self.now_ns);
+        self.usage = usage::of_this_thread();
+        (self.phase_ns, self.measured_ns) = (self.now_ns, self.now_ns);
+        self.ios_before = [0; 3];
+        if let Some(logs) = &mut self.logs {
+            logs.restart(self.now_ns);
+        }
+    }
+
+    /// Makes room for what is logged, while no I/O is being timed.
+    #[inline]
+    pub(super) fn make_room(&mut self) {
+        if self.is_watchful
+            && let Some(logs) = &mut self.logs
+        {
+            logs.make_room(self.job.iodepth as usize);
+        }
+    }
+
+    /// Whether the ramp is still going on.
+    pub(super) fn is_in_ramp(&self) -> bool {
+        self.ramp_ns != u64::MAX
+    }
+
+    /// An I/O has ended well: it took `clat_ns` from its commit and `lat_ns` from its start, if
+    /// it is `TIMED`. `block` is its memory.
+    #[inline]
+    pub(super) fn end<const TIMED: bool>(
+        &mut self,
+        op: Op,
+        moved: u64,
+        clat_ns: u64,
+        lat_ns: u64,
+        block: &[u8],
+    ) {
         if moved == 0 && op.direction != Direction::Trim {
             return self.fail_empty(op);
         }
-        self.stats.record_complete(op.direction, moved, clat_ns, lat_ns);
+        match TIMED {
+            true => self.stats.record_complete(op.direction, moved, clat_ns, lat_ns),
+            false => self.stats.record_untimed(op.direction, moved),
+        }
         if moved < op.len.into() {
             self.stats.directions[op.direction.index()].short_ios += 1;
+        }
+        if self.is_watchful {
+            self.watch(op, moved, [clat_ns, lat_ns], block);
+        }
+    }
+
+    /// What only some jobs want at the end of an I/O.
+    fn watch(&mut self, op: Op, moved: u64, [clat_ns, lat_ns]: [u64; 2], block: &[u8]) {
+        if let Some(logs) = &mut self.logs {
+            let has_slat = !self.job.is_blocking();
+            logs.record(op, moved, Sample { now_ns: self.now_ns, clat_ns, lat_ns, has_slat });
+        }
+        if self.job.measures.lat_percentiles {
+            self.stats.directions[op.direction.index()].lat_histogram.record(lat_ns);
         }
         if op.direction == Direction::Write
             && let Some(written) = &mut self.written
         {
-            written.insert(op.offset);
+            written.insert(op);
         }
-        if self.check != Check::Nothing {
+        if self.check != Check::Nothing && op.direction == Direction::Read {
             self.check_block(op, block, moved);
         }
     }
 
-    fn check_block(&mut self, op: Op, block: &[u8], moved: u64) {
-        let expected = (self.check == Check::Ours).then_some(self.stamp);
-        let message = if moved < verify::HEADER_LEN as u64 {
-            format!("verify: only {moved} bytes at offset {}", op.offset)
-        } else {
-            match verify::check(&block[..moved as usize], op.offset, expected) {
-                Ok(()) => return,
-                Err(mismatch) => mismatch.to_string(),
-            }
-        };
-        // The number that fio gives for it.
-        self.error.get_or_insert(JobError { errno: Errno::ILSEQ.raw_os_error(), message });
-    }
-
-    pub(super) fn is_flush_due(&self) -> bool {
-        self.job.fsync > 0 && self.writes_since_flush >= self.job.fsync
-    }
-
-    /// A flush that `fsync` asks for, and that is counted, with `in_flight` I/Os beside it.
+    /// A flush that `fsync` or `fdatasync` asks for, and that is counted, with `in_flight` I/Os
+    /// beside it.
     pub(super) fn periodic_flush(&mut self, in_flight: u32) {
-        self.writes_since_flush = 0;
         let start_ns = self.read_clock();
         self.flush();
         if self.error.is_none() {
@@ -134,4 +322,9 @@ impl Tally<'_> {
         );
         self.error.get_or_insert(JobError { errno: Errno::IO.raw_os_error(), message });
     }
+}
+
+/// Nanoseconds, as many as a number holds.
+pub(super) fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,32 +1,37 @@
 //! One clone at work: its workload, a last flush, and reading back.
 //!
-//! Source: fio's HOWTO, the options `end_fsync`, `verify`, `do_verify`. How the I/O is done is
-//! [`queued`](super::queued) or [`calls`](super::calls).
+//! Source: fio's HOWTO, the options `end_fsync`, `loops`, `startdelay`, `verify`, `do_verify`. How
+//! the I/O is done is [`queued`](super::queued) or [`calls`](super::calls).
 
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Instant;
 
-use forebay::Disk;
-use forebay_fio::generator::{Direction, Op, Region};
-use forebay_fio::job::Job;
+use forebay_fio::generator::{Direction, Op};
+use forebay_fio::logs::Logs;
 use forebay_fio::report::JobError;
+use forebay_fio::stats::JobStats;
 use forebay_fio::stats::moments::Moments;
-use forebay_fio::stats::{JobStats, Usage};
 use forebay_fio::verify::Stamp;
 
+use super::cache;
 use super::calls::Calls;
-use super::gauge::{Gauge, Phase};
+use super::gauge::Phase;
+use super::pauses::Pauses;
 use super::queued::Queued;
-use super::stop::Stop;
-use super::tally::{Check, Tally};
+use super::run::Task;
+use super::tally::{Check, Tally, ns};
 use super::usage;
 use super::written::Written;
+use crate::output;
 
 /// A clone of a job on its thread.
 #[derive(Debug)]
 pub(super) struct Worker<'a> {
     tally: Tally<'a>,
     way: Way,
-    usage: Usage,
+    stream: u64,
+    /// The file whose page cache is used, if it is.
+    cached: Option<PathBuf>,
 }
 
 /// How the I/O is done.
@@ -45,92 +50,132 @@ pub(super) struct Finished {
     /// How long those of its bios waited for a tag that had to, ns; not known of blocking calls.
     pub(super) tag_waits: Option<Moments>,
     pub(super) elapsed_ns: u64,
+    /// What it has logged.
+    pub(super) logs: Option<Box<Logs>>,
 }
 
 impl<'a> Worker<'a> {
     /// Makes everything ready for [`Worker::run`].
-    pub(super) fn new(
-        job: &'a Job,
-        disk: &'a Disk,
-        region: Region,
-        stamp: Stamp,
-        stop: &'a Stop,
-        gauge: &'a Gauge,
-    ) -> Self {
-        let writes = job.rw.has(Direction::Write);
-        let reads = job.rw.has(Direction::Read);
+    pub(super) fn new(task: &Task<'a>, stamp: Stamp) -> Self {
+        let &Task { job, disk, region, stop, gauge, stream, status, .. } = task;
+        let cached = task.target.path().filter(|_| !task.target.is_direct());
         let way = match job.is_blocking() {
             true => Way::Calls(Calls::new(job, disk)),
             false => Way::Queued(Box::new(Queued::new(job, disk))),
         };
-        let tally = Tally {
-            job,
-            disk,
-            gauge,
-            stop,
-            writes_since_flush: 0,
-            stamp,
-            check: if job.verify && reads && !writes { Check::Whole } else { Check::Nothing },
-            written: (job.verify && job.do_verify && writes).then(|| Written::none(region, job.bs)),
-            start: Instant::now(),
-            now_ns: 0,
-            stats: JobStats::new(0),
-            error: None,
-        };
-        Self { tally, way, usage: usage::of_this_thread() }
+        let mut tally = Tally::new(job, disk, stop, gauge, stamp, status);
+        if job.verify && job.do_verify && job.rw.has(Direction::Write) {
+            tally.written = Some(Written::none(region, job));
+        }
+        Self { tally, way, stream, cached }
     }
 
-    /// Does the whole job: its workload, a last flush, and reading back. All times count from
-    /// `start` on, which is the same for all clones.
-    pub(super) fn run(&mut self, start: Instant, mut ops: impl Iterator<Item = Op>) {
+    /// Does the whole job, as often as it is to be done: its workload, a last flush, and reading
+    /// back. All times count from `start` on, which is the same for all clones.
+    pub(super) fn run(&mut self, start: Instant, ops: impl Iterator<Item = Op> + Clone) {
         self.tally.start = start;
         let job = self.tally.job;
-        let end_ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let flush = job.end_fsync && job.rw.has(Direction::Write);
-        self.phase(&mut ops, job.runtime.map_or(u64::MAX, end_ns), flush);
-        let Some(written) = self.tally.written.take() else { return };
-        if written.is_empty() || self.tally.is_over(u64::MAX) {
+        if !job.start_delay.is_zero() {
+            // As in fio a job's time begins when it does.
+            self.tally.sleep_until(ns(job.start_delay));
+            self.tally.start = Instant::now();
+            self.tally.now_ns = 0;
+        }
+        self.tally.usage = usage::of_this_thread();
+        let end_ns = job.runtime.map_or(u64::MAX, |time| ns(time.saturating_add(job.ramp_time)));
+        for _ in 0..job.loops {
+            self.pass(&mut ops.clone(), end_ns);
+            if self.tally.is_over() || self.tally.mismatch.is_some() {
+                break;
+            }
+        }
+    }
+
+    /// The workload, and reading back.
+    fn pass(&mut self, ops: &mut impl Iterator<Item = Op>, end_ns: u64) {
+        let job = self.tally.job;
+        let (writes, reads) = (job.rw.has(Direction::Write), job.rw.has(Direction::Read));
+        let flush = job.end_fsync && writes;
+        self.tally.gauge.enter(Phase::Work);
+        self.tally.pauses = Pauses::new(job, self.stream);
+        self.tally.check =
+            if job.verify && reads && !writes { Check::Whole } else { Check::Nothing };
+        if job.checks.only {
+            // What the workload would write; an earlier run has.
+            if let Some(written) = &mut self.tally.written {
+                ops.filter(|op| op.direction == Direction::Write).for_each(|op| written.insert(op));
+            }
+        } else {
+            self.phase(ops, end_ns, flush);
+        }
+        let Some(mut written) = self.tally.written.take() else { return };
+        if written.is_empty() || self.tally.error.is_some() || self.tally.stop.is_set() {
             return;
         }
         self.tally.gauge.enter(Phase::Verify);
-        self.tally.check = Check::Ours;
-        self.tally.writes_since_flush = 0;
+        self.tally.check = if job.checks.only { Check::Whole } else { Check::Ours };
+        if let Some(path) = &self.cached {
+            // Reads are to come from the device, so what is in memory has to be there first.
+            if !job.checks.only && !flush {
+                self.tally.flush();
+            }
+            cache::forget(path);
+        }
+        self.tally.pauses = None;
         self.phase(&mut written.reads(), u64::MAX, false);
+        written.clear();
+        self.tally.written = Some(written);
     }
 
     /// What came of it.
     pub(super) fn finish(mut self) -> Finished {
+        self.tally.end_checks();
         let elapsed_ns = self.tally.read_clock();
         self.tally.gauge.enter(Phase::Done);
+        if self.tally.is_in_ramp() {
+            // As in fio. Nothing at all would say less.
+            output::stderr(&format!(
+                "forebay: {}: it ended within its ramp_time; the figures are those of the ramp\n",
+                self.tally.job.name
+            ));
+        }
         let tag_waits = match &self.way {
             Way::Queued(queued) => Some(queued.tag_waits()),
             Way::Calls(_) => None,
         };
-        let Tally { mut stats, error, .. } = self.tally;
-        stats.usage = usage::between(&self.usage, &usage::of_this_thread());
-        stats.job_runtime_ms = (elapsed_ns / 1_000_000).max(1);
-        Finished { stats, error, tag_waits, elapsed_ns }
+        let Tally { job, mut stats, error, usage, measured_ns, mut logs, .. } = self.tally;
+        stats.usage = usage::between(&usage, &usage::of_this_thread());
+        stats.job_runtime_ms = ((elapsed_ns - measured_ns) / 1_000_000).max(1);
+        if let Some(logs) = &mut logs {
+            logs.close_window(elapsed_ns, true);
+        }
+        stats.forget(&job.measures);
+        Finished { stats, error, tag_waits, elapsed_ns, logs }
     }
 
     /// Runs I/Os until there are no more, or until `end_ns` after the start; then flushes, if that
     /// is wanted. The runtime is that of both, as in fio.
     fn phase(&mut self, ops: &mut impl Iterator<Item = Op>, end_ns: u64, flush: bool) {
         let tally = &mut self.tally;
-        let begin_ns = tally.now_ns;
-        let before: [u64; 3] = std::array::from_fn(|at| tally.stats.directions[at].total_ios);
-        match &mut self.way {
-            Way::Queued(queued) => queued.run(tally, ops, end_ns),
-            Way::Calls(calls) => calls.run(tally, ops, end_ns),
+        tally.is_pause_due = false;
+        tally.is_watchful = tally.written.is_some()
+            || tally.check != Check::Nothing
+            || tally.job.measures.lat_percentiles
+            || tally.logs.is_some();
+        tally.begin_phase(end_ns);
+        match (&mut self.way, tally.job.is_timed()) {
+            (Way::Queued(queued), true) => queued.run::<true>(tally, ops),
+            (Way::Queued(queued), false) => queued.run::<false>(tally, ops),
+            (Way::Calls(calls), true) => calls.run::<true>(tally, ops),
+            (Way::Calls(calls), false) => calls.run::<false>(tally, ops),
         }
         if flush && tally.error.is_none() {
             // fio does not count this one.
             tally.flush();
         }
-        let runtime_ms = (tally.read_clock() - begin_ns).div_ceil(1_000_000).max(1);
-        for (direction, before) in tally.stats.directions.iter_mut().zip(before) {
-            if direction.total_ios > before {
-                direction.runtime_ms += runtime_ms;
-            }
-        }
+        tally.read_clock();
+        let mut stats = std::mem::take(&mut tally.stats);
+        tally.add_runtimes(&mut stats);
+        tally.stats = stats;
     }
 }

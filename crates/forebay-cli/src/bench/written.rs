@@ -1,47 +1,92 @@
-//! Which blocks a job has written: one bit per block, so that they can be read back.
+//! Which blocks a job has written, so that they can be read back.
+
+use std::collections::BTreeMap;
 
 use forebay_fio::generator::{Direction, Op, Region};
+use forebay_fio::job::Job;
 
 /// The written blocks of a region.
 #[derive(Debug)]
-pub(super) struct Written {
-    region: Region,
-    bs: u32,
-    bits: Vec<u64>,
+pub(super) enum Written {
+    /// Of one size: a bit each.
+    Blocks { region: Region, bs: u32, bits: Vec<u64> },
+    /// Of several sizes: offset and length. What is written over later is forgotten.
+    Pieces(BTreeMap<u64, u32>),
 }
 
 impl Written {
     /// None of the blocks of `region`.
-    pub(super) fn none(region: Region, bs: u32) -> Self {
-        Self { region, bs, bits: vec![0; (Self::bytes(region, bs) / 8) as usize] }
+    pub(super) fn none(region: Region, job: &Job) -> Self {
+        match job.variety {
+            Some(_) => Self::Pieces(BTreeMap::new()),
+            None => {
+                let bits = vec![0; (Self::bytes(region, job) / 8) as usize];
+                Self::Blocks { region, bs: job.bs, bits }
+            }
+        }
     }
 
-    /// How much memory that takes.
-    pub(super) fn bytes(region: Region, bs: u32) -> u64 {
-        (region.len / u64::from(bs)).div_ceil(64) * 8
+    /// How much memory that takes, or may come to take.
+    pub(super) fn bytes(region: Region, job: &Job) -> u64 {
+        /// Of a piece in the map, with what the map itself needs.
+        const PIECE: u64 = 24;
+        let blocks = region.len / u64::from(job.bs);
+        if job.variety.is_some() { blocks * PIECE } else { blocks.div_ceil(64) * 8 }
     }
 
-    /// Notes the block at `offset`, which is one that the generator gave.
-    pub(super) fn insert(&mut self, offset: u64) {
-        let block = (offset - self.region.offset) / u64::from(self.bs);
-        self.bits[(block / 64) as usize] |= 1 << (block % 64);
+    /// Notes a write that the generator gave.
+    pub(super) fn insert(&mut self, op: Op) {
+        match self {
+            Self::Blocks { region, bs, bits } => {
+                let block = (op.offset - region.offset) / u64::from(*bs);
+                bits[(block / 64) as usize] |= 1 << (block % 64);
+            }
+            Self::Pieces(pieces) => {
+                // As in fio a piece of which a part is gone is not read back.
+                let (begin, end) = (op.offset, op.offset + u64::from(op.len));
+                while let Some((&at, _)) = pieces
+                    .range(..end)
+                    .next_back()
+                    .filter(|&(&at, &len)| at + u64::from(len) > begin)
+                {
+                    pieces.remove(&at);
+                }
+                pieces.insert(begin, op.len);
+            }
+        }
     }
 
     /// Whether nothing was written.
     pub(super) fn is_empty(&self) -> bool {
-        self.bits.iter().all(|&bits| bits == 0)
+        match self {
+            Self::Blocks { bits, .. } => bits.iter().all(|&bits| bits == 0),
+            Self::Pieces(pieces) => pieces.is_empty(),
+        }
+    }
+
+    /// Forgets all of it.
+    pub(super) fn clear(&mut self) {
+        match self {
+            Self::Blocks { bits, .. } => bits.fill(0),
+            Self::Pieces(pieces) => pieces.clear(),
+        }
     }
 
     /// Reads of all written blocks, by offset.
     pub(super) fn reads(&self) -> impl Iterator<Item = Op> + '_ {
-        let blocks = self.bits.iter().zip(0_u64..).flat_map(|(&bits, word)| {
-            (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word * 64 + bit)
+        let read = |offset, len| Op { direction: Direction::Read, offset, len };
+        let (blocks, pieces) = match self {
+            Self::Blocks { region, bs, bits } => (Some((region, *bs, bits)), None),
+            Self::Pieces(pieces) => (None, Some(pieces)),
+        };
+        let blocks = blocks.into_iter().flat_map(move |(region, bs, bits)| {
+            let blocks = bits.iter().zip(0_u64..).flat_map(|(&bits, word)| {
+                (0..64).filter(move |bit| bits >> bit & 1 == 1).map(move |bit| word * 64 + bit)
+            });
+            blocks.map(move |block| read(region.offset + block * u64::from(bs), bs))
         });
-        blocks.map(|block| Op {
-            direction: Direction::Read,
-            offset: self.region.offset + block * u64::from(self.bs),
-            len: self.bs,
-        })
+        let pieces = pieces.into_iter().flatten();
+        blocks.chain(pieces.map(move |(&offset, &len)| read(offset, len)))
     }
 }
 
@@ -49,15 +94,32 @@ impl Written {
 mod tests {
     use super::*;
 
+    fn write(offset: u64, len: u32) -> Op {
+        Op { direction: Direction::Write, offset, len }
+    }
+
     #[test]
     fn what_was_written_is_read_once_and_in_order() {
-        let mut written = Written::none(Region { offset: 8192, len: 100 * 4096 }, 4096);
+        let region = Region { offset: 8192, len: 100 * 4096 };
+        let mut written = Written::Blocks { region, bs: 4096, bits: vec![0; 2] };
         assert!(written.is_empty());
         for block in [99, 0, 63, 64, 0] {
-            written.insert(8192 + block * 4096);
+            written.insert(write(8192 + block * 4096, 4096));
         }
         let blocks: Vec<_> = written.reads().map(|op| (op.offset - 8192) / 4096).collect();
         assert_eq!(blocks, [0, 63, 64, 99]);
         assert!(!written.is_empty());
+        written.clear();
+        assert!(written.is_empty());
+    }
+
+    #[test]
+    fn what_was_written_over_is_not_read_back() {
+        let mut written = Written::Pieces(BTreeMap::new());
+        for (offset, len) in [(0, 4096), (8192, 8192), (4096, 1024), (4096, 5000), (20_000, 10)] {
+            written.insert(write(offset, len));
+        }
+        let pieces: Vec<_> = written.reads().map(|op| (op.offset, op.len)).collect();
+        assert_eq!(pieces, [(0, 4096), (4096, 5000), (20_000, 10)]);
     }
 }

@@ -177,3 +177,203 @@ fn time_based_reads() {
     compare_disks(test, take_disks(&mut theirs), take_disks(&mut ours));
     assert_eq!(paths(&ours), paths(&theirs));
 }
+
+#[test]
+fn sizes_by_direction_and_a_number_of_ios() {
+    check(
+        "sizes_by_direction_and_a_number_of_ios",
+        "--name=a --rw=write --bs=4k,16k --size=2m --number_ios=50 --ioengine=libaio \
+         --name=b --rw=read --bs=4k,16k --size=1m --loops=3 --filename=disk.img",
+    );
+}
+
+#[test]
+fn percentiles_of_one_latency_or_another() {
+    for options in [
+        "--percentile_list=50:99.9",
+        "--lat_percentiles=1 --slat_percentiles=1",
+        "--clat_percentiles=0",
+        "--disable_lat=1 --disable_slat=1",
+        "--disable_clat=1",
+        "--gtod_reduce=1",
+        "--unified_rw_reporting=mixed",
+        "--unified_rw_reporting=both",
+        "--ramp_time=100ms --runtime=300ms --time_based",
+    ] {
+        let test = "percentiles_of_one_latency_or_another";
+        let args =
+            format!("--name=a --rw=read --size=1m --ioengine=libaio --filename=disk.img {options}");
+        let folder = folder();
+        let Some(mut theirs) = fio_json(test, &folder, &args) else { return };
+        let mut ours = bench_json(&folder, &args);
+        ours.as_object_mut().expect("an object").remove("forebay");
+        take_disks(&mut theirs);
+        take_disks(&mut ours);
+        assert_eq!(paths(&ours), paths(&theirs), "{options}");
+    }
+}
+
+#[test]
+fn flushes_of_two_kinds_are_as_many() {
+    let test = "flushes_of_two_kinds_are_as_many";
+    let args = "--name=a --rw=write --size=400k --fdatasync=4 --ioengine=libaio";
+    let folder = folder();
+    let Some(theirs) = fio_json(test, &folder, args) else { return };
+    let ours = bench_json(&folder, args);
+    let flushes = |report: &Value| report["jobs"][0]["sync"]["lat_ns"]["N"].clone();
+    assert_eq!(flushes(&ours), flushes(&theirs));
+}
+
+/// The sizes of the I/Os of each direction, of a run's log.
+fn sizes(folder: &TempDir) -> Vec<Vec<u64>> {
+    let text = std::fs::read_to_string(folder.path().join("log_iops.1.log")).expect("a log");
+    let mut sizes = vec![Vec::new(); 3];
+    for line in text.lines() {
+        let columns: Vec<u64> = line.split(", ").map(|text| text.parse().expect(line)).collect();
+        let &[_, 1, direction, bytes, 0] = columns.as_slice() else { panic!("{line}") };
+        sizes[direction as usize].push(bytes);
+    }
+    sizes
+}
+
+/// How often each size occurs, relative to all.
+fn shares(sizes: &[u64]) -> std::collections::BTreeMap<u64, f64> {
+    let mut shares = std::collections::BTreeMap::new();
+    for &bytes in sizes {
+        *shares.entry(bytes).or_default() += 1.0 / sizes.len() as f64;
+    }
+    shares
+}
+
+#[test]
+fn block_sizes_are_as_often_as_in_fio() {
+    let test = "block_sizes_are_as_often_as_in_fio";
+    for options in [
+        "--rw=randread --norandommap --bssplit=4k/20:64k/50:16k/",
+        "--rw=randrw --norandommap --bssplit=4k/20:64k/80,8k/60:4k/40",
+        "--rw=read --bsrange=4k-32k",
+        "--rw=randwrite --bsrange=4k-32k",
+        "--rw=read --bsrange=1000-5000 --bs_unaligned",
+    ] {
+        let args =
+            format!("--name=a --ioengine=null --size=64m --write_iops_log=log {options} --thread");
+        let folder = folder();
+        let Some(theirs) = fio_json(test, &folder, &args) else { return };
+        let their_sizes = sizes(&folder);
+        let ours = bench_json(&folder, &args);
+        for (at, (ours, theirs)) in sizes(&folder).iter().zip(&their_sizes).enumerate() {
+            assert_eq!(ours.is_empty(), theirs.is_empty(), "{options}: {at}");
+            let (ours, theirs) = (shares(ours), shares(theirs));
+            if ours.len() > 100 {
+                continue;
+            }
+            let keys = |shares: &std::collections::BTreeMap<u64, f64>| {
+                shares.keys().copied().collect::<Vec<_>>()
+            };
+            assert_eq!(keys(&ours), keys(&theirs), "{options}: {at}");
+            for (bytes, share) in &ours {
+                let difference = (share - theirs[bytes]).abs();
+                assert!(difference < 0.06, "{options}: {at}: {bytes}: {ours:?} {theirs:?}");
+            }
+        }
+        let ios = |report: &Value| {
+            let of = |word: &str| report["jobs"][0][word]["total_ios"].as_f64().expect("a number");
+            of("read") + of("write")
+        };
+        let ratio = ios(&ours) / ios(&theirs);
+        assert!((0.93..1.07).contains(&ratio), "{options}: {ratio}");
+    }
+}
+
+#[test]
+fn zipf_is_as_steep_as_in_fio() {
+    let test = "zipf_is_as_steep_as_in_fio";
+    for distribution in ["zipf:1.2", "zipf:0.7", "pareto:0.2", "zoned:60/10:30/20:10/70"] {
+        let args = format!(
+            "--name=a --ioengine=null --size=4m --io_size=400m --rw=randread --log_offset=1 \
+             --write_iops_log=log --random_distribution={distribution} --thread"
+        );
+        let folder = folder();
+        // The share of the hundred blocks that are read most often.
+        let hottest = || {
+            let text =
+                std::fs::read_to_string(folder.path().join("log_iops.1.log")).expect("a log");
+            let mut counts = std::collections::BTreeMap::new();
+            for line in text.lines() {
+                *counts.entry(line.split(", ").nth(4).expect(line).to_owned()).or_insert(0_u64) +=
+                    1;
+            }
+            let mut counts: Vec<_> = counts.into_values().collect();
+            counts.sort_unstable_by(|a, b| b.cmp(a));
+            let all: u64 = counts.iter().sum();
+            counts.iter().take(100).sum::<u64>() as f64 / all as f64
+        };
+        if fio_json(test, &folder, &args).is_none() {
+            return;
+        }
+        let theirs = hottest();
+        bench_json(&folder, &args);
+        let ours = hottest();
+        assert!((ours - theirs).abs() < 0.05, "{distribution}: {ours} instead of {theirs}");
+    }
+}
+
+#[test]
+fn buckets_have_the_keys_of_fio() {
+    let test = "buckets_have_the_keys_of_fio";
+    let folder = folder();
+    let args = "--name=a --ioengine=libaio --size=1m --filename=disk.img --fsync=100";
+    if fio_json(test, &folder, args).is_none() {
+        return;
+    }
+    let output = crate::common::bench(&folder, &format!("{args} --output-format=json+"));
+    let report = crate::common::json(&output);
+    let clat = &report["jobs"][0]["read"]["clat_ns"];
+    let bins = clat["bins"].as_object().expect("buckets");
+    let sum: u64 = bins.values().map(|count| count.as_u64().expect("a count")).sum();
+    assert_eq!(Some(sum), clat["N"].as_u64());
+    let keys: Vec<u64> = bins.keys().map(|key| key.parse().expect("nanoseconds")).collect();
+    assert!(keys.is_sorted(), "{keys:?}");
+    assert!(clat.as_object().expect("an object").keys().eq([
+        "min",
+        "max",
+        "mean",
+        "stddev",
+        "N",
+        "percentile",
+        "bins"
+    ]));
+}
+
+#[test]
+fn logs_have_the_names_and_columns_of_fio() {
+    let test = "logs_have_the_names_and_columns_of_fio";
+    for options in ["", "--log_offset=1", "--log_avg_msec=100", "--per_job_logs=0"] {
+        let args = format!(
+            "--name=a --rw=randrw --numjobs=2 --rate_iops=200 --size=100m --runtime=1 --thread \
+             --ioengine=null --write_bw_log=x --write_lat_log=y --write_iops_log=z {options}"
+        );
+        let logs = |folder: &TempDir| {
+            let mut logs = Vec::new();
+            for entry in std::fs::read_dir(folder.path()).expect("a folder").flatten() {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if name.ends_with(".log") {
+                    let text = std::fs::read_to_string(entry.path()).expect("a log");
+                    let columns = text.lines().next().map_or(0, |line| line.split(", ").count());
+                    // Their null device completes at once: it has no submission latency.
+                    let columns = if name.contains("slat") { 0 } else { columns };
+                    logs.push((name, columns));
+                }
+            }
+            logs.sort();
+            logs
+        };
+        let (their_folder, our_folder) = (folder(), folder());
+        if fio_json(test, &their_folder, &args).is_none() {
+            return;
+        }
+        bench_json(&our_folder, &args);
+        assert_eq!(logs(&our_folder), logs(&their_folder), "{options}");
+        assert!(!logs(&our_folder).is_empty());
+    }
+}

@@ -79,8 +79,13 @@ fn blocks_that_were_never_written_do_not_pass() {
     data_file(&folder, "disk.img", 1 << 20);
     let output = bench(&folder, "--name=a --filename=disk.img --verify=crc32c");
     let message = "forebay: a: verify: no header at offset 0: expected magic 0x63764246, found 0x";
-    assert!(stderr(&output).starts_with(message), "{}", stderr(&output));
+    assert!(stderr(&output).contains(message), "{}", stderr(&output));
+    assert!(stderr(&output).ends_with(" (and 255 more bad blocks)\n"), "{}", stderr(&output));
+    assert_eq!(stderr(&output).lines().count(), 10, "{}", stderr(&output));
     assert_eq!(output.status.code(), Some(1));
+    let output = bench(&folder, "--name=a --filename=disk.img --verify=crc32c --verify_fatal=1");
+    assert!(stderr(&output).starts_with(message), "{}", stderr(&output));
+    assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
 }
 
 #[test]

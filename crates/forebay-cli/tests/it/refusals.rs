@@ -19,10 +19,10 @@ fn check(args: &str, code: i32, message: &str) {
 fn unknown_options_get_the_nearest_one() {
     check("--name=a --iodpth=4", 2, "bench: unknown option --iodpth; did you mean --iodepth?");
     check(
-        "--name=a --bssplit=4k/50:8k/50",
+        "--name=a --rate_min=4k",
         2,
-        "bench: --bssplit: fio knows it, forebay bench does not support it yet; use --bs=SIZE, and \
-         a job for each size",
+        "bench: --rate_min: fio knows it, forebay bench does not support it yet; use --rate \
+         or --rate_iops, and --thinktime",
     );
     check("job.fio", 1, "job.fio: cannot be read: No such file or directory (os error 2)");
     check("-x", 2, "bench: '-x' is not an option; options begin with --");
@@ -33,8 +33,8 @@ fn bad_values_say_what_would_do() {
     check(
         "--name=a --bs=4z",
         2,
-        "bench: --bs=4z: 'z' is not a unit here; accepted: one size such as 4096, 4k, 1m or 1g \
-         (k = 1024, ki = 1000)",
+        "bench: --bs=4z: 'z' is not a unit here; accepted: a size such as 4096, 4k, 1m or 1g \
+         (k = 1024, ki = 1000), or up to three: read,write,trim",
     );
     check(
         "--name=a --rw=reed",

@@ -60,3 +60,25 @@ fn what_cannot_be_run_is_refused() {
     );
     check_refused("", 2, "sim: name a job file of fio to run, or say --random");
 }
+
+#[test]
+fn blocks_of_several_sizes_are_simulated_and_a_pace_is_not() {
+    let folder = folder();
+    let write = |options: &str| {
+        let text = format!("[a]\nrw=randrw\nsize=4m\niodepth=8\n{options}\n");
+        std::fs::write(folder.path().join("job.fio"), text).expect("a file");
+    };
+    write("bssplit=4k/50:512/20:64k/30\nrandom_distribution=zipf:1.2");
+    let output = sim(&folder, "job.fio --seed 3");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    for (options, message) in [
+        ("rate_iops=100", "a: rate, rate_iops or thinktime is not simulated; leave it out"),
+        ("loops=2", "a: loops is not simulated; leave it out"),
+        ("bsrange=4k-5000", "a: bs=5000: the simulated disk takes multiples of 512 up to 8388608"),
+    ] {
+        write(options);
+        let output = sim(&folder, "job.fio --seed 3");
+        assert_ne!(output.status.code(), Some(0), "{options}");
+        assert!(stderr(&output).contains(message), "{}", stderr(&output));
+    }
+}

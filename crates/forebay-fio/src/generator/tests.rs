@@ -14,6 +14,7 @@ fn workload(word: &str, len: u64) -> Workload {
         norandommap: false,
         seed: 0x89,
         stream: 0,
+        variety: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Defaults, values that are brought into line, regions, and contradictions.
 
 use super::*;
+use crate::generator::skew::Distribution;
 
 fn job(given: Given) -> Job {
     Job::new("j".to_owned(), given, Vec::new()).expect("no conflict")
@@ -78,6 +79,33 @@ fn the_region_is_cut_to_whole_blocks() {
 }
 
 #[test]
+fn the_smallest_io_of_every_direction_must_fit() {
+    let load = Load { bs: Some([Some(4096), Some(65_536), None]), ..Load::default() };
+    let given =
+        |word| Given { rw: Pattern::from_word(word), load: load.clone(), ..Given::default() };
+    let error = job(given("rw")).region(32_768).expect_err("too small").to_string();
+    assert!(error.starts_with("j: the block size (65536 bytes) is larger"), "{error}");
+    assert!(job(given("read")).region(32_768).is_ok(), "it does not write");
+    assert!(job(given("randrw")).region(65_536).is_ok());
+}
+
+#[test]
+fn what_one_block_size_can_do_is_left_to_the_plain_generator() {
+    let variety = |load: Load, word| {
+        let given = Given { rw: Pattern::from_word(word), load, ..Given::default() };
+        job(given).variety.is_some()
+    };
+    assert!(!variety(Load::default(), "randrw"));
+    let each = |read, write| Load { bs: Some([Some(read), Some(write), None]), ..Load::default() };
+    assert!(!variety(each(4096, 8192), "randread"), "only one of them occurs");
+    assert!(variety(each(4096, 8192), "randrw"));
+    assert!(!variety(each(4096, 4096), "randrw"));
+    let zipf = Load { random_distribution: Some(Distribution::Zipf(1.1)), ..Load::default() };
+    assert!(variety(zipf.clone(), "randread") && !variety(zipf, "read"));
+    assert!(variety(Load { number_ios: Some(1), ..Load::default() }, "read"));
+}
+
+#[test]
 fn io_size_is_one_pass_unless_given_or_time_based() {
     let region = Region { offset: 0, len: 8192 };
     let io_size = |given| job(given).workload(region, 0, 0).io_size;
@@ -109,7 +137,7 @@ fn contradictions_are_refused() {
     let given = Given { time_based: Some(true), ..Given::default() };
     assert_eq!(error(given), "j: --time_based needs a --runtime");
     let given = Given { verify: Some(true), bs: Some(32), ..Given::default() };
-    assert_eq!(error(given), "j: --verify=crc32c needs a --bs of at least 40 bytes");
+    assert_eq!(error(given), "j: --verify with a checksum needs a --bs of at least 40 bytes");
     let given = Given { verify: Some(true), rw: Pattern::from_word("trim"), ..Given::default() };
     assert_eq!(error(given), "j: --verify does not go with a trim pattern");
 }

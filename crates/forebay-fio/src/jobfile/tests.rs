@@ -184,8 +184,9 @@ fn what_is_wrong_is_shown_with_its_place() {
     );
     check(
         "[a]\n\t bs = 4z ; hm\n",
-        "a.fio:2:8: bs=4z: 'z' is not a unit here; accepted: one size such as 4096, 4k, 1m or 1g \
-         (k = 1024, ki = 1000)\n  2 |   bs = 4z ; hm\n    |        ^^",
+        "a.fio:2:8: bs=4z: 'z' is not a unit here; accepted: a size such as 4096, 4k, 1m or 1g \
+         (k = 1024, ki = 1000), or up to three: read,\
+         write,trim\n  2 |   bs = 4z ; hm\n    |        ^^",
     );
     check(
         "[a]\niodepth\n",
@@ -305,9 +306,9 @@ fn sections_are_picked_by_name() {
 #[test]
 fn what_is_ignored_is_told_once() {
     let files = [("a.fio", "[a]\nunlink=1\n[b]\nunlink=1\nfallocate=none\n")];
-    let command = run("--gtod_reduce=1 a.fio --gtod_reduce=1", &files);
+    let command = run("--clocksource=cpu a.fio --clocksource=cpu", &files);
     let expected = [
-        "--gtod_reduce is ignored: all latencies are measured, at the same cost for every job",
+        "--clocksource is ignored: the clock is the system's monotonic one",
         "a.fio:2: unlink is ignored: files are left in place",
         "a.fio:5: fallocate is ignored: it says how files are made before the start, which is not \
          measured",

@@ -8,9 +8,11 @@ pub mod error;
 pub mod known;
 mod nearest;
 mod table;
+mod values;
 
 use std::fmt::Write;
 
+use crate::arguments;
 use crate::job::{Given, RunOptions};
 use crate::units::{self, NumberError, Size};
 
@@ -54,10 +56,14 @@ pub enum Kind {
     Choice { words: &'static [&'static str], set: fn(&mut Given, &str) },
     /// Any text.
     Text { set: fn(&mut Given, &str) },
+    /// A text with a form of its own.
+    Parsed { accepts: &'static str, set: fn(&mut Given, &str) -> Result<(), String> },
     /// An option of the layer itself: the text is passed on as it is.
     Policy { accepts: &'static str },
     /// Concerns the run: one of these words.
     RunChoice { words: &'static [&'static str], set: fn(&mut RunOptions, &str) },
+    /// Concerns the run: a text with a form of its own.
+    RunParsed { accepts: &'static str, set: fn(&mut RunOptions, &str) -> Result<(), String> },
     /// Concerns the run: any text.
     RunText { set: fn(&mut RunOptions, &str) },
     /// Concerns the run: 0 or 1, and the bare option means 1.
@@ -151,8 +157,9 @@ impl OptionSpec {
 
     /// Whether it concerns the run, not a job.
     pub fn is_of_run(&self) -> bool {
-        use Kind::{Help, RunChoice, RunFlag, RunText};
-        matches!(self.kind, RunChoice { .. } | RunText { .. } | RunFlag { .. } | Help)
+        use Kind::{Help, RunChoice, RunFlag, RunParsed, RunText};
+        let is_run = matches!(self.kind, RunChoice { .. } | RunText { .. } | RunFlag { .. });
+        is_run || matches!(self.kind, RunParsed { .. } | Help)
     }
 
     /// The name and the aliases.
@@ -182,6 +189,10 @@ impl OptionSpec {
 
     fn set(&self, value: &str, given: &mut Given, run: &mut RunOptions) -> Result<(), String> {
         let number = |error: NumberError| error.to_string();
+        given.texts.retain(|(name, _)| *name != self.name);
+        if value != self.default && arguments::is_by_text(self.name, value) {
+            given.texts.push((self.name, value.to_owned()));
+        }
         match self.kind {
             Kind::Int { min, max, set } | Kind::Bytes { min, max, set } => {
                 set(given, within(units::parse_bytes(value).map_err(number)?, min, max)?);
@@ -193,10 +204,12 @@ impl OptionSpec {
             }
             Kind::RunFlag { set } => set(run, units::parse_bool(value).map_err(number)?),
             Kind::Choice { words, set } => set(given, one_of(value, words)?),
+            Kind::RunParsed { set, .. } => set(run, value)?,
             Kind::RunChoice { words, set } => set(run, one_of(value, words)?),
             Kind::Text { .. } | Kind::RunText { .. } if value.is_empty() => {
                 return Err("it is empty".to_owned());
             }
+            Kind::Parsed { set, .. } => set(given, value)?,
             Kind::Text { set } => set(given, value),
             Kind::RunText { set } => set(run, value),
             Kind::Policy { .. } => {
@@ -223,7 +236,9 @@ impl Kind {
             Self::Flag { .. } | Self::RunFlag { .. } => "nothing, 0 or 1".to_owned(),
             Self::Choice { words, .. } | Self::RunChoice { words, .. } => words.join(", "),
             Self::Text { .. } | Self::RunText { .. } | Self::JobName => "a text".to_owned(),
-            Self::Policy { accepts } => (*accepts).to_owned(),
+            Self::Policy { accepts }
+            | Self::Parsed { accepts, .. }
+            | Self::RunParsed { accepts, .. } => (*accepts).to_owned(),
             Self::Help => "nothing".to_owned(),
         }
     }

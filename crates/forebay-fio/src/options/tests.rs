@@ -119,14 +119,14 @@ fn bad_values_name_option_value_and_what_would_do() {
     check_error(
         "bs",
         "4z",
-        "--bs=4z: 'z' is not a unit here; accepted: one size such as 4096, 4k, 1m or 1g (k = 1024, \
-         ki = 1000)",
+        "--bs=4z: 'z' is not a unit here; accepted: a size such as 4096, 4k, 1m or 1g \
+         (k = 1024, ki = 1000), or up to three: read,write,trim",
     );
     check_error(
         "blocksize",
         "0",
-        "--blocksize=0: it is below 1; accepted: one size such as 4096, 4k, 1m or 1g (k = 1024, \
-         ki = 1000)",
+        "--blocksize=0: it is below 1; accepted: a size such as 4096, 4k, 1m or 1g \
+         (k = 1024, ki = 1000), or up to three: read,write,trim",
     );
     check_error(
         "iodepth",

@@ -10,11 +10,13 @@ use crate::job::Job;
 pub fn render(jobs: &[Job], version: &str, engines: &[String]) -> String {
     let mut text = String::new();
     for (job, engine) in jobs.iter().zip(engines) {
-        let bs = number::bytes(job.bs.into());
+        let [r, w, t] = job.sizes.each_ref().map(|rule| {
+            format!("{}-{}", number::bytes(rule.min().into()), number::bytes(rule.max().into()))
+        });
         // Writing into a String does not fail.
         let _ = writeln!(
             text,
-            "{}: (g={}): rw={}, bs=(R) {bs}-{bs}, (W) {bs}-{bs}, (T) {bs}-{bs}, ioengine={engine}, \
+            "{}: (g={}): rw={}, bs=(R) {r}, (W) {w}, (T) {t}, ioengine={engine}, \
              iodepth={}",
             job.name,
             job.group,

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::{DiskUtil, JobReport, Report, cpu_percents, date, share_of_group};
 use crate::generator::Direction;
-use crate::histogram::{Histogram, PERCENTILES};
+use crate::histogram::Histogram;
+use crate::job::{Measures, Unified};
 use crate::stats::distribution::{BAND_LABELS, BAND_LABELS_MS, BATCH_LABELS, LEVEL_LABELS};
 use crate::stats::moments::Moments;
 use crate::stats::{DirectionStats, JobStats, Latency};
@@ -15,8 +16,8 @@ use crate::stats::{DirectionStats, JobStats, Latency};
 /// What fio says for a time left that it cannot tell.
 const ETA_UNKNOWN: i32 = i32::MAX;
 
-/// The report as one JSON value.
-pub fn value(report: &Report) -> Value {
+/// The report as one JSON value, with the buckets of the latencies or without.
+pub fn value(report: &Report, bins: bool) -> Value {
     let mut top = Map::new();
     let mut put = |key: &str, value: Value| drop(top.insert(key.to_owned(), value));
     put("fio version", report.version.as_str().into());
@@ -26,20 +27,20 @@ pub fn value(report: &Report) -> Value {
     if !report.global_options.is_empty() {
         put("global options", options(&report.global_options));
     }
-    put("jobs", report.jobs.iter().map(|job| job_value(report, job)).collect());
+    put("jobs", report.jobs.iter().map(|job| job_value(report, job, bins)).collect());
     put("disk_util", report.disk_util.iter().map(disk_value).collect());
     put("forebay", report.forebay.clone().into());
     Value::Object(top)
 }
 
 /// The report as JSON text, indented, with a line feed at the end.
-pub fn render(report: &Report) -> String {
+pub fn render(report: &Report, bins: bool) -> String {
     // `{:#}` of a JSON value is its indented form, and cannot fail.
-    format!("{:#}\n", value(report))
+    format!("{:#}\n", value(report, bins))
 }
 
-fn job_value(report: &Report, job: &JobReport) -> Value {
-    let stats = &job.stats;
+fn job_value(report: &Report, job: &JobReport, bins: bool) -> Value {
+    let (stats, shown) = (&job.stats, Shown { measures: &job.measures, bins });
     let (user, system) = cpu_percents(stats);
     let ios = stats.total_ios();
     let (ns, us, ms) = stats.bands.percents(ios);
@@ -53,9 +54,16 @@ fn job_value(report: &Report, job: &JobReport) -> Value {
     put("job options", options(&job.options));
     for direction in Direction::ALL {
         let share = share_of_group(report, job, direction);
-        put(direction.word(), direction_value(&stats.directions[direction.index()], share));
+        if let Some(word) = job.word(direction) {
+            put(word, shown.direction(&stats.directions[direction.index()], share));
+        }
     }
-    put("sync", sync_value(&stats.sync));
+    if job.measures.unified != Unified::Mixed {
+        put("sync", shown.sync(&stats.sync));
+    }
+    if let Some(mixed) = &job.mixed {
+        put("mixed", shown.direction(mixed, 0.0));
+    }
     put("job_runtime", stats.job_runtime_ms.into());
     put("usr_cpu", user.into());
     put("sys_cpu", system.into());
@@ -86,62 +94,73 @@ fn depth_values(stats: &JobStats, ios: u64) -> [(&'static str, Value); 3] {
     ]
 }
 
-fn direction_value(stats: &DirectionStats, share_of_group: f64) -> Value {
-    let rate = stats.bytes_per_second();
-    json!({
-        "io_bytes": stats.io_bytes,
-        "io_kbytes": stats.io_bytes / 1024,
-        "bw_bytes": rate,
-        "bw": rate / 1024,
-        "iops": stats.ios_per_second(),
-        "runtime": stats.runtime_ms,
-        "total_ios": stats.total_ios,
-        "short_ios": stats.short_ios,
-        "drop_ios": stats.drop_ios,
-        "slat_ns": moments(&stats.slat),
-        "clat_ns": latency(&stats.clat),
-        "lat_ns": moments(&stats.lat),
-        "bw_min": stats.bw.min(),
-        "bw_max": stats.bw.max(),
-        "bw_agg": share_of_group,
-        "bw_mean": stats.bw.mean(),
-        "bw_dev": stats.bw.stddev(),
-        "bw_samples": stats.bw.count(),
-        "iops_min": stats.iops.min(),
-        "iops_max": stats.iops.max(),
-        "iops_mean": stats.iops.mean(),
-        "iops_stddev": stats.iops.stddev(),
-        "iops_samples": stats.iops.count(),
-    })
+/// What is shown of a job.
+#[derive(Clone, Copy)]
+struct Shown<'a> {
+    measures: &'a Measures,
+    bins: bool,
 }
 
-fn sync_value(sync: &Latency) -> Value {
-    json!({ "total_ios": sync.moments.count(), "lat_ns": latency(sync) })
-}
-
-fn moments(moments: &Moments) -> Value {
-    json!({
-        "min": moments.min(),
-        "max": moments.max(),
-        "mean": moments.mean(),
-        "stddev": moments.stddev(),
-        "N": moments.count(),
-    })
-}
-
-/// Moments, and percentiles if there is anything to take them from.
-fn latency(latency: &Latency) -> Value {
-    let mut value = moments(&latency.moments);
-    if latency.moments.count() > 0 {
-        value["percentile"] = percentiles(&latency.histogram);
+impl Shown<'_> {
+    fn direction(&self, stats: &DirectionStats, share_of_group: f64) -> Value {
+        let rate = stats.bytes_per_second();
+        let measures = self.measures;
+        json!({
+            "io_bytes": stats.io_bytes,
+            "io_kbytes": stats.io_bytes / 1024,
+            "bw_bytes": rate,
+            "bw": rate / 1024,
+            "iops": stats.ios_per_second(),
+            "runtime": stats.runtime_ms,
+            "total_ios": stats.total_ios,
+            "short_ios": stats.short_ios,
+            "drop_ios": stats.drop_ios,
+            "slat_ns": self.latency(&stats.slat, &stats.slat_histogram, measures.slat_percentiles),
+            "clat_ns":
+                self.latency(&stats.clat.moments, &stats.clat.histogram, measures.shows_clat()),
+            "lat_ns": self.latency(&stats.lat, &stats.lat_histogram, measures.lat_percentiles),
+            "bw_min": stats.bw.min(),
+            "bw_max": stats.bw.max(),
+            "bw_agg": share_of_group,
+            "bw_mean": stats.bw.mean(),
+            "bw_dev": stats.bw.stddev(),
+            "bw_samples": stats.bw.count(),
+            "iops_min": stats.iops.min(),
+            "iops_max": stats.iops.max(),
+            "iops_mean": stats.iops.mean(),
+            "iops_stddev": stats.iops.stddev(),
+            "iops_samples": stats.iops.count(),
+        })
     }
-    value
-}
 
-fn percentiles(histogram: &Histogram) -> Value {
-    let values = histogram.percentiles(&PERCENTILES);
-    let keyed = PERCENTILES.iter().zip(values);
-    Value::Object(keyed.map(|(percent, ns)| (format!("{percent:.6}"), ns.into())).collect())
+    fn sync(&self, sync: &Latency) -> Value {
+        json!({
+            "total_ios": sync.moments.count(),
+            "lat_ns": self.latency(&sync.moments, &sync.histogram, true),
+        })
+    }
+
+    /// Moments, and percentiles if they are wanted and there is anything to take them from.
+    fn latency(&self, moments: &Moments, histogram: &Histogram, percentiles: bool) -> Value {
+        let mut value = json!({
+            "min": moments.min(),
+            "max": moments.max(),
+            "mean": moments.mean(),
+            "stddev": moments.stddev(),
+            "N": moments.count(),
+        });
+        if percentiles && moments.count() > 0 {
+            let percents = self.measures.percents();
+            let keyed = percents.iter().zip(histogram.percentiles(percents));
+            let keyed = keyed.map(|(percent, ns)| (format!("{percent:.6}"), ns.into()));
+            value["percentile"] = Value::Object(keyed.collect());
+            if self.bins {
+                let bins = histogram.iter().map(|(ns, count)| (ns.to_string(), count.into()));
+                value["bins"] = Value::Object(bins.collect());
+            }
+        }
+        value
+    }
 }
 
 fn classes(labels: &[&str], percents: &[f64]) -> Value {

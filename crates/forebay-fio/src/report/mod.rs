@@ -13,7 +13,8 @@ pub mod normal;
 pub mod number;
 
 use crate::generator::Direction;
-use crate::stats::JobStats;
+use crate::job::{Measures, Unified};
+use crate::stats::{DirectionStats, JobStats};
 
 /// Everything that is known after a run.
 #[derive(Debug, Clone, Default)]
@@ -53,8 +54,12 @@ pub struct JobReport {
     pub options: Vec<(String, String)>,
     /// Its `iodepth`.
     pub iodepth: u32,
+    /// What is shown of its figures.
+    pub measures: Measures,
     /// Its figures.
     pub stats: JobStats,
+    /// Those of all directions together, beside the single ones.
+    pub mixed: Option<Box<DirectionStats>>,
 }
 
 /// What ended a job.
@@ -67,6 +72,30 @@ pub struct JobError {
 }
 
 impl JobReport {
+    /// Puts the directions together, if the job wants that. To be called when all clones are in.
+    pub fn unify(&mut self) {
+        let mixed = match self.measures.unified {
+            Unified::No => return,
+            Unified::Mixed | Unified::Both => self.stats.mixed(),
+        };
+        match self.measures.unified {
+            Unified::Mixed => {
+                self.stats.directions = Default::default();
+                self.stats.directions[0] = mixed;
+            }
+            _ => self.mixed = Some(Box::new(mixed)),
+        }
+    }
+
+    /// What the figures of a direction are called; nothing if there are none.
+    fn word(&self, direction: Direction) -> Option<&'static str> {
+        match (self.measures.unified, direction) {
+            (Unified::Mixed, Direction::Read) => Some("mixed"),
+            (Unified::Mixed, _) => None,
+            _ => Some(direction.word()),
+        }
+    }
+
     /// Joins a clone that ran at the same time.
     pub fn merge(&mut self, other: Self) {
         self.jobs += other.jobs;

@@ -51,36 +51,48 @@ impl Out {
         ));
         for direction in Direction::ALL {
             let stats = &job.stats.directions[direction.index()];
-            if stats.total_ios > 0 {
-                self.direction(direction, stats, share_of_group(report, job, direction));
+            if let Some(word) = job.word(direction).filter(|_| stats.total_ios > 0) {
+                self.direction(word, stats, job, share_of_group(report, job, direction));
             }
+        }
+        if let Some(mixed) = &job.mixed {
+            self.direction("mixed", mixed, job, 0.0);
         }
         self.bands(&job.stats);
         if job.stats.sync.moments.count() > 0 {
             self.line(format_args!("  fsync/fdatasync/sync_file_range:"));
             latency::moments(self, "sync", &job.stats.sync.moments);
-            latency::percentiles(self, "sync", &job.stats.sync.histogram);
+            latency::percentiles(self, "sync", &job.stats.sync.histogram, job.measures.percents());
         }
         self.usage(&job.stats);
         self.depths(job);
     }
 
-    fn direction(&mut self, direction: Direction, stats: &DirectionStats, share: f64) {
+    fn direction(&mut self, word: &str, stats: &DirectionStats, job: &JobReport, share: f64) {
         let (rate, io) = (stats.bytes_per_second(), stats.io_bytes);
         self.line(format_args!(
             "  {}: IOPS={}, BW={}/s ({}/s)({}/{}msec){}",
-            direction.word(),
+            word,
             number::count(stats.ios_per_second() as u64),
             number::bytes(rate),
             number::bytes_decimal(rate),
             number::bytes(io),
             stats.runtime_ms,
-            if direction == Direction::Write { "; 0 zone resets" } else { "" }
+            if word == Direction::Write.word() { "; 0 zone resets" } else { "" }
         ));
         latency::moments(self, "slat", &stats.slat);
         latency::moments(self, "clat", &stats.clat.moments);
         latency::moments(self, "lat", &stats.lat);
-        latency::percentiles(self, "clat", &stats.clat.histogram);
+        let (measures, percents) = (&job.measures, job.measures.percents());
+        for (name, histogram, is_shown) in [
+            ("slat", &stats.slat_histogram, measures.slat_percentiles),
+            ("clat", &stats.clat.histogram, measures.shows_clat()),
+            ("lat", &stats.lat_histogram, measures.lat_percentiles),
+        ] {
+            if is_shown {
+                latency::percentiles(self, name, histogram, percents);
+            }
+        }
         self.samples(&stats.bw, &stats.iops, share);
     }
 
@@ -163,11 +175,13 @@ impl Out {
             let Some(total) = GroupTotal::new(jobs, group_id, direction) else {
                 continue;
             };
+            let first = jobs.iter().find(|job| job.group_id == group_id);
+            let word = first.and_then(|job| job.word(direction)).unwrap_or(direction.word());
             let binary = |rate| format!("{}/s", number::bytes(rate));
             let decimal = |rate| format!("{}/s", number::bytes_decimal(rate));
             self.line(format_args!(
                 "{:>7}: bw={} ({}), {}-{} ({}-{}), io={} ({}), run={}-{}msec",
-                direction.word().to_uppercase(),
+                word.to_uppercase(),
                 binary(total.rate()),
                 decimal(total.rate()),
                 binary(total.min_rate),

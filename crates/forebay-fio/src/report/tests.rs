@@ -118,12 +118,12 @@ fn a_failed_job_says_why() {
     let text = normal::render(&report);
     let line = "job1: (groupid=0, jobs=1): err= 5 (read at offset 4096: media error): pid=77: ";
     assert!(text.contains(line), "{text}");
-    assert_eq!(json::value(&report)["jobs"][0]["error"], 5);
+    assert_eq!(json::value(&report, false)["jobs"][0]["error"], 5);
 }
 
 #[test]
 fn json_has_figures_in_the_units_of_fio() {
-    let value = json::value(&report());
+    let value = json::value(&report(), false);
     let job = &value["jobs"][0];
     assert_eq!(value["fio version"], "forebay-0.1.0");
     assert_eq!(value["time"], "Sat Nov 21 02:03:06 2026");
@@ -142,8 +142,8 @@ fn json_has_figures_in_the_units_of_fio() {
 
 #[test]
 fn json_text_is_one_value() {
-    let text = json::render(&report());
-    assert_eq!(text.parse::<serde_json::Value>().expect("JSON"), json::value(&report()));
+    let text = json::render(&report(), false);
+    assert_eq!(text.parse::<serde_json::Value>().expect("JSON"), json::value(&report(), false));
     assert!(text.ends_with("}\n"));
 }
 

@@ -12,6 +12,7 @@ use std::ops::AddAssign;
 
 use crate::generator::Direction;
 use crate::histogram::Histogram;
+use crate::job::Measures;
 
 use self::distribution::{Bands, Depths};
 use self::moments::Moments;
@@ -60,6 +61,10 @@ pub struct DirectionStats {
     pub clat: Latency,
     /// Total latency, ns.
     pub lat: Moments,
+    /// Submission latencies, if their percentiles are wanted.
+    pub slat_histogram: Histogram,
+    /// Total latencies, if their percentiles are wanted.
+    pub lat_histogram: Histogram,
     /// Bandwidth samples, KiB/s.
     pub bw: RateSamples,
     /// IOPS samples.
@@ -82,6 +87,7 @@ impl DirectionStats {
         }
     }
 
+    /// Adds the figures of what was done at the same time.
     fn merge(&mut self, other: &Self) {
         self.io_bytes += other.io_bytes;
         self.total_ios += other.total_ios;
@@ -91,6 +97,8 @@ impl DirectionStats {
         self.slat += &other.slat;
         self.clat.merge(&other.clat);
         self.lat += &other.lat;
+        self.slat_histogram.merge(&other.slat_histogram);
+        self.lat_histogram.merge(&other.lat_histogram);
         self.bw.add_parallel(&other.bw);
         self.iops.add_parallel(&other.iops);
     }
@@ -182,6 +190,42 @@ impl JobStats {
         stats.clat.record(clat_ns);
         stats.lat.record(lat_ns);
         self.bands.record(clat_ns);
+    }
+
+    /// The same where no time is taken.
+    #[inline]
+    pub fn record_untimed(&mut self, direction: Direction, bytes: u64) {
+        let stats = &mut self.directions[direction.index()];
+        stats.io_bytes += bytes;
+        stats.total_ios += 1;
+    }
+
+    /// All directions as one.
+    pub fn mixed(&self) -> DirectionStats {
+        let mut mixed = DirectionStats::default();
+        self.directions.iter().for_each(|direction| mixed.merge(direction));
+        mixed
+    }
+
+    /// Forgets what the job did not want to be measured.
+    pub fn forget(&mut self, measures: &Measures) {
+        for stats in &mut self.directions {
+            if measures.disable_slat {
+                (stats.slat, stats.slat_histogram) = (Moments::new(), Histogram::new());
+            }
+            if measures.disable_clat {
+                stats.clat = Latency::default();
+            }
+            if measures.disable_lat {
+                (stats.lat, stats.lat_histogram) = (Moments::new(), Histogram::new());
+            }
+            if measures.disable_bw {
+                (stats.bw, stats.iops) = (RateSamples::default(), RateSamples::default());
+            }
+        }
+        if measures.disable_clat {
+            self.bands = Bands::default();
+        }
     }
 
     /// Counts one reaped batch of `len` I/Os.

@@ -26,7 +26,6 @@ const DIFFERENCES: &[(&str, Fio, &str)] = &[
     ("arithmetic-bare", Accepts, "a part of the value would be dropped without a word"),
     ("fraction", Accepts, "a part of the value would be dropped without a word"),
     ("negative", Accepts, "no size is negative; fio takes it for a huge one"),
-    ("list", Accepts, "not supported yet: one size for all directions"),
     ("arithmetic", Refuses, "documented, and only left out of some builds of fio"),
     ("blank", Refuses, "blanks around = are harmless, and fio takes them for some options"),
     ("words", Refuses, "the words are clear"),

@@ -4,7 +4,7 @@ use crate::runtime::thread::{Ended, Io, Thread};
 use crate::trace::Kind;
 use crate::world::World;
 use forebay_core::{BioFlags, Op};
-use forebay_fio::generator::{Direction, Generator};
+use forebay_fio::generator::{Direction, Ops};
 use forebay_fio::job::Job;
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use std::rc::Rc;
 #[derive(Debug)]
 pub(crate) struct JobTask {
     pub(crate) job: Job,
-    pub(crate) generator: Generator,
+    pub(crate) generator: Ops,
     /// The logical block size.
     pub(crate) block: u64,
 }
@@ -53,7 +53,7 @@ pub(crate) async fn run(world: Rc<World>, id: usize, task: JobTask) {
 async fn submit(
     thread: &mut Thread,
     job: &Job,
-    generator: &mut Generator,
+    generator: &mut Ops,
     block: u64,
     nr_writes: &mut u32,
 ) -> bool {

@@ -63,8 +63,10 @@ pub(super) fn main(command: &CommandLine, asked: &Asked) -> Result<(), Failure> 
         rows: comparison::rows(&measured),
     };
     let format = asked.format.unwrap_or(match command.run.format {
-        OutputFormat::Json => Format::Json,
-        OutputFormat::Normal => Format::Text,
+        OutputFormat::Json | OutputFormat::JsonPlus => Format::Json,
+        OutputFormat::Normal | OutputFormat::NormalJson | OutputFormat::NormalJsonPlus => {
+            Format::Text
+        }
     });
     sink.write(&match format {
         Format::Text => text::render(&comparison),

@@ -4,15 +4,15 @@ use super::{Foreign, ignored, refused};
 
 const SHELL: &str = "run it in the shell";
 const ONE_FILE: &str = "a job works on one file or device; write one job for each";
-const BLOCKS: &str = "use --bs=SIZE, and a job for each size";
+const BLOCKS: &str = "use --bs=READ,WRITE, a size for each direction";
 const OFFSETS: &str = "use --offset with a job for each region";
-const DISTRIBUTION: &str = "offsets are uniform; use --offset and --size for a hot region";
-const PACE: &str = "jobs run as fast as they can; lower --iodepth for less load";
-const LOGS: &str = "no logs are written; the JSON report has percentiles and rates";
+const DISTRIBUTION: &str = "the whole region is drawn from; use --random_distribution";
+const PACE: &str = "use --rate or --rate_iops, and --thinktime";
+const LOGS: &str = "use --write_lat_log, --write_bw_log or --write_iops_log, with --log_avg_msec";
 const REPLAY: &str = "traces are neither written nor replayed";
-const VERIFY: &str = "use --verify=crc32c, which reads back all that was written at the end";
+const VERIFY: &str = "use --verify, which reads back all that was written at the end";
 const TRIM: &str = "use a job with --rw=trim or --rw=randtrim";
-const DATA: &str = "blocks are filled with data that does not compress";
+const DATA: &str = "use --buffer_pattern or --zero_buffers";
 const ZONES: &str = "zoned devices are not supported; name a device without zones";
 const PLACEMENT: &str = "hints for the device are not passed on";
 const PRIORITY: &str = "run forebay under nice or ionice";
@@ -21,35 +21,28 @@ const END: &str = "each job ends by itself; use --runtime, and --stonewall to or
 const ORDER: &str = "use --stonewall, which waits for all jobs before it";
 const LATENCY: &str = "search by hand: a job for each --iodepth, with --stonewall between";
 const STEADY: &str = "use --runtime, and several jobs with --stonewall to see the trend";
-const FLUSH: &str = "use --fsync=N or --end_fsync=1";
+const FLUSH: &str = "use --fsync=N, --fdatasync=N or --end_fsync=1";
 const ERRORS: &str = "the first error ends a job";
-const PERCENTILES: &str = "the report has fio's default percentiles";
+const PERCENTILES: &str = "use --percentile_list";
 const GROUP: &str = "run forebay in that group or as that user";
 const SPRANDOM: &str = "write the device twice with --rw=randwrite before the measurement";
 
-const NOT_MEASURED: &str = "all latencies are measured, at the same cost for every job";
 const NO_FILES: &str = "it says how files are made before the start, which is not measured";
 
 #[rustfmt::skip]
 pub(super) static OPTIONS: &[Foreign] = &[
     // Ignored: the same is measured, and reported.
     ignored(&["description"], "the report does not show it"),
-    ignored(&["gtod_reduce"], NOT_MEASURED),
-    ignored(&["disable_lat", "disable_clat", "disable_slat", "disable_bw_measurement",
-        "disable_bw"], NOT_MEASURED),
-    ignored(&["gtod_cpu", "clocksource"], "the clock is the system's monotonic one"),
+    ignored(&["clocksource"], "the clock is the system's monotonic one"),
     ignored(&["unlink"], "files are left in place"),
     ignored(&["fallocate"], NO_FILES),
     ignored(&["create_serialize", "create_fsync"], NO_FILES),
-    ignored(&["unique_filename", "per_job_logs"], "there is nothing that it would name"),
+    ignored(&["unique_filename"], "there is nothing that it would name"),
     ignored(&["random_generator"], "offsets come from a permutation: uniform, each block once"),
     ignored(&["disk_util", "unit_base"], "the report has one form"),
-    ignored(&["error_dump", "verify_dump"], "the message names the offset that is wrong"),
-    ignored(&["verify_fatal"], "the first wrong block ends the job in any case"),
+    ignored(&["error_dump"], "the message names the offset that is wrong"),
     // Order and ends of jobs.
     refused(&["wait_for"], ORDER),
-    refused(&["startdelay", "start_delay"], ORDER),
-    refused(&["loops"], "use --io_size, or --time_based=1 with --runtime"),
     refused(&["exitall", "exitall_on_error"], END),
     refused(&["exit_what"], END),
     refused(&["exec_prerun", "exec_postrun"], SHELL),
@@ -71,43 +64,32 @@ pub(super) static OPTIONS: &[Foreign] = &[
     refused(&["unlink_each_loop"], SHELL),
     refused(&["fsync_on_close"], FLUSH),
     // What is done.
-    refused(&["ba", "blockalign"], "offsets are multiples of --bs from --offset on"),
-    refused(&["bsrange", "blocksize_range"], BLOCKS),
-    refused(&["bssplit"], BLOCKS),
-    refused(&["bs_unaligned", "blocksize_unaligned"], BLOCKS),
     refused(&["bs_is_seq_rand"], BLOCKS),
     refused(&["allrandrepeat", "use_os_rand"], "use --randseed"),
     refused(&["ignore_error", "continue_on_error"], ERRORS),
-    refused(&["rw_sequencer", "rwmixcycle"], OFFSETS),
+    refused(&["rwmixcycle"], OFFSETS),
     refused(&["serialize_overlap"], "use --iodepth=1"),
     refused(&["io_submit_mode"], "a job submits its I/O itself"),
     refused(&["offset_increment", "offset_align"], OFFSETS),
-    refused(&["number_ios"], "use --io_size"),
     refused(&["softrandommap"], "use --norandommap=1"),
-    refused(&["random_distribution", "percentage_random", "num_range"], DISTRIBUTION),
-    refused(&["fdatasync"], FLUSH),
+    refused(&["num_range"], DISTRIBUTION),
     refused(&["write_barrier", "sync_file_range", "sync"], FLUSH),
     refused(&["atomic"], "atomic writes are not supported"),
     refused(&["sprandom", "spr_op", "spr_num_regions", "spr_cache_size"], SPRANDOM),
     // Pace.
-    refused(&["ramp_time"], STEADY),
     refused(&["ramp_size"], STEADY),
-    refused(&["thinktime", "thinktime_spin", "thinktime_blocks", "thinktime_blocks_type",
-        "thinktime_iotime", "thinkcycles"], PACE),
-    refused(&["rate"], PACE),
-    refused(&["rate_iops"], PACE),
-    refused(&["rate_min", "ratemin", "rate_iops_min", "rate_process", "rate_cycle", "ratecycle",
+    refused(&["thinktime_blocks_type", "thinktime_iotime", "thinkcycles"], PACE),
+    refused(&["rate_min", "ratemin", "rate_iops_min", "rate_cycle", "ratecycle",
         "rate_ignore_thinktime"], PACE),
     refused(&["max_latency", "latency_target", "latency_window", "latency_percentile",
         "latency_run"], LATENCY),
     refused(&["steadystate", "ss", "steadystate_duration", "ss_dur", "steadystate_ramp_time",
         "ss_ramp", "steadystate_check_interval", "ss_interval"], STEADY),
     // Verification and trims.
-    refused(&["verify_only"], VERIFY),
-    refused(&["verify_interval", "verify_offset", "verify_pattern", "verify_async",
-        "verify_async_cpus", "verify_backlog", "verify_backlog_batch", "experimental_verify",
-        "verify_state_load", "verify_state_save", "verify_pattern_interval",
-        "verify_write_sequence", "verify_header_seed", "verifysort", "verifysort_nr"], VERIFY),
+    refused(&["verify_interval", "verify_offset", "verify_async", "verify_async_cpus",
+        "verify_backlog", "verify_backlog_batch", "experimental_verify", "verify_state_load",
+        "verify_state_save", "verify_pattern_interval", "verify_write_sequence",
+        "verify_header_seed", "verifysort", "verifysort_nr"], VERIFY),
     refused(&["trim_percentage", "trim_verify_zero", "trim_backlog", "trim_backlog_batch"], TRIM),
     // Traces.
     refused(&["write_iolog", "read_iolog", "read_iolog_chunked", "replay_no_stall",
@@ -129,28 +111,17 @@ pub(super) static OPTIONS: &[Foreign] = &[
         "numa_mem_policy"], PROCESSORS),
     refused(&["cgroup", "cgroup_nodelete", "cgroup_weight", "uid", "gid"], GROUP),
     // The data.
-    refused(&["zero_buffers", "refill_buffers"], DATA),
-    refused(&["scramble_buffers", "buffer_pattern", "buffer_compress_percentage",
-        "buffer_compress_chunk", "dedupe_percentage", "dedupe_mode",
-        "dedupe_working_set_percentage", "dedupe_global"], DATA),
+    refused(&["buffer_compress_percentage", "buffer_compress_chunk", "dedupe_percentage",
+        "dedupe_mode", "dedupe_working_set_percentage", "dedupe_global"], DATA),
     // Logs and the report.
-    refused(&["write_bw_log"], LOGS),
-    refused(&["write_lat_log"], LOGS),
-    refused(&["write_iops_log"], LOGS),
-    refused(&["write_hist_log"], LOGS),
-    refused(&["log_avg_msec"], LOGS),
+    refused(&["write_hist_log"], "use --output-format=json+, which has the buckets"),
     refused(&["bwavgtime"], LOGS),
     refused(&["iopsavgtime"], LOGS),
     refused(&["log_window_value", "log_issue_time", "log_entries", "log_hist_msec",
-        "log_hist_coarseness", "log_max_value", "log_offset", "log_prio", "log_compression",
-        "log_compression_cpus", "log_store_compressed", "log_unix_epoch", "log_alternate_epoch",
+        "log_hist_coarseness", "log_prio", "log_compression", "log_compression_cpus",
+        "log_store_compressed", "log_unix_epoch", "log_alternate_epoch",
         "log_alternate_epoch_clock_id"], LOGS),
-    refused(&["clat_percentiles"], PERCENTILES),
-    refused(&["lat_percentiles"], PERCENTILES),
-    refused(&["slat_percentiles"], PERCENTILES),
-    refused(&["percentile_list"], PERCENTILES),
     refused(&["block_error_percentiles", "significant_figures"], PERCENTILES),
     refused(&["stats"], "all jobs are reported"),
-    refused(&["unified_rw_reporting"], "directions are reported one by one"),
     refused(&["kb_base"], "write sizes as 4k for 4096 and 4ki for 4000"),
 ];

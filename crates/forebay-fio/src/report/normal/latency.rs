@@ -2,7 +2,7 @@
 
 use super::super::number::{Base, short};
 use super::Out;
-use crate::histogram::{Histogram, PERCENTILES};
+use crate::histogram::Histogram;
 use crate::stats::moments::Moments;
 
 /// Columns that a line of percentiles may have, without its indentation.
@@ -29,8 +29,8 @@ pub(super) fn moments(out: &mut Out, name: &str, moments: &Moments) {
 }
 
 /// The block of percentiles, as many to a line as fit; nothing if nothing was measured.
-pub(super) fn percentiles(out: &mut Out, name: &str, histogram: &Histogram) {
-    let values = histogram.percentiles(&PERCENTILES);
+pub(super) fn percentiles(out: &mut Out, name: &str, histogram: &Histogram, percents: &[f64]) {
+    let values = histogram.percentiles(percents);
     let (Some(&min), Some(&max)) = (values.first(), values.last()) else {
         return;
     };
@@ -40,13 +40,23 @@ pub(super) fn percentiles(out: &mut Out, name: &str, histogram: &Histogram) {
         _ => ("nsec", 1),
     };
     let width = max.div_ceil(scale).to_string().len().max(5);
-    let texts: Vec<_> = PERCENTILES
+    let digits = percents.iter().map(|&percent| decimals(percent)).max().unwrap_or(0);
+    let columns = if digits == 0 { 2 } else { digits + 3 };
+    let texts: Vec<_> = percents
         .iter()
         .zip(&values)
-        .map(|(percent, ns)| format!("{percent:5.2}th=[{:width$}]", ns.div_ceil(scale)))
+        .map(|(percent, ns)| {
+            format!("{percent:columns$.digits$}th=[{:width$}]", ns.div_ceil(scale))
+        })
         .collect();
     out.line(format_args!("    {name} percentiles ({unit}):"));
-    let per_line = LINE_WIDTH / (width + 12);
+    let per_line = LINE_WIDTH / (width + columns + 7);
     let lines = texts.chunks(per_line).map(|line| format!("     | {}", line.join(", ")));
     out.line(format_args!("{}", lines.collect::<Vec<_>>().join(",\n")));
+}
+
+/// The digits behind the point that a percentile has, six at most.
+fn decimals(percent: f64) -> usize {
+    let text = format!("{percent:.6}");
+    text.trim_end_matches('0').split('.').nth(1).map_or(0, str::len)
 }

@@ -1,0 +1,76 @@
+//! What is in the blocks: filling those that are written, and checking those that are read.
+
+use forebay_fio::generator::Op;
+use forebay_fio::job::Method;
+use forebay_fio::random::Xoshiro256;
+use forebay_fio::report::JobError;
+use forebay_fio::verify::{self, Checksum};
+use rustix::io::Errno;
+
+use super::tally::{Check, Tally};
+use crate::output;
+
+/// Bad blocks that are told one by one; of more only their number is.
+const TOLD_MAX: u64 = 10;
+
+impl Tally<'_> {
+    /// Makes the data of a write.
+    pub(super) fn fill(&self, block: &mut [u8], offset: u64) {
+        let checks = &self.job.checks;
+        match (checks.method, &checks.pattern) {
+            (Method::Pattern, Some(pattern)) => pattern.fill(block, offset),
+            (Method::Header(sum), pattern) => {
+                verify::fill_with(block, offset, self.stamp, sum, pattern.as_ref());
+            }
+            _ if checks.zero_buffers => {}
+            _ if checks.buffer_pattern.is_some() => {}
+            // `refill_buffers`: each write of each block has data of its own.
+            _ => Xoshiro256::new(self.stamp.seed ^ offset, self.now_ns).fill(block),
+        }
+    }
+
+    pub(super) fn check_block(&mut self, op: Op, block: &[u8], moved: u64) {
+        let expected = (self.check == Check::Ours).then_some(self.stamp);
+        let block = &block[..moved as usize];
+        let checks = &self.job.checks;
+        let result = match (checks.method, &checks.pattern) {
+            (Method::Pattern, Some(pattern)) => verify::check_pattern(block, op.offset, pattern),
+            _ if moved < verify::HEADER_LEN as u64 => {
+                return self
+                    .note_mismatch(format!("verify: only {moved} bytes at offset {}", op.offset));
+            }
+            (Method::Header(sum), _) => verify::check_with(block, op.offset, expected, sum),
+            _ => verify::check_with(block, op.offset, expected, Checksum::Crc32c),
+        };
+        if let Err(mismatch) = result {
+            self.note_mismatch(mismatch.to_string());
+        }
+    }
+
+    /// Unless `verify_fatal` is set the job goes on, so that all bad blocks are known.
+    #[cold]
+    fn note_mismatch(&mut self, message: String) {
+        match &mut self.mismatch {
+            None => self.mismatch = Some((message, 0)),
+            Some((_, more)) => {
+                *more += 1;
+                if *more < TOLD_MAX {
+                    output::stderr(&format!("forebay: {}: {message}\n", self.job.name));
+                }
+            }
+        }
+        if self.job.checks.fatal {
+            self.end_checks();
+        }
+    }
+
+    /// Makes what was found wrong the error of the job.
+    pub(super) fn end_checks(&mut self) {
+        let Some((mut message, more)) = self.mismatch.take() else { return };
+        if more > 0 {
+            message.push_str(&format!(" (and {more} more bad blocks)"));
+        }
+        // The number that fio gives for it.
+        self.error.get_or_insert(JobError { errno: Errno::ILSEQ.raw_os_error(), message });
+    }
+}

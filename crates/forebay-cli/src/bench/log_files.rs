@@ -1,0 +1,38 @@
+//! Writing what the clones have logged to its files.
+
+use std::collections::BTreeSet;
+use std::fs::OpenOptions;
+use std::io::Write;
+
+use super::outcome::Outcome;
+use crate::output;
+
+/// Writes the logs of all clones. Says on standard error which of them could not be written, and
+/// whether all could: the report does not depend on it.
+pub(super) fn write(outcomes: &mut [Outcome]) -> bool {
+    let mut names = BTreeSet::new();
+    let mut all_well = true;
+    for (at, outcome) in outcomes.iter_mut().enumerate() {
+        // Its memory goes before the next one's text is made.
+        let Some(logs) = outcome.logs.take() else { continue };
+        for (name, text) in logs.files(at + 1) {
+            // Jobs that share a file follow each other in it; an earlier run's lines go.
+            let is_first = names.insert(name.clone());
+            let mut options = OpenOptions::new();
+            match is_first {
+                true => options.create(true).write(true).truncate(true),
+                false => options.append(true),
+            };
+            let written = options.open(&name).and_then(|mut file| file.write_all(text.as_bytes()));
+            if let Err(error) = written {
+                all_well = false;
+                let job = &outcome.report.name;
+                output::stderr(&format!(
+                    "forebay: {job}: the log {name} cannot be written: {error}; look at \
+                     --write_bw_log, --write_lat_log and --write_iops_log\n"
+                ));
+            }
+        }
+    }
+    all_well
+}

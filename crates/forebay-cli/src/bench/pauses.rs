@@ -1,0 +1,107 @@
+//! What has to be done between two submissions, now and then: flushes, and waiting until the next
+//! I/O is due.
+//!
+//! Source: fio's HOWTO, the options `fsync`, `fdatasync`, `rate`, `thinktime`. As in fio, whoever
+//! waits for its time has nothing in flight. The loops look at one flag, and only jobs that asked
+//! for any of it note their submissions.
+
+use std::time::Duration;
+
+use forebay_fio::generator::{Direction, Op};
+use forebay_fio::job::Job;
+use forebay_fio::pace::Pacer;
+
+use super::tally::Tally;
+
+/// The longest sleep after which it is looked whether the job is over.
+const NAP: Duration = Duration::from_millis(50);
+
+/// What a job asks for between its I/Os.
+#[derive(Debug)]
+pub(super) struct Pauses {
+    /// Writes between two flushes, by `fsync` and by `fdatasync`; 0 for none.
+    flush_every: [u32; 2],
+    writes: u64,
+    is_flush_due: bool,
+    pacer: Option<Pacer>,
+}
+
+impl Pauses {
+    /// `None` if the job asks for nothing.
+    pub(super) fn new(job: &Job, stream: u64) -> Option<Box<Self>> {
+        let pacer = job.pace.pacer(job.randseed, stream);
+        let flush_every = [job.fsync, job.fdatasync];
+        (pacer.is_some() || flush_every != [0; 2])
+            .then(|| Box::new(Self { flush_every, writes: 0, is_flush_due: false, pacer }))
+    }
+
+    /// Notes a submission. Says whether something may have to be done before the next.
+    fn submitted(&mut self, op: Op, now_ns: u64) -> bool {
+        if op.direction == Direction::Write {
+            self.writes += 1;
+            let is_due = |every: u32| every > 0 && self.writes.is_multiple_of(every.into());
+            self.is_flush_due |= self.flush_every.into_iter().any(is_due);
+        }
+        let may_wait = match &mut self.pacer {
+            Some(pacer) => {
+                pacer.submitted(op.direction, op.len);
+                pacer.may_wait(now_ns)
+            }
+            None => false,
+        };
+        self.is_flush_due || may_wait
+    }
+}
+
+impl Tally<'_> {
+    /// Notes the submission of an I/O, if the job asked for something that depends on it.
+    #[inline]
+    pub(super) fn submitted(&mut self, op: Op) {
+        if let Some(pauses) = &mut self.pauses {
+            self.is_pause_due = pauses.submitted(op, self.now_ns);
+        }
+    }
+
+    /// Does what is due before `next`. `quiesce` ends what is in flight, of which there are
+    /// `in_flight` I/Os.
+    #[cold]
+    pub(super) fn pause(&mut self, next: Op, in_flight: u32, quiesce: impl FnOnce(&mut Self)) {
+        self.is_pause_due = false;
+        let Some(mut pauses) = self.pauses.take() else { return };
+        if std::mem::take(&mut pauses.is_flush_due) {
+            self.periodic_flush(in_flight);
+        }
+        if let Some(pacer) = &mut pauses.pacer {
+            let ramp_ns = self.measured_ns;
+            let now_ns = self.read_clock();
+            let think = pacer.think();
+            let due_ns = pacer.due_ns(next.direction);
+            if think.is_some() || due_ns > now_ns {
+                quiesce(self);
+            }
+            if let Some((time, busy)) = think {
+                let begin_ns = self.read_clock();
+                let ns = |time: Duration| begin_ns.saturating_add(time.as_nanos() as u64);
+                while self.now_ns < ns(busy) && !self.is_over() {
+                    self.read_clock();
+                }
+                self.sleep_until(ns(time));
+            }
+            self.sleep_until(due_ns);
+            if self.measured_ns != ramp_ns {
+                // The ramp has ended meanwhile; as in fio the rates begin anew.
+                pacer.restart(self.now_ns);
+            }
+            self.is_pause_due = pacer.may_wait(self.now_ns);
+        }
+        self.pauses = Some(pauses);
+    }
+
+    /// Sleeps until then, or until the job is over.
+    pub(super) fn sleep_until(&mut self, until_ns: u64) {
+        while self.read_clock() < until_ns && !self.is_over() {
+            let left = until_ns.min(self.event_ns()).saturating_sub(self.now_ns);
+            std::thread::sleep(Duration::from_nanos(left).min(NAP));
+        }
+    }
+}

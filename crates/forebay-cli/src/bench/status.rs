@@ -1,0 +1,78 @@
+//! `status-interval`: the whole report while the jobs run.
+//!
+//! Each clone leaves a copy of its figures when an interval is over, since nobody else may look at
+//! them while it works; the main thread collects the copies a moment later. A clone that waits for
+//! an I/O all that time is shown as it was before.
+
+use std::time::Duration;
+
+use forebay_fio::cmdline::CommandLine;
+use forebay_fio::report::JobReport;
+
+use super::gauge::Gauge;
+use super::outcome::Outcome;
+use super::plan::Target;
+
+/// How long after the end of an interval the copies are collected.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// When the next report is due, and how it is made.
+pub(super) struct Status<'a> {
+    every: Option<Duration>,
+    next: Duration,
+    command: &'a CommandLine,
+    targets: &'a [Target],
+    show: &'a mut dyn FnMut(Vec<Outcome>),
+}
+
+impl<'a> Status<'a> {
+    /// Reports as often as the command says; `show` prints one.
+    pub(super) fn new(
+        command: &'a CommandLine,
+        targets: &'a [Target],
+        show: &'a mut dyn FnMut(Vec<Outcome>),
+    ) -> Self {
+        let every = command.run.status_interval;
+        Self { every, next: every.unwrap_or_default() + GRACE, command, targets, show }
+    }
+
+    /// Whether one is due after `elapsed`; then the next is reckoned from here.
+    pub(super) fn is_due(&mut self, elapsed: Duration) -> bool {
+        let Some(every) = self.every.filter(|_| elapsed >= self.next) else { return false };
+        self.next = elapsed + every;
+        true
+    }
+
+    /// Prints one: of those that have ended as they ended, of the others as they left word.
+    pub(super) fn show(&mut self, gauges: &[Gauge], outcomes: &[Option<Outcome>]) {
+        let clones = self.targets.iter().zip(gauges).zip(outcomes);
+        let clones = clones.map(|((target, gauge), outcome)| match outcome {
+            Some(ended) => ended.without_logs(),
+            None => self.running(target, gauge),
+        });
+        let clones = clones.collect();
+        (self.show)(clones);
+    }
+
+    fn running(&self, target: &Target, gauge: &Gauge) -> Outcome {
+        let job = &self.command.jobs[target.job];
+        let (stats, elapsed_ns) = gauge.snapshot();
+        Outcome {
+            job: target.job,
+            clone: target.clone,
+            disk: target.disk,
+            report: JobReport {
+                name: job.name.clone(),
+                jobs: 1,
+                pid: std::process::id(),
+                iodepth: job.iodepth,
+                measures: job.measures.clone(),
+                stats,
+                ..JobReport::default()
+            },
+            tag_waits: None,
+            logs: None,
+            elapsed_ns,
+        }
+    }
+}

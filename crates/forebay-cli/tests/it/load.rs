@@ -1,0 +1,155 @@
+//! The kinds of load beyond plain blocks: pace, ramps, what blocks hold, and how that is checked.
+
+use serde_json::Value;
+
+use crate::common::{bench, bench_json, data_file, folder, json, stderr, stdout};
+
+fn ios(report: &Value, direction: &str) -> u64 {
+    report["jobs"][0][direction]["total_ios"].as_u64().expect("a number")
+}
+
+#[test]
+fn a_rate_is_an_upper_bound_for_each_direction() {
+    let args = "--name=a --ioengine=null --rw=randread --iodepth=4 --iodepth_batch=4 \
+                --rate_iops=200 --runtime=1 --size=1g --log_avg_msec=200";
+    let report = bench_json(&folder(), args);
+    assert!((1..=201).contains(&ios(&report, "read")), "{report}");
+    let args =
+        "--name=a --ioengine=psync --filename=ram:64M --rw=randwrite --rate=400k --runtime=1";
+    let report = bench_json(&folder(), args);
+    assert!((1..=101).contains(&ios(&report, "write")), "{report}");
+}
+
+#[test]
+fn what_pauses_takes_at_least_as_long() {
+    let args = "--name=a --filename=ram:64k --rw=read --thinktime=10ms --thinktime_blocks=4";
+    let report = bench_json(&folder(), args);
+    assert_eq!(ios(&report, "read"), 16);
+    let runtime = report["jobs"][0]["read"]["runtime"].as_u64().expect("a number");
+    assert!(runtime >= 30, "three pauses lie between 16 reads: {runtime}");
+}
+
+#[test]
+fn nothing_of_the_ramp_counts() {
+    let folder = folder();
+    let args = "--name=a --ioengine=null --rw=read --rate_iops=200 --ramp_time=500ms \
+                --runtime=500ms --size=1g --write_iops_log=ramp";
+    let report = bench_json(&folder, args);
+    assert!((1..=102).contains(&ios(&report, "read")), "{report}");
+    let log = std::fs::read_to_string(folder.path().join("ramp_iops.1.log")).expect("a log");
+    assert_eq!(log.lines().count() as u64, ios(&report, "read"));
+    let output = bench(&folder, "--name=a --ioengine=null --size=64k --ramp_time=1000");
+    assert!(stderr(&output).contains("a: it ended within its ramp_time"), "{}", stderr(&output));
+}
+
+#[test]
+fn without_clocks_ios_are_counted_and_runs_end() {
+    let args = "--name=a --filename=ram:1M --rw=randrw --iodepth=8 --gtod_reduce=1 --runtime=100ms \
+                --time_based";
+    let report = bench_json(&folder(), args);
+    assert!(ios(&report, "read") > 0);
+    for latency in ["slat_ns", "clat_ns", "lat_ns"] {
+        assert_eq!(report["jobs"][0]["read"][latency]["N"], 0, "{latency}");
+    }
+    assert_eq!(report["jobs"][0]["read"]["bw_samples"], 0);
+}
+
+#[test]
+fn reports_come_while_the_job_runs() {
+    let args = "--name=a --ioengine=null --rw=read --rate_iops=100 --size=1g --runtime=2 \
+                --status-interval=500ms --output-format=json";
+    let text = stdout(&bench(&folder(), args));
+    let reports = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
+    let counts: Vec<_> = reports.map(|report| ios(&report.expect("JSON"), "read")).collect();
+    assert!(counts.len() >= 2, "{counts:?}");
+    assert!(counts.is_sorted() && counts[0] < counts[counts.len() - 1], "{counts:?}");
+}
+
+#[test]
+fn several_formats_come_in_the_order_of_fio() {
+    let args = "--name=a --filename=ram:64k --output-format=normal,json";
+    let text = stdout(&bench(&folder(), args));
+    let (json_at, normal_at) = (text.find("\n{\n"), text.find("\na: (groupid=0"));
+    assert!(text.starts_with("a: (g=0)"), "{text}");
+    assert!(json_at.is_some() && json_at < normal_at, "{text}");
+}
+
+#[test]
+fn a_log_that_cannot_be_written_does_not_take_the_report() {
+    let args = "--name=a --filename=ram:64k --output-format=json --write_lat_log=nowhere/x";
+    let output = bench(&folder(), args);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(ios(&json(&output), "read"), 16);
+    let message = "forebay: a: the log nowhere/x_slat.1.log cannot be written: No such file";
+    assert!(stderr(&output).starts_with(message), "{}", stderr(&output));
+}
+
+#[test]
+fn a_planted_bad_block_is_found_by_every_method() {
+    for method in [
+        "--verify=crc32c",
+        "--verify=xxhash --verify_pattern=0xabcd",
+        "--verify=pattern --verify_pattern=%o",
+        "--verify=crc32c --bsrange=4k-16k",
+    ] {
+        let folder = folder();
+        let args = format!("--name=a --filename=disk.img --rw=write --size=256k {method}");
+        assert!(ios(&bench_json(&folder, &args), "read") > 0, "{method}");
+        let again = format!("{args} --verify_only");
+        let report = bench_json(&folder, &again);
+        assert_eq!((ios(&report, "write"), ios(&report, "read") > 0), (0, true), "{method}");
+
+        let path = folder.path().join("disk.img");
+        let mut bytes = std::fs::read(&path).expect("a file");
+        bytes[100_000] ^= 0x10;
+        std::fs::write(&path, bytes).expect("a file");
+        let output = bench(&folder, &again);
+        assert_eq!(output.status.code(), Some(1), "{method}");
+        let text = stderr(&output);
+        assert!(text.starts_with("forebay: a: verify: "), "{text}");
+        let place = text.split("at offset ").nth(1).expect("an offset");
+        let offset: u64 = place.split([':', ',']).next().and_then(|n| n.parse().ok()).expect(place);
+        assert!((100_000 - 16_384..=100_000).contains(&offset), "{text}");
+        assert!(text.contains("expected 0x") || text.contains("expected crc 0x"), "{text}");
+    }
+}
+
+#[test]
+fn a_flush_goes_before_what_is_read_back_through_the_page_cache() {
+    let report = bench_json(&folder(), "--name=a --rw=write --size=64k --verify=crc32c");
+    // A flush goes before the cache is dropped: what is dirty would stay.
+    assert_eq!(report["forebay"][0]["bios"]["flush"], 1);
+}
+
+#[test]
+fn buffers_hold_what_was_asked_for() {
+    let folder = folder();
+    let write = |options: &str| {
+        let args = format!("--name=a --filename=disk.img --rw=write --size=16k {options}");
+        bench_json(&folder, &args);
+        std::fs::read(folder.path().join("disk.img")).expect("a file")
+    };
+    assert!(write("--zero_buffers").iter().all(|&byte| byte == 0));
+    assert!(write("--buffer_pattern=0xab12").chunks(2).all(|pair| pair == [0xab, 0x12]));
+    let kept = write("");
+    assert_eq!(kept[..4096], kept[4096..8192], "depth 1 has one buffer");
+    let refilled = write("--refill_buffers");
+    assert_ne!(refilled[..4096], refilled[4096..8192]);
+}
+
+#[test]
+fn odd_sizes_are_refused_where_blocks_are_whole() {
+    let folder = folder();
+    data_file(&folder, "disk.img", 1 << 20);
+    for (options, what) in [
+        ("--bssplit=4k/50:1000/50", "--bs=1000"),
+        ("--bsrange=4k-10000", "--bs=10000"),
+        ("--rw=randread --blockalign=100", "--blockalign=100"),
+        ("--rw=randread --bsrange=4k-8k --bs_unaligned", "--bs_unaligned: a size of=1"),
+    ] {
+        let output = bench(&folder, &format!("--name=a --filename=ram:1M {options}"));
+        let message = format!("forebay: a: {what} is not a multiple of the logical block size");
+        assert!(stderr(&output).starts_with(&message), "{}", stderr(&output));
+        assert_eq!(output.status.code(), Some(1));
+    }
+}

@@ -1,0 +1,144 @@
+//! Streams of several sizes keep their shares, stay inside, and visit what they should.
+
+use super::super::{Pattern, Region};
+use super::*;
+
+fn variety(rule: SizeRule) -> Variety {
+    Variety {
+        sizes: [rule.clone(), rule.clone(), rule],
+        unaligned: false,
+        align: [None; 3],
+        distribution: Distribution::Random,
+        percentage_random: [100; 3],
+        step: 0,
+        identical: false,
+        number_ios: None,
+    }
+}
+
+fn workload(word: &str, len: u64, variety: Variety) -> Workload {
+    let pattern = Pattern::from_word(word).expect("a word of fio");
+    let used = Direction::ALL.into_iter().filter(|&direction| pattern.has(direction));
+    let bs = used.map(|direction| variety.sizes[direction.index()].min()).min().expect("one");
+    Workload {
+        pattern,
+        rwmixread: 50,
+        bs,
+        region: Region { offset: 8192, len },
+        io_size: Some(len),
+        norandommap: false,
+        seed: 0x89,
+        stream: 0,
+        variety: Some(Box::new(variety)),
+    }
+}
+
+fn offsets(load: &Workload) -> Vec<u64> {
+    Varied::new(load).map(|op| (op.offset - 8192) / 1024).collect()
+}
+
+#[test]
+fn sequential_blocks_of_several_sizes_leave_no_hole() {
+    let load = workload("read", 1 << 20, variety(SizeRule::Range { min: 1024, max: 7168 }));
+    let mut next = 8192;
+    for op in Varied::new(&load) {
+        assert_eq!(op.offset, next);
+        next += u64::from(op.len);
+    }
+    assert_eq!(next, 8192 + (1 << 20));
+}
+
+#[test]
+fn a_random_pass_covers_every_byte_once_whatever_the_sizes() {
+    let split = SizeRule::Split(vec![(4096, 30), (16_384, 50), (65_536, 20)]);
+    let load = workload("randrw", 4 << 20, variety(split));
+    let mut covered = vec![0_u8; 1024];
+    for op in Varied::new(&load) {
+        assert_eq!(op.len % 4096, 0);
+        let first = (op.offset - 8192) / 4096;
+        (first..first + u64::from(op.len / 4096)).for_each(|at| covered[at as usize] += 1);
+    }
+    assert!(covered.iter().all(|&n| n == 1));
+}
+
+#[test]
+fn the_next_pass_covers_all_of_it_again_in_another_order() {
+    let mut load = workload("randread", 64 << 10, variety(SizeRule::Fixed(1024)));
+    load.io_size = Some(128 << 10);
+    let offsets = offsets(&load);
+    assert_eq!(offsets.len(), 128);
+    assert_ne!(offsets[..64], offsets[64..]);
+    let mut second = offsets[64..].to_vec();
+    second.sort_unstable();
+    assert_eq!(second, (0..64).collect::<Vec<_>>());
+}
+
+#[test]
+fn directions_have_sizes_of_their_own() {
+    let mut variety = variety(SizeRule::Fixed(4096));
+    variety.sizes[1] = SizeRule::Fixed(8192);
+    let mut load = workload("randrw", 1 << 24, variety);
+    load.norandommap = true;
+    for op in Varied::new(&load) {
+        assert_eq!(op.len, if op.direction == Direction::Read { 4096 } else { 8192 });
+        assert_eq!((op.offset - 8192) % u64::from(op.len), 0);
+    }
+}
+
+#[test]
+fn unaligned_sizes_stay_inside() {
+    let mut variety = variety(SizeRule::Range { min: 1000, max: 5000 });
+    variety.unaligned = true;
+    variety.align = [Some(512); 3];
+    let load = workload("randread", 100_000, variety);
+    for op in Varied::new(&load) {
+        assert_eq!((op.offset - 8192) % 512 * u64::from(op.offset + 1000 <= 8192 + 99_000), 0);
+        assert!(op.offset + u64::from(op.len) <= 8192 + 100_000, "{op:?}");
+    }
+}
+
+#[test]
+fn sequential_io_leaves_out_what_the_colon_says() {
+    let mut variety = variety(SizeRule::Fixed(1024));
+    variety.step = 2048;
+    let mut load = workload("read", 8 << 10, variety);
+    load.io_size = Some(5 << 10);
+    assert_eq!(offsets(&load), [0, 3, 6, 0, 3]);
+    load.variety.as_mut().expect("a variety").identical = true;
+    assert_eq!(offsets(&load), [0, 3, 6, 0, 3], "as fio 3.33 has it");
+}
+
+#[test]
+fn random_io_seeks_after_so_many() {
+    let mut variety = variety(SizeRule::Fixed(1024));
+    variety.step = 4;
+    let mut load = workload("randread", 1 << 20, variety.clone());
+    load.norandommap = true;
+    let follows = |offsets: &[u64]| {
+        offsets.chunks(4).all(|run| run.windows(2).all(|pair| pair[1] == pair[0] + 1))
+    };
+    let runs = offsets(&load);
+    assert!(follows(&runs[..512]), "{runs:?}");
+    variety.identical = true;
+    load.variety = Some(Box::new(variety));
+    let runs = offsets(&load);
+    assert!(runs.chunks(4).all(|run| run.iter().all(|&at| at == run[0])));
+}
+
+#[test]
+fn part_of_the_io_is_sequential() {
+    let mut variety = variety(SizeRule::Fixed(1024));
+    variety.percentage_random = [25; 3];
+    let mut load = workload("randread", 10 << 20, variety);
+    load.norandommap = true;
+    let offsets = offsets(&load);
+    let follow = offsets.windows(2).filter(|pair| pair[1] == pair[0] + 1).count();
+    assert!((follow as f64 / offsets.len() as f64 - 0.75).abs() < 0.03, "{follow}");
+}
+
+#[test]
+fn the_number_of_ios_ends_the_stream() {
+    let mut variety = variety(SizeRule::Fixed(1024));
+    variety.number_ios = Some(7);
+    assert_eq!(offsets(&workload("read", 1 << 20, variety)).len(), 7);
+}

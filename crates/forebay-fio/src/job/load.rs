@@ -1,0 +1,69 @@
+//! What a job says of the sizes and places of its I/Os beyond one block size, and what follows.
+
+use crate::generator::sizes::SizeRule;
+use crate::generator::skew::Distribution;
+use crate::generator::varied::Variety;
+use crate::generator::{Direction, Pattern};
+
+/// The block size of a direction for which none was given.
+const DEFAULT_BS: u32 = 4096;
+
+/// The options; `None` is "not given", also of a single direction.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[allow(missing_docs)]
+pub struct Load {
+    /// `bs`, if it is not one size for all directions.
+    pub bs: Option<[Option<u32>; 3]>,
+    pub bsrange: Option<[Option<SizeRule>; 3]>,
+    pub bssplit: Option<[Option<SizeRule>; 3]>,
+    pub bs_unaligned: bool,
+    pub blockalign: Option<[Option<u32>; 3]>,
+    /// What `rw` has behind its colon.
+    pub step: i64,
+    /// `rw_sequencer=identical`.
+    pub identical: bool,
+    pub random_distribution: Option<Distribution>,
+    pub percentage_random: Option<[Option<u8>; 3]>,
+    pub number_ios: Option<u64>,
+}
+
+impl Load {
+    /// The sizes by direction. As in fio a split goes before a range, and a range before a size.
+    pub(super) fn sizes(&self, bs: Option<u32>) -> [SizeRule; 3] {
+        let of = |rules: &Option<[Option<SizeRule>; 3]>, at: usize| {
+            rules.as_ref().and_then(|rules| rules[at].clone())
+        };
+        std::array::from_fn(|at| {
+            let one = self.bs.map_or(bs, |each| each[at]);
+            let fixed = || SizeRule::Fixed(one.unwrap_or(DEFAULT_BS));
+            of(&self.bssplit, at).or_else(|| of(&self.bsrange, at)).unwrap_or_else(fixed)
+        })
+    }
+
+    /// What the generator for one block size cannot do; nothing, if there is nothing such.
+    pub(super) fn variety(&self, rw: Pattern, sizes: &[SizeRule; 3]) -> Option<Variety> {
+        let percent = self.percentage_random.unwrap_or_default();
+        let variety = Variety {
+            sizes: sizes.clone(),
+            unaligned: self.bs_unaligned,
+            align: self.blockalign.unwrap_or_default(),
+            distribution: self.random_distribution.clone().unwrap_or(Distribution::Random),
+            percentage_random: percent.map(|percent| percent.unwrap_or(100)),
+            step: self.step,
+            identical: self.identical,
+            number_ios: self.number_ios,
+        };
+        let mut used = Direction::ALL.into_iter().filter(|&direction| rw.has(direction));
+        let first = used.next().map(|direction| &sizes[direction.index()]);
+        let is_one_size = matches!(first, Some(SizeRule::Fixed(_)))
+            && used.all(|direction| Some(&sizes[direction.index()]) == first);
+        let is_plain = is_one_size
+            && variety.step == 0
+            && variety.number_ios.is_none()
+            && (!rw.random
+                || (variety.align == [None; 3]
+                    && variety.distribution == Distribution::Random
+                    && variety.percentage_random == [100; 3]));
+        (!is_plain).then_some(variety)
+    }
+}

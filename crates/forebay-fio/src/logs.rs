@@ -1,0 +1,272 @@
+//! Logs of single I/Os, or of means over windows of time: `write_bw_log`, `write_lat_log`,
+//! `write_iops_log`, `log_avg_msec`, `log_offset`.
+//!
+//! Source: fio's HOWTO, and the files that fio 3.33 writes. A line has the milliseconds since the
+//! start, the value, the direction (0 reads, 1 writes, 2 trims), the bytes of the I/O, its offset
+//! if that is wanted, and a priority, which is always 0 here. In lines of windows bytes and offset
+//! are 0.
+
+use std::fmt::Write;
+
+use crate::generator::Op;
+use crate::job::Measures;
+
+/// The options; a prefix says that the logs are wanted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LogOptions {
+    /// `write_bw_log`.
+    pub bw: Option<String>,
+    /// `write_lat_log`: files for slat, clat and lat.
+    pub lat: Option<String>,
+    /// `write_iops_log`.
+    pub iops: Option<String>,
+    /// `log_avg_msec`: the length of a window; 0 for a line per I/O.
+    pub avg_msec: u64,
+    /// `log_max_value`: whether a window has the largest latency rather than the mean.
+    pub max_value: bool,
+    /// `log_offset`.
+    pub offset: bool,
+    /// `per_job_logs=0`: whether jobs share their files.
+    pub shared: bool,
+}
+
+/// What a log is of, as it stands in its file's name.
+pub const KINDS: [&str; 5] = ["bw", "slat", "clat", "lat", "iops"];
+
+const BW: usize = 0;
+const SLAT: usize = 1;
+const CLAT: usize = 2;
+const LAT: usize = 3;
+const IOPS: usize = 4;
+
+/// Lines that are made room for at a time.
+const CHUNK: usize = 1 << 12;
+
+/// The logs of one clone.
+#[derive(Debug, Clone)]
+pub struct Logs {
+    options: LogOptions,
+    /// By [`KINDS`]: the chunks of lines, if the log is wanted.
+    lines: [Option<Vec<Vec<Line>>>; 5],
+    /// By [`KINDS`]: whether it is measured.
+    is_kept: [bool; 5],
+    window: Window,
+    /// When the times in the log begin, and when the open window does, ns.
+    start_ns: u64,
+    window_ns: u64,
+}
+
+/// An I/O, as the logs see it. Times are ns.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    /// When it ended.
+    pub now_ns: u64,
+    /// Since its submission was over.
+    pub clat_ns: u64,
+    /// Since its submission began.
+    pub lat_ns: u64,
+    /// Whether its submission took a time of its own.
+    pub has_slat: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Line {
+    ms: u64,
+    value: u64,
+    offset: u64,
+    bytes: u32,
+    direction: u8,
+}
+
+/// What ended in a window, by direction.
+#[derive(Debug, Clone, Default)]
+struct Window {
+    ios: [u64; 3],
+    bytes: [u64; 3],
+    /// Sum, largest and number of slat, clat and lat.
+    latencies: [[(u64, u64, u64); 3]; 3],
+}
+
+impl LogOptions {
+    /// The prefix of the files of a kind.
+    fn prefix(&self, kind: usize) -> Option<&str> {
+        match kind {
+            BW => self.bw.as_deref(),
+            IOPS => self.iops.as_deref(),
+            _ => self.lat.as_deref(),
+        }
+    }
+}
+
+impl Logs {
+    /// Empty logs, with room; `None` if none is wanted.
+    ///
+    /// What is not measured has an empty log, as in fio.
+    pub fn new(options: &LogOptions, measures: &Measures) -> Option<Box<Self>> {
+        let wanted = |kind| options.prefix(kind).map(|_| vec![chunk()]);
+        // The bandwidth of a single I/O follows from its latency.
+        let has_bw = measures.is_timed() || options.avg_msec > 0;
+        let is_kept = [
+            has_bw && !measures.disable_bw,
+            !measures.disable_slat,
+            !measures.disable_clat,
+            !measures.disable_lat,
+            true,
+        ];
+        let lines: [_; 5] = std::array::from_fn(wanted);
+        let options = options.clone();
+        lines.iter().any(Option::is_some).then(|| {
+            Box::new(Self {
+                options,
+                lines,
+                is_kept,
+                window: Window::default(),
+                start_ns: 0,
+                window_ns: 0,
+            })
+        })
+    }
+
+    /// Forgets all of it: times count from `now_ns` on.
+    pub fn restart(&mut self, now_ns: u64) {
+        for chunks in self.lines.iter_mut().flatten() {
+            chunks.truncate(1);
+            chunks[0].clear();
+        }
+        self.window = Window::default();
+        (self.start_ns, self.window_ns) = (now_ns, now_ns);
+    }
+
+    /// Notes an I/O that moved `bytes`.
+    pub fn record(&mut self, op: Op, bytes: u64, sample: Sample) {
+        let slat_ns = sample.lat_ns - sample.clat_ns;
+        if self.options.avg_msec > 0 {
+            let at = op.direction.index();
+            self.window.ios[at] += 1;
+            self.window.bytes[at] += bytes;
+            let latencies =
+                [(slat_ns, sample.has_slat), (sample.clat_ns, true), (sample.lat_ns, true)];
+            for (sums, (ns, counts)) in self.window.latencies.iter_mut().zip(latencies) {
+                if counts {
+                    let (sum, max, number) = sums[at];
+                    sums[at] = (sum + ns, max.max(ns), number + 1);
+                }
+            }
+            return;
+        }
+        // fio's kilobytes per second are of 1000 here.
+        let rate = (u128::from(bytes) * 1_000_000 / u128::from(sample.clat_ns.max(1))) as u64;
+        let values = [
+            (BW, rate, true),
+            (SLAT, slat_ns, sample.has_slat),
+            (CLAT, sample.clat_ns, true),
+            (LAT, sample.lat_ns, true),
+            (IOPS, 1, true),
+        ];
+        let ms = (sample.now_ns - self.start_ns) / 1_000_000;
+        for (kind, value, is_there) in values {
+            if is_there {
+                let direction = op.direction.index() as u8;
+                let line = Line { ms, value, offset: op.offset, bytes: op.len, direction };
+                self.push(kind, line);
+            }
+        }
+    }
+
+    /// When the open window ends; `u64::MAX` if there are no windows.
+    pub fn window_end_ns(&self) -> u64 {
+        match self.options.avg_msec {
+            0 => u64::MAX,
+            ms => self.window_ns.saturating_add(ms.saturating_mul(1_000_000)),
+        }
+    }
+
+    /// Closes the window. At the `end` of the job a shorter one has latencies, and no rates.
+    pub fn close_window(&mut self, now_ns: u64, end: bool) {
+        if self.options.avg_msec == 0 {
+            return;
+        }
+        let window = std::mem::take(&mut self.window);
+        let ms = (now_ns - self.start_ns) / 1_000_000;
+        // As in fio by whole milliseconds, so that even rates stay even.
+        let elapsed_ms = u128::from(((now_ns - self.window_ns) / 1_000_000).max(1));
+        let per_second = |n: u64| (u128::from(n) * 1000 / elapsed_ms) as u64;
+        for at in 0..3 {
+            let line = |value| Line { ms, value, direction: at as u8, ..Line::default() };
+            for (kind, sums) in [SLAT, CLAT, LAT].into_iter().zip(&window.latencies) {
+                let (sum, max, number) = sums[at];
+                if let Some(mean) = sum.checked_div(number) {
+                    self.push(kind, line(if self.options.max_value { max } else { mean }));
+                }
+            }
+            if window.ios[at] > 0 && !end {
+                self.push(BW, line(per_second(window.bytes[at]) / 1024));
+                self.push(IOPS, line(per_second(window.ios[at])));
+            }
+        }
+        // Windows follow each other without drift, unless one was missed.
+        let due = self.window_end_ns();
+        let is_near = now_ns - due.min(now_ns) < self.options.avg_msec * 1_000_000;
+        self.window_ns = if is_near { due } else { now_ns };
+    }
+
+    /// Makes room for `ios` more, at a time when nothing is measured.
+    pub fn make_room(&mut self, ios: usize) {
+        for chunks in self.lines.iter_mut().flatten() {
+            if chunks.last().is_none_or(|last| last.capacity() - last.len() < ios) {
+                chunks.push(chunk());
+            }
+        }
+    }
+
+    /// The files of the clone with this number, from 1 on: name, and text.
+    pub fn files(&self, number: usize) -> Vec<(String, String)> {
+        let mut files = Vec::new();
+        for (kind, chunks) in self.lines.iter().enumerate() {
+            let (Some(chunks), Some(prefix)) = (chunks, self.options.prefix(kind)) else {
+                continue;
+            };
+            let name = match self.options.shared {
+                true => format!("{prefix}_{}.log", KINDS[kind]),
+                false => format!("{prefix}_{}.{number}.log", KINDS[kind]),
+            };
+            let mut text = String::new();
+            for line in chunks.iter().flatten() {
+                // Writing into a String does not fail.
+                let _ =
+                    write!(text, "{}, {}, {}, {}", line.ms, line.value, line.direction, line.bytes);
+                if self.options.offset {
+                    let _ = write!(text, ", {}", line.offset);
+                }
+                text.push_str(", 0\n");
+            }
+            files.push((name, text));
+        }
+        files
+    }
+
+    /// Whether jobs share the files.
+    pub fn is_shared(&self) -> bool {
+        self.options.shared
+    }
+
+    fn push(&mut self, kind: usize, line: Line) {
+        if let Some(chunks) = self.lines[kind].as_mut().filter(|_| self.is_kept[kind]) {
+            match chunks.last_mut() {
+                Some(last) if last.len() < last.capacity() => last.push(line),
+                _ => chunks.push(vec![line]),
+            }
+        }
+    }
+}
+
+/// Room for lines, touched, so that the kernel has given the memory.
+fn chunk() -> Vec<Line> {
+    let mut chunk = Vec::with_capacity(CHUNK);
+    chunk.resize(CHUNK, Line { bytes: 1, ..Line::default() });
+    chunk.clear();
+    chunk
+}
+
+#[cfg(test)]
+mod tests;

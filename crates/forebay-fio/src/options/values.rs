@@ -1,0 +1,250 @@
+//! Values that are more than a number or a word: sizes by direction, ranges, splits, distributions.
+//!
+//! Source: fio's HOWTO. One value is for all directions; of two, the second is for writes and
+//! trims; an empty one leaves the default.
+
+use std::time::Duration;
+
+use crate::generator::Pattern;
+use crate::generator::sizes::SizeRule;
+use crate::generator::skew::{Distribution, Zone, ZoneLen};
+use crate::units::{self, NumberError};
+
+/// The words of `rw`.
+const PATTERNS: &[&str] =
+    &["read", "write", "randread", "randwrite", "rw", "readwrite", "randrw", "trim", "randtrim"];
+
+/// The largest block, bytes.
+const BLOCK_MAX: u64 = 1 << 30;
+
+/// A value for each direction; `None` is "the default".
+pub(super) type Each<T> = [Option<T>; 3];
+
+/// Splits `read,write,trim`, and parses the parts.
+pub(super) fn each<T: Clone>(
+    text: &str,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<Each<T>, String> {
+    let parts: Vec<_> = text.split(',').collect();
+    let mut parsed = Vec::with_capacity(3);
+    for part in &parts {
+        parsed.push(if part.trim().is_empty() { None } else { Some(parse(part)?) });
+    }
+    match parsed.as_slice() {
+        [Some(all)] => Ok([Some(all.clone()), Some(all.clone()), Some(all.clone())]),
+        [read, write] => Ok([read.clone(), write.clone(), write.clone()]),
+        [read, write, trim] => Ok([read.clone(), write.clone(), trim.clone()]),
+        [] | [None] => Err("it is empty".to_owned()),
+        _ => Err("there are three directions: read, write and trim".to_owned()),
+    }
+}
+
+/// Bytes of a block.
+pub(super) fn block(text: &str) -> Result<u32, String> {
+    super::within(units::parse_bytes(text).map_err(say)?, 1, BLOCK_MAX).map(|bytes| bytes as u32)
+}
+
+/// A whole number, perhaps with a suffix.
+pub(super) fn number(text: &str) -> Result<u64, String> {
+    units::parse_bytes(text).map_err(say)
+}
+
+/// A time; a number without a suffix is in microseconds.
+pub(super) fn micros(text: &str) -> Result<Duration, String> {
+    match text.trim().parse() {
+        Ok(micros) => Ok(Duration::from_micros(micros)),
+        Err(_) => units::parse_time(text).map_err(say),
+    }
+}
+
+/// A time that is not zero.
+pub(super) fn period(text: &str) -> Result<Option<Duration>, String> {
+    Ok(Some(units::parse_time(text).map_err(say)?).filter(|time| !time.is_zero()))
+}
+
+/// Up to twenty percentiles; in ascending order, whatever the order given.
+pub(super) fn percentiles(text: &str) -> Result<Vec<f64>, String> {
+    /// As many as fio takes.
+    const MAX: usize = 20;
+    let mut list = Vec::new();
+    for part in text.split(':') {
+        match part.trim().parse::<f64>() {
+            Ok(percent) if (0.0..=100.0).contains(&percent) => list.push(percent),
+            Ok(_) => return Err(format!("{part} is not between 0 and 100")),
+            Err(_) => return Err(format!("'{part}' is not a number")),
+        }
+    }
+    list.sort_by(f64::total_cmp);
+    list.dedup();
+    if list.len() <= MAX { Ok(list) } else { Err(format!("{} are too many", list.len())) }
+}
+
+/// A percentage, 0 to 100, with or without its sign.
+pub(super) fn percent(text: &str) -> Result<u8, String> {
+    let text = text.trim().trim_end_matches('%');
+    super::within(units::parse_bytes(text).map_err(say)?, 0, 100).map(|percent| percent as u8)
+}
+
+/// `min-max`.
+pub(super) fn range(text: &str) -> Result<SizeRule, String> {
+    let (min, max) = text.split_once('-').ok_or("a range has the form min-max")?;
+    let (min, max) = (block(min)?, block(max)?);
+    match min <= max {
+        true => Ok(SizeRule::Range { min, max }),
+        false => Err("the smallest is larger than the largest".to_owned()),
+    }
+}
+
+/// `size/percentage:size/percentage...`; what is left is shared by those without a percentage.
+pub(super) fn split(text: &str) -> Result<SizeRule, String> {
+    let mut parts = Vec::new();
+    for part in text.split(':') {
+        let (size, share) = part.split_once('/').unwrap_or((part, ""));
+        let share = if share.is_empty() { None } else { Some(percent(share)?) };
+        parts.push((block(size)?, share));
+    }
+    let given: u32 = parts.iter().filter_map(|part| part.1).map(u32::from).sum();
+    if given > 100 {
+        return Err(format!("the percentages add up to {given}, more than 100"));
+    }
+    let missing = parts.iter().filter(|part| part.1.is_none()).count().max(1) as u32;
+    let rest = ((100 - given) / missing) as u8;
+    Ok(SizeRule::Split(parts.into_iter().map(|(bs, share)| (bs, share.unwrap_or(rest))).collect()))
+}
+
+/// The words of `rw=`, and what may stand behind a colon: bytes, or a number of I/Os.
+pub(super) fn pattern(text: &str) -> Result<(Pattern, i64), String> {
+    let (word, step) = text.split_once(':').unwrap_or((text, ""));
+    let pattern = Pattern::from_word(super::one_of(word, PATTERNS)?).ok_or("it is no pattern")?;
+    if step.is_empty() {
+        return Ok((pattern, 0));
+    }
+    let (negative, digits) = match step.strip_prefix('-') {
+        Some(digits) if !pattern.random => (true, digits),
+        _ => (false, step),
+    };
+    let bytes = super::within(units::parse_bytes(digits).map_err(say)?, 0, i64::MAX as u64)? as i64;
+    Ok((pattern, if negative { -bytes } else { bytes }))
+}
+
+/// `random`, `zipf:theta`, `pareto:h`, `normal:deviation`, `zoned:...`, `zoned_abs:...`.
+pub(super) fn distribution(text: &str) -> Result<Distribution, String> {
+    let (word, value) = text.split_once(':').unwrap_or((text, ""));
+    let number = |default: f64, holds: fn(f64) -> bool, rule: &str| match value {
+        "" => Ok(default),
+        text => match text.parse::<f64>() {
+            Ok(number) if number.is_finite() && holds(number) => Ok(number),
+            Ok(_) => Err(format!("{text} is out of range: {rule}")),
+            Err(_) => Err(format!("'{text}' is not a number")),
+        },
+    };
+    match word {
+        "random" if value.is_empty() => Ok(Distribution::Random),
+        "zipf" => number(1.1, |theta| theta > 0.0 && theta != 1.0, "theta is above 0, and not 1")
+            .map(Distribution::Zipf),
+        "pareto" => {
+            number(0.2, |h| h > 0.0 && h < 1.0, "h is between 0 and 1").map(Distribution::Pareto)
+        }
+        "normal" | "gauss" => {
+            number(0.0, |dev| (0.0..=100.0).contains(&dev), "the deviation is 0 to 100 percent")
+                .map(Distribution::Normal)
+        }
+        "zoned" => zones(value, |text| percent(text).map(ZoneLen::Percent)),
+        "zoned_abs" => {
+            zones(value, |text| units::parse_bytes(text).map(ZoneLen::Bytes).map_err(say))
+        }
+        _ => Err("it is none of the words".to_owned()),
+    }
+}
+
+fn zones(
+    text: &str,
+    len: impl Fn(&str) -> Result<ZoneLen, String>,
+) -> Result<Distribution, String> {
+    let mut zones = Vec::new();
+    for part in text.split(':') {
+        let (access, rest) = part.split_once('/').ok_or("a zone has the form accesses/length")?;
+        zones.push(Zone { access: percent(access)?, len: len(rest)? });
+    }
+    let access: u32 = zones.iter().map(|zone| u32::from(zone.access)).sum();
+    let percents = zones.iter().map(|zone| match zone.len {
+        ZoneLen::Percent(percent) => u32::from(percent),
+        ZoneLen::Bytes(_) => 0,
+    });
+    match (access, percents.sum::<u32>()) {
+        (100, 0..=100) => Ok(Distribution::Zoned(zones)),
+        (100, len) => Err(format!("the zones are {len} percent long, more than 100")),
+        (access, _) => Err(format!("the accesses add up to {access} percent, not to 100")),
+    }
+}
+
+fn say(error: NumberError) -> String {
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directions_are_separated_by_commas() {
+        let sizes = |text| each(text, block);
+        assert_eq!(sizes("4k"), Ok([Some(4096); 3]));
+        assert_eq!(sizes("2k,8k"), Ok([Some(2048), Some(8192), Some(8192)]));
+        assert_eq!(sizes(",8k,"), Ok([None, Some(8192), None]));
+        assert_eq!(sizes("8k,"), Ok([Some(8192), None, None]));
+        assert!(sizes("1k,1k,1k,1k").is_err_and(|error| error.contains("three directions")));
+        assert!(sizes("").is_err() && sizes("0").is_err() && sizes("4z").is_err());
+    }
+
+    #[test]
+    fn ranges_and_splits() {
+        assert_eq!(range("1k-4k"), Ok(SizeRule::Range { min: 1024, max: 4096 }));
+        assert!(range("4k").is_err() && range("4k-1k").is_err());
+        let parts = |text| {
+            split(text).map(|rule| match rule {
+                SizeRule::Split(parts) => parts,
+                _ => Vec::new(),
+            })
+        };
+        assert_eq!(parts("4k/50:1k/:32k/"), Ok(vec![(4096, 50), (1024, 25), (32_768, 25)]));
+        assert_eq!(parts("4k"), Ok(vec![(4096, 100)]));
+        assert_eq!(parts("4k/20:64k/30"), Ok(vec![(4096, 20), (65_536, 30)]));
+        assert!(parts("4k/60:8k/70").is_err_and(|error| error.contains("add up to 130")));
+    }
+
+    #[test]
+    fn patterns_may_have_a_step() {
+        let step = |text| pattern(text).map(|(pattern, step)| (pattern.word(), step));
+        assert_eq!(step("read"), Ok(("read", 0)));
+        assert_eq!(step("write:4k"), Ok(("write", 4096)));
+        assert_eq!(step("read:-8k"), Ok(("read", -8192)));
+        assert_eq!(step("randread:8"), Ok(("randread", 8)));
+        assert!(step("randread:-8").is_err() && step("reed:8").is_err() && step("read:x").is_err());
+    }
+
+    #[test]
+    fn distributions() {
+        assert_eq!(distribution("random"), Ok(Distribution::Random));
+        assert_eq!(distribution("zipf"), Ok(Distribution::Zipf(1.1)));
+        assert_eq!(distribution("zipf:0.8"), Ok(Distribution::Zipf(0.8)));
+        assert_eq!(distribution("pareto:0.3"), Ok(Distribution::Pareto(0.3)));
+        assert_eq!(distribution("normal:20"), Ok(Distribution::Normal(20.0)));
+        for wrong in ["zipf:1", "zipf:-1", "zipf:x", "pareto:1", "zoned:60/10", "zoned", "random:1"]
+        {
+            assert!(distribution(wrong).is_err(), "{wrong}");
+        }
+        let zone = |access, len| Zone { access, len };
+        assert_eq!(
+            distribution("zoned:60/10:40/90"),
+            Ok(Distribution::Zoned(vec![
+                zone(60, ZoneLen::Percent(10)),
+                zone(40, ZoneLen::Percent(90))
+            ]))
+        );
+        assert_eq!(
+            distribution("zoned_abs:100/4k"),
+            Ok(Distribution::Zoned(vec![zone(100, ZoneLen::Bytes(4096))]))
+        );
+    }
+}
