@@ -67,7 +67,7 @@ impl Calls {
             Err(error) => tally.fail(op, error),
         }
         tally.stats.tick(now_ns);
-        tally.gauge.set(&tally.stats);
+        tally.show();
         tally.make_room();
     }
 }

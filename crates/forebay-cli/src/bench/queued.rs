@@ -5,12 +5,13 @@
 //! and at most `iodepth_batch_complete_max` I/Os are reaped, until no more than `iodepth_low` are
 //! left.
 //!
-//! Each batch is submitted under an *outer* plug, and each I/O in it under an *inner* one, as a
-//! file system that plugs calls a device driver that plugs. With `plug=outermost` the inner ones
+//! Each batch of several is submitted under an *outer* plug, and each I/O in it under an *inner*
+//! one, as a file system that plugs calls a device driver that plugs. With `plug=outermost` the inner ones
 //! change nothing; with `plug=per-level` they take the batch apart, which is how that policy shows.
 //!
 //! The clock is read before each I/O, once after the commit of its batch (slat ends, clat begins),
-//! and once after each reaping (clat ends).
+//! and once after each reaping (clat ends). Where one I/O was reaped, and one goes next, the end of
+//! the one is the start of the other: its slat contains the accounting of the first.
 
 use forebay::{BioQueue, Buf, Completion, Disk, Io, IoError, Refusal};
 use forebay_fio::generator::{Direction, Op};
@@ -36,6 +37,8 @@ pub(super) struct Queued {
     next: Option<Op>,
     /// How long bios waited for a tag that had to, ns.
     tag_waits: Moments,
+    /// Nothing but one I/O's end was accounted for since the clock was read.
+    is_fresh: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -72,6 +75,7 @@ impl Queued {
             done: Vec::with_capacity(depth),
             next: None,
             tag_waits: Moments::new(),
+            is_fresh: false,
         }
     }
 
@@ -120,6 +124,7 @@ impl Queued {
         ops: &mut impl Iterator<Item = Op>,
     ) -> bool {
         if tally.is_pause_due {
+            self.is_fresh = false;
             // As in fio a flush goes before a further I/O: there is none behind the last.
             self.next = self.next.take().or_else(|| ops.next());
             let Some(next) = self.next else { return false };
@@ -135,12 +140,18 @@ impl Queued {
         }
         let room = tally.job.iodepth_batch.min(self.free.len() as u32) as usize;
         let mut submitted = Submitted::Yes;
-        let outer = forebay::plug();
+        // An I/O alone has no neighbours to wait for.
+        let outer = (room > 1).then(forebay::plug);
         while self.batch.len() < room && !tally.is_pause_due {
             submitted = match self.next.take().or_else(|| ops.next()) {
                 Some(op) => {
-                    let start_ns = if TIMED { tally.read_clock() } else { 0 };
-                    self.submit(tally, op, start_ns)
+                    let start_ns = match TIMED {
+                        true if self.is_fresh => tally.now_ns,
+                        true => tally.read_clock(),
+                        false => 0,
+                    };
+                    self.is_fresh = false;
+                    self.submit(tally, op, start_ns, outer.is_some())
                 }
                 None => Submitted::Never,
             };
@@ -157,10 +168,10 @@ impl Queued {
     }
 
     /// Submits one I/O. One function for all loops, so that the layer's is inlined here.
-    fn submit(&mut self, tally: &mut Tally<'_>, op: Op, start_ns: u64) -> Submitted {
+    fn submit(&mut self, tally: &mut Tally<'_>, op: Op, start_ns: u64, plugs: bool) -> Submitted {
         let slot = self.free.pop().expect("there is room for the batch");
         let io = self.io(tally, op).user_data(slot.into());
-        let inner = forebay::plug();
+        let inner = plugs.then(forebay::plug);
         let submitted = self.queue.submit(io);
         drop(inner);
         if let Err(refused) = submitted {
@@ -240,8 +251,9 @@ impl Queued {
         }
         self.done = done;
         tally.stats.tick(now_ns);
-        tally.gauge.set(&tally.stats);
+        tally.show();
         tally.make_room();
+        self.is_fresh = reaped <= 1;
     }
 
     #[inline]

@@ -40,12 +40,15 @@ pub(super) struct Tally<'a> {
     pub(super) check: Check,
     /// The blocks that are to be read back.
     pub(super) written: Option<Written>,
-    pub(super) start: Instant,
+    /// When its time begins, by the layer's clock.
+    origin_ns: u64,
     /// The last time that was read, ns since `start`.
     pub(super) now_ns: u64,
     /// Reaps until the clock is read, if that is not done at every one, and how many lie between.
     reads_left: u32,
     reads_between: u32,
+    /// When the figures are to be shown next.
+    show_ns: u64,
     /// When the phase ends at the latest, ns since `start`.
     end_ns: u64,
     /// When the ramp ends; `u64::MAX` if it has, or there is none.
@@ -103,10 +106,11 @@ impl<'a> Tally<'a> {
             stamp,
             check: Check::Nothing,
             written: None,
-            start: Instant::now(),
+            origin_ns: forebay::now_ns(),
             now_ns: 0,
             reads_left: 1,
             reads_between: 1,
+            show_ns: 0,
             end_ns: u64::MAX,
             ramp_ns: if job.ramp_time.is_zero() { u64::MAX } else { ns(job.ramp_time) },
             status_ns,
@@ -122,8 +126,17 @@ impl<'a> Tally<'a> {
         }
     }
 
+    /// Says when its time begins.
+    pub(super) fn begin_at(&mut self, start: Instant) {
+        self.origin_ns = forebay::now_ns().saturating_sub(ns(start.elapsed()));
+        self.now_ns = 0;
+    }
+
+    /// The layer's own clock, which costs a few nanoseconds.
+    #[inline]
     pub(super) fn read_clock(&mut self) -> u64 {
-        self.now_ns = self.start.elapsed().as_nanos() as u64;
+        // A start lies in the past, but for the little by which two clocks differ.
+        self.now_ns = forebay::now_ns().saturating_sub(self.origin_ns);
         self.now_ns
     }
 
@@ -220,6 +233,16 @@ impl<'a> Tally<'a> {
         self.ios_before = [0; 3];
         if let Some(logs) = &mut self.logs {
             logs.restart(self.now_ns);
+        }
+    }
+
+    /// Shows how far it is, now and then: more often than anybody looks.
+    #[inline]
+    pub(super) fn show(&mut self) {
+        const EVERY_NS: u64 = 50_000_000;
+        if self.now_ns >= self.show_ns {
+            self.show_ns = self.now_ns + EVERY_NS;
+            self.gauge.set(&self.stats);
         }
     }
 

@@ -73,13 +73,12 @@ impl<'a> Worker<'a> {
     /// Does the whole job, as often as it is to be done: its workload, a last flush, and reading
     /// back. All times count from `start` on, which is the same for all clones.
     pub(super) fn run(&mut self, start: Instant, ops: impl Iterator<Item = Op> + Clone) {
-        self.tally.start = start;
+        self.tally.begin_at(start);
         let job = self.tally.job;
         if !job.start_delay.is_zero() {
             // As in fio a job's time begins when it does.
             self.tally.sleep_until(ns(job.start_delay));
-            self.tally.start = Instant::now();
-            self.tally.now_ns = 0;
+            self.tally.begin_at(Instant::now());
         }
         self.tally.usage = usage::of_this_thread();
         let end_ns = job.runtime.map_or(u64::MAX, |time| ns(time.saturating_add(job.ramp_time)));
@@ -174,6 +173,7 @@ impl<'a> Worker<'a> {
             tally.flush();
         }
         tally.read_clock();
+        tally.gauge.set(&tally.stats);
         let mut stats = std::mem::take(&mut tally.stats);
         tally.add_runtimes(&mut stats);
         tally.stats = stats;
