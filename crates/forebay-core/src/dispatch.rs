@@ -37,7 +37,8 @@ impl Turn<'_> {
     /// Issues what may wait. Says whether the driver is busy.
     #[inline]
     fn dispatch_waiting<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
-        while let Some((tag, rq)) = self.next() {
+        while !self.hctx.dispatch.is_empty() || !self.hctx.backlog.is_empty() {
+            let Some((tag, rq)) = self.next() else { break };
             if self.issue(driver, tag, rq) {
                 return true;
             }

@@ -334,6 +334,16 @@ impl BioQueue {
     /// If `min` is over `max`.
     #[inline]
     pub fn reap(&mut self, min: usize, max: usize, out: &mut Vec<Completion>) -> usize {
+        self.reap_with(min, max, |completion| out.push(completion))
+    }
+
+    /// As [`reap`](BioQueue::reap), but each completion is handed to `each`, oldest first, once
+    /// there are enough.
+    ///
+    /// # Panics
+    /// As `reap`. If `each` panics, what it was not given is given by the next call.
+    #[inline]
+    pub fn reap_with(&mut self, min: usize, max: usize, mut each: impl FnMut(Completion)) -> usize {
         assert!(min <= max);
         if let Some(poll) = &self.poll {
             poll.event.clear();
@@ -343,16 +353,14 @@ impl BioQueue {
             thread::unplug_all(UnplugCause::Wait, Some(&self.ctx));
             self.wait(min);
         }
-        let BioQueue { ready, bufs, free, .. } = self;
-        let mut ready = ready.borrow_mut();
-        let nr = ready.len().min(max);
-        out.extend(ready.drain(nr).map(|boxed| {
-            let completion = Completion::of(&boxed, bufs[boxed.number() as usize].take());
-            free.push(boxed);
-            completion
-        }));
-        drop(ready);
-        self.len -= nr;
+        let nr = self.ready.borrow().len().min(max);
+        for _ in 0..nr {
+            let Some(boxed) = self.ready.borrow_mut().pop() else { break };
+            let completion = Completion::of(&boxed, self.bufs[boxed.number() as usize].take());
+            self.free.push(boxed);
+            self.len -= 1;
+            each(completion);
+        }
         self.signal();
         nr
     }

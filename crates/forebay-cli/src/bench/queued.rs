@@ -31,7 +31,6 @@ pub(super) struct Queued {
     bufs: Vec<Buf>,
     /// Slots of the batch that is not committed yet.
     batch: Vec<u32>,
-    done: Vec<Completion>,
     /// The I/O that is next, if it is known: one that a flush goes before, or that the layer had no
     /// room for.
     next: Option<Op>,
@@ -72,7 +71,6 @@ impl Queued {
             free: (0..job.iodepth).rev().collect(),
             bufs: buffers(job, disk),
             batch: Vec::with_capacity(depth),
-            done: Vec::with_capacity(depth),
             next: None,
             tag_waits: Moments::new(),
             is_fresh: false,
@@ -236,48 +234,36 @@ impl Queued {
         }
     }
 
-    #[inline(always)]
-    fn take(&mut self, min: u32, max: u32, done: &mut Vec<Completion>) -> usize {
-        self.queue.reap(min as usize, max as usize, done)
-    }
-
     fn reap<const TIMED: bool>(&mut self, tally: &mut Tally<'_>, min: u32, max: u32) {
-        let mut done = std::mem::take(&mut self.done);
-        let reaped = self.take(min, max, &mut done);
-        let now_ns = if TIMED { tally.read_clock() } else { tally.read_clock_seldom() };
-        tally.stats.record_reap(reaped as u32);
-        for completion in done.drain(..) {
-            self.end::<TIMED>(tally, completion, now_ns);
+        let Self { queue, slots, free, bufs, tag_waits, .. } = self;
+        // One stamp for all, read when they are there.
+        let mut stamp = None;
+        let reaped = queue.reap_with(min as usize, max as usize, |completion| {
+            let now_ns = *stamp.get_or_insert_with(|| tally.read_clock_for::<TIMED>());
+            let Completion { user_data, result, buf, tag_wait_ns, .. } = completion;
+            let Slot { op, start_ns, issued_ns } = slots[user_data as usize];
+            free.push(user_data as u32);
+            if let Some(ns) = tag_wait_ns {
+                tag_waits.record(ns);
+            }
+            match result {
+                Ok(moved) => {
+                    let block = buf.as_deref().unwrap_or_default();
+                    let (clat_ns, lat_ns) =
+                        if TIMED { (now_ns - issued_ns, now_ns - start_ns) } else { (0, 0) };
+                    tally.end::<TIMED>(op, moved, clat_ns, lat_ns, block);
+                }
+                Err(status) => tally.fail(op, IoError::Ended(status)),
+            }
+            bufs.extend(buf);
+        });
+        if stamp.is_none() {
+            tally.read_clock_for::<TIMED>();
         }
-        self.done = done;
-        tally.stats.tick(now_ns);
+        tally.stats.record_reap(reaped as u32);
+        tally.stats.tick(tally.now_ns);
         tally.show();
         tally.make_room();
         self.is_fresh = reaped <= 1;
-    }
-
-    #[inline]
-    fn end<const TIMED: bool>(
-        &mut self,
-        tally: &mut Tally<'_>,
-        completion: Completion,
-        now_ns: u64,
-    ) {
-        let Completion { user_data, result, buf, tag_wait_ns, .. } = completion;
-        let Slot { op, start_ns, issued_ns } = self.slots[user_data as usize];
-        self.free.push(user_data as u32);
-        if let Some(ns) = tag_wait_ns {
-            self.tag_waits.record(ns);
-        }
-        match result {
-            Ok(moved) => {
-                let block = buf.as_deref().unwrap_or_default();
-                let (clat_ns, lat_ns) =
-                    if TIMED { (now_ns - issued_ns, now_ns - start_ns) } else { (0, 0) };
-                tally.end::<TIMED>(op, moved, clat_ns, lat_ns, block);
-            }
-            Err(status) => tally.fail(op, IoError::Ended(status)),
-        }
-        self.bufs.extend(buf);
     }
 }

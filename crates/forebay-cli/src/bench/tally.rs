@@ -140,6 +140,12 @@ impl<'a> Tally<'a> {
         self.now_ns
     }
 
+    /// Reads the clock; only now and then where no I/O is timed.
+    #[inline]
+    pub(super) fn read_clock_for<const TIMED: bool>(&mut self) -> u64 {
+        if TIMED { self.read_clock() } else { self.read_clock_seldom() }
+    }
+
     /// Reads the clock only now and then: about every millisecond, however fast the I/O is.
     #[inline]
     pub(super) fn read_clock_seldom(&mut self) -> u64 {
