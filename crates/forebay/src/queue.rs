@@ -232,10 +232,22 @@ impl BioQueue {
     /// again: there are `nr_bios` in this queue.
     #[inline]
     pub fn submit(&mut self, io: Io) -> Result<(), SubmitError> {
+        let now = now_ns(self.shared.info().policy.iostats);
+        self.submit_at(io, now)
+    }
+
+    /// As [`submit`](BioQueue::submit), for a caller who has just read the clock: `now` is what
+    /// [`now_ns`](crate::now_ns()) gave it. The layer's own latencies begin there, and it does not
+    /// read the clock once more.
+    ///
+    /// # Errors
+    /// As `submit`.
+    #[inline]
+    pub fn submit_at(&mut self, io: Io, now: u64) -> Result<(), SubmitError> {
         let Io { bio, buf } = io;
         // SAFETY: the bio's memory, if it has any, is all of `buf`, which is owned, and held until
         // the completion is reaped.
-        let submitted = unsafe { self.submit_with(bio, buf) };
+        let submitted = unsafe { self.submit_with(bio, buf, now) };
         submitted.map_err(|(refusal, bio, buf)| SubmitError { refusal, io: Io { bio, buf } })
     }
 
@@ -251,8 +263,9 @@ impl BioQueue {
     /// must come from a pointer whose provenance is exposed.
     #[inline]
     pub unsafe fn submit_raw(&mut self, bio: Bio) -> Result<(), (Refusal, Bio)> {
+        let now = now_ns(self.shared.info().policy.iostats);
         // SAFETY: the caller's obligations are passed on; dropping the queue waits.
-        let submitted = unsafe { self.submit_with(bio, None) };
+        let submitted = unsafe { self.submit_with(bio, None, now) };
         submitted.map_err(|(refusal, bio, _)| (refusal, bio))
     }
 
@@ -263,6 +276,7 @@ impl BioQueue {
         &mut self,
         bio: Bio,
         buf: Option<Buf>,
+        now: u64,
     ) -> Result<(), (Refusal, Bio, Option<Buf>)> {
         if self.shared.is_foreign() {
             return Err((Refusal::Forked, bio, buf));
@@ -272,7 +286,6 @@ impl BioQueue {
         };
         boxed.fill(bio);
         let number = boxed.number() as usize;
-        let now = now_ns(self.shared.info().policy.iostats);
         match self.ctx.queue_bio(boxed, now) {
             Ok(turn_due) => {
                 if buf.is_some() {

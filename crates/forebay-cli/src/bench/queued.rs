@@ -149,7 +149,7 @@ impl Queued {
                         false => 0,
                     };
                     self.is_fresh = false;
-                    self.submit(tally, op, start_ns, outer.is_some())
+                    self.submit::<TIMED>(tally, op, start_ns, outer.is_some())
                 }
                 None => Submitted::Never,
             };
@@ -166,11 +166,20 @@ impl Queued {
     }
 
     /// Submits one I/O. One function for all loops, so that the layer's is inlined here.
-    fn submit(&mut self, tally: &mut Tally<'_>, op: Op, start_ns: u64, plugs: bool) -> Submitted {
+    fn submit<const TIMED: bool>(
+        &mut self,
+        tally: &mut Tally<'_>,
+        op: Op,
+        start_ns: u64,
+        plugs: bool,
+    ) -> Submitted {
         let slot = self.free.pop().expect("there is room for the batch");
         let io = self.io(tally, op).user_data(slot.into());
         let inner = plugs.then(forebay::plug);
-        let submitted = self.queue.submit(io);
+        let submitted = match TIMED {
+            true => self.queue.submit_at(io, tally.layer_ns(start_ns)),
+            false => self.queue.submit(io),
+        };
         drop(inner);
         if let Err(refused) = submitted {
             self.bufs.extend(refused.io.into_buf());

@@ -140,6 +140,12 @@ impl<'a> Tally<'a> {
         self.now_ns
     }
 
+    /// What the layer's clock was then.
+    #[inline]
+    pub(super) fn layer_ns(&self, at_ns: u64) -> u64 {
+        self.origin_ns + at_ns
+    }
+
     /// Reads the clock; only now and then where no I/O is timed.
     #[inline]
     pub(super) fn read_clock_for<const TIMED: bool>(&mut self) -> u64 {
