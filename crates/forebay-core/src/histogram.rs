@@ -98,8 +98,11 @@ impl SharedHistogram {
     #[inline]
     pub(crate) fn record(&self, value: u64) {
         self.buckets[bucket(value)].add(1);
-        self.sum.add(value);
-        self.max.raise_to(value);
+        // What passes a stage within a turn has spent no time there.
+        if value > 0 {
+            self.sum.add(value);
+            self.max.raise_to(value);
+        }
     }
 
     pub(crate) fn snapshot(&self) -> Histogram {

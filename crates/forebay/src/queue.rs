@@ -322,9 +322,7 @@ impl BioQueue {
     /// A turn of the hardware context.
     #[inline]
     fn turn(&mut self, now: u64, commit: Option<Commit>) -> Option<Turned> {
-        self.ready.borrow_mut().is_attended = true;
-        let turned = self.ctx.turn(&self.shared, now, commit);
-        self.ready.borrow_mut().is_attended = false;
+        let turned = self.ctx.turn_for(&self.ready, &self.shared, now, commit);
         self.is_stuck = turned.is_some_and(|turned| turned.work_left && turned.nr_in_flight == 0);
         turned
     }

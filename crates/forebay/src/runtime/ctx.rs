@@ -25,6 +25,8 @@ pub(crate) struct Ctx {
     nr_queues: Cell<u32>,
     /// The list of the queue that was made last: this thread's turns put its ends there.
     ready: RefCell<Option<Rc<RefCell<Ready>>>>,
+    /// That queue has asked for the turn that is under way, and will look.
+    is_attended: Cell<bool>,
     /// Which of the disk's hardware contexts.
     hctx: Cell<usize>,
     queue: RefCell<SoftwareQueue>,
@@ -52,6 +54,7 @@ impl Ctx {
             kept: Cell::new(None),
             nr_queues: Cell::new(0),
             ready: RefCell::new(None),
+            is_attended: Cell::new(false),
             hctx: Cell::new(hctx),
             queue: RefCell::new(queue),
             counters,
@@ -150,6 +153,25 @@ impl Ctx {
         Some(turned)
     }
 
+    /// As [`Ctx::turn`], for a queue, which looks at its ends after it.
+    #[inline]
+    pub(crate) fn turn_for(
+        self: &Rc<Ctx>,
+        ready: &Rc<RefCell<Ready>>,
+        shared: &Shared,
+        now: u64,
+        commit: Option<Commit>,
+    ) -> Option<Turned> {
+        let is_last = self.ready.borrow().as_ref().is_some_and(|last| Rc::ptr_eq(last, ready));
+        self.is_attended.set(is_last);
+        let turned = self.turn_and_hold(shared, now, commit);
+        // Before wakers run.
+        self.is_attended.set(false);
+        let (token, turned) = turned?;
+        token.finish();
+        Some(turned)
+    }
+
     /// As [`Ctx::turn`], one turn, and keeps the token.
     #[inline]
     pub(crate) fn turn_and_hold<'a>(
@@ -174,11 +196,13 @@ impl Ctx {
         let nr_before = token.core.nr_uncommitted();
         let turned = match &*self.ready.borrow() {
             // Who waits in a shared context, as others do, waits for its mailbox.
-            Some(ready) if !hctx.is_shared || ready.borrow().is_attended => {
+            Some(ready) if !hctx.is_shared || self.is_attended.get() => {
                 let mut ready = ready.borrow_mut();
                 ready.take_mail();
                 let turned = token.turn(now, commit, ctx, Some(&mut ready));
-                ready.signal();
+                if !self.is_attended.get() {
+                    ready.signal();
+                }
                 turned
             }
             _ => token.turn(now, commit, ctx, None),

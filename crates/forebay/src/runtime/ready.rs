@@ -20,9 +20,8 @@ pub(crate) struct Ready {
     ended: VecDeque<Box<QueuedBio>>,
     /// How many came through the mailbox, ever.
     nr_mailed: u64,
-    /// Tells a descriptor's holder of ends; but while the queue itself turns, and will look.
+    /// Tells a descriptor's holder of ends.
     event: Option<Arc<Event>>,
-    pub(crate) is_attended: bool,
 }
 
 impl Ready {
@@ -36,7 +35,6 @@ impl Ready {
             ended: VecDeque::new(),
             nr_mailed: 0,
             event: None,
-            is_attended: false,
         }))
     }
 
@@ -56,11 +54,10 @@ impl Ready {
         self.event = Some(Arc::clone(event));
     }
 
-    /// After a turn of this thread.
+    /// After a turn of this thread that the queue itself did not ask for.
     #[inline]
     pub(crate) fn signal(&self) {
         if let Some(event) = &self.event
-            && !self.is_attended
             && !self.ended.is_empty()
         {
             event.signal();
