@@ -38,6 +38,8 @@ pub(super) struct Queued {
     tag_waits: Moments,
     /// Nothing but one I/O's end was accounted for since the clock was read.
     is_fresh: bool,
+    /// Whether the layer wants to know the time.
+    iostats: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -74,6 +76,7 @@ impl Queued {
             next: None,
             tag_waits: Moments::new(),
             is_fresh: false,
+            iostats: disk.info().policy.iostats,
         }
     }
 
@@ -149,7 +152,13 @@ impl Queued {
                         false => 0,
                     };
                     self.is_fresh = false;
-                    self.submit::<TIMED>(tally, op, start_ns, outer.is_some())
+                    let now_ns = match TIMED {
+                        true => tally.layer_ns(start_ns),
+                        // For the layer's own latencies.
+                        false if self.iostats => forebay::now_ns(),
+                        false => 0,
+                    };
+                    self.submit(tally, op, [start_ns, now_ns], outer.is_some())
                 }
                 None => Submitted::Never,
             };
@@ -166,20 +175,17 @@ impl Queued {
     }
 
     /// Submits one I/O. One function for all loops, so that the layer's is inlined here.
-    fn submit<const TIMED: bool>(
+    fn submit(
         &mut self,
         tally: &mut Tally<'_>,
         op: Op,
-        start_ns: u64,
+        [start_ns, now_ns]: [u64; 2],
         plugs: bool,
     ) -> Submitted {
         let slot = self.free.pop().expect("there is room for the batch");
         let io = self.io(tally, op).user_data(slot.into());
         let inner = plugs.then(forebay::plug);
-        let submitted = match TIMED {
-            true => self.queue.submit_at(io, tally.layer_ns(start_ns)),
-            false => self.queue.submit(io),
-        };
+        let submitted = self.queue.submit_at(io, now_ns);
         drop(inner);
         if let Err(refused) = submitted {
             self.bufs.extend(refused.io.into_buf());
