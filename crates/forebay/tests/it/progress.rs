@@ -306,6 +306,43 @@ fn a_waker_may_wait_for_another_threads_io() {
     }
 }
 
+/// A waker that reads when it goes, as the last handle of a task may do that has a queue.
+struct ReadsAtLast(Disk);
+
+impl Wake for ReadsAtLast {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for ReadsAtLast {
+    fn drop(&mut self) {
+        self.0.read_at(&mut Buf::new(512), 0).expect("a read");
+    }
+}
+
+#[test]
+fn a_dropped_futures_waker_may_use_the_disk_when_it_goes() {
+    let scratch = Scratch::new(1 << 20);
+    let spec = |driver: &str| format!("{driver}:{}", scratch.spec("nr_hw_queues=1&direct=on"));
+    for spec in [spec("file"), spec("aio"), spec("psync"), "ram:1M?req_ns=100000".into()] {
+        let (end, ended) = sync_channel(0);
+        let disk = open(&spec);
+        std::thread::spawn(move || {
+            for round in 0..20 {
+                let waker = Waker::from(Arc::new(ReadsAtLast(disk.clone())));
+                let mut future = Box::pin(disk.start(Io::read(Buf::new(4096), 0)));
+                let _ = future.as_mut().poll(&mut Context::from_waker(&waker));
+                drop(waker);
+                drop(future);
+                // Its turns reap both.
+                disk.read_at(&mut Buf::new(4096), round * 4096).expect("a read");
+            }
+            end.send(()).expect("the test waits");
+        });
+        let ended = ended.recv_timeout(std::time::Duration::from_secs(20));
+        assert_eq!(ended, Ok(()), "{spec}");
+    }
+}
+
 #[test]
 fn sections_put_off_nothing_of_others() {
     let scratch = Scratch::new(1 << 20);
