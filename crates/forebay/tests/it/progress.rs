@@ -196,6 +196,58 @@ fn a_queue_with_a_descriptor_is_reaped_when_it_is_readable() {
     }
 }
 
+/// Whether a descriptor is readable now.
+#[expect(unsafe_code, reason = "poll is a system call")]
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one descriptor, open, and one structure that the kernel may write to.
+    unsafe { libc::poll(&raw mut poll, 1, 0) > 0 }
+}
+
+#[test]
+fn a_descriptor_is_not_readable_for_ever_where_nothing_is_in_the_layer() {
+    let scratch = Scratch::new(1 << 20);
+    for driver in ["file", "aio", "psync"] {
+        for keys in ["direct=on&nr_hw_queues=1", "direct=on&nr_hw_queues=2"] {
+            let spec = format!("{driver}:{}", scratch.spec(keys));
+            let disk = open(&spec);
+            let mut queue = disk.queue();
+            let mut done = Vec::new();
+            for round in 0..200 {
+                // The first time tells that there may be something; then nothing does.
+                let mut nr_looks = 0;
+                while is_readable(queue.poll_fd().expect("a descriptor")) {
+                    queue.reap(0, 3, &mut done);
+                    nr_looks += 1;
+                    assert!(nr_looks < 100, "{spec}, round {round}: nothing is there to reap");
+                }
+                for n in 0..4 {
+                    submit(&mut queue, Io::write(Buf::new(4096), n * 8192));
+                }
+                while !queue.is_empty() {
+                    await_readable(queue.poll_fd().expect("a descriptor"), &spec);
+                    queue.reap(0, 3, &mut done);
+                }
+            }
+        }
+        let disk = open(&format!("{driver}:{}", scratch.spec("direct=on")));
+        for round in 0..200 {
+            let mut nr_looks = 0;
+            while is_readable(disk.poll_fd().expect("a descriptor")) {
+                disk.poll();
+                nr_looks += 1;
+                assert!(nr_looks < 100, "{driver}, round {round}: nothing is there");
+            }
+            let write = disk.start(Io::write(Buf::new(4096), 0));
+            let write = run(write, || {
+                await_readable(disk.poll_fd().expect("a descriptor"), driver);
+                disk.poll();
+            });
+            assert_eq!(write.expect("taken").result, Ok(4096));
+        }
+    }
+}
+
 #[test]
 fn a_disk_with_a_thread_closes_from_anywhere() {
     for _ in 0..50 {
