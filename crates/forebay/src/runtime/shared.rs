@@ -232,8 +232,9 @@ impl Shared {
         self.hctxs[SHARED].run_turn();
     }
 
-    /// What tells of progress to be made on the shared context, if the driver has such a thing. None
-    /// in a child of a fork: it is the parent's, and so are the threads that may hold its locks.
+    /// What tells of progress to be made on the shared context, if the driver has such a thing.
+    /// None in a child of a fork: it is the parent's, and so are the threads that may hold its
+    /// locks.
     pub(crate) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         if self.is_foreign() {
             return None;

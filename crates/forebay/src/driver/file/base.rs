@@ -95,8 +95,8 @@ impl Base {
 
 impl Drop for Base {
     /// The kernel takes a ring apart in its own time; the memory is unlocked now, so that it does
-    /// not count when the disk is opened again. If that fails, it is unlocked then. (In a child of a
-    /// fork the ring is the parent's, which goes on with it.)
+    /// not count when the disk is opened again. If that fails, it is unlocked then. (In a child of
+    /// a fork the ring is the parent's, which goes on with it.)
     fn drop(&mut self) {
         if self.arena.is_some() && !self.origin.is_elsewhere() {
             let _ = self.ring.submitter().unregister_buffers();
