@@ -204,9 +204,9 @@ impl Disk {
 
     /// A descriptor for an event loop: when it is readable, [`poll`](Disk::poll) is due. None where
     /// the driver's completions are there at once, so that nobody has to wait for them, or come by
-    /// the clock (`ram` with service times: use `service=on`).
+    /// the clock (`ram` with service times: use `service=on`); and in a child of a fork.
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.shared.waiter().poll_fd()
+        self.shared.poll_fd()
     }
 
     /// Freezes the disk: nothing new is let in, and this waits until all that was let in has ended;

@@ -416,9 +416,13 @@ impl BioQueue {
     /// readable while anything is in the layer.
     ///
     /// # Errors
-    /// The system's, where there is no room for a descriptor.
+    /// The system's, where there is no room for a descriptor; [`Refusal::Forked`] in a child of a
+    /// fork.
     pub fn poll_fd(&mut self) -> io::Result<BorrowedFd<'_>> {
         if self.poll.is_none() {
+            if self.shared.is_foreign() {
+                return Err(io::Error::other(Refusal::Forked));
+            }
             let event = Arc::new(Event::new()?);
             let hctx = self.shared.hctx(self.ctx.hctx());
             let waiter = match hctx.is_shared {

@@ -370,8 +370,13 @@ impl<'a> Token<'a> {
             inner.is_kicked = false;
             inner.core.reap_kick();
         }
+        let is_polled = hctx.is_polled.load(Ordering::Relaxed);
+        if is_polled {
+            // A descriptor may be readable for what was reaped already: the driver takes that back.
+            inner.core.reap_kick();
+        }
         let mut turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);
-        if hctx.is_shared || hctx.is_polled.load(Ordering::Relaxed) {
+        if hctx.is_shared || is_polled {
             // No wait beside the driver would tell of these.
             while gates.reap && inner.driver.has_ready() {
                 turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);

@@ -164,7 +164,7 @@ impl Mailbox {
                 Ok(_) if doing == Doing::Abandoned => {
                     // SAFETY: `abandon` left its count behind for this.
                     let mailbox = unsafe { Arc::from_raw(place) };
-                    // Not freed in a turn: what is dropped with it is code of others.
+                    // Not freed in a turn: a large buffer takes its time.
                     return Delivered::ToSleeper(Wake::Nobody(mailbox));
                 }
                 Ok(_) => {
@@ -237,11 +237,16 @@ impl Mailbox {
     }
 
     /// For the owner, a future that is dropped while its bio is in the layer: the buffer is kept
-    /// until the bio has ended.
+    /// until the bio has ended. The waker goes at the end of this, in its own thread: it is code of
+    /// others, and whoever delivers the bio may be the leader, or have made promises.
     pub(crate) fn abandon(self: Arc<Mailbox>, kept: Option<Buf>) {
-        if let Owner::Task { buf, .. } = &self.owner {
-            *lock(buf) = kept;
-        }
+        let _waker = match &self.owner {
+            Owner::Task { waker, buf } => {
+                *lock(buf) = kept;
+                lock(waker).take()
+            }
+            Owner::Thread(_) => None,
+        };
         self.end_wait();
         let mailbox = Arc::into_raw(self);
         // SAFETY: the count that was just taken out is given back here, or by the delivery that

@@ -19,6 +19,7 @@ use forebay_core::{
     TagSet, UnplugCause,
 };
 use std::fmt;
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -229,6 +230,18 @@ impl Shared {
     /// Makes the progress that can be made at once on the shared context.
     pub(crate) fn poll_shared(&self) {
         self.hctxs[SHARED].run_turn();
+    }
+
+    /// What tells of progress to be made on the shared context, if the driver has such a thing.
+    /// None in a child of a fork: it is the parent's, and so are the threads that may hold its
+    /// locks.
+    pub(crate) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        if self.is_foreign() {
+            return None;
+        }
+        // Relaxed: who is told of something by the descriptor asks for a turn, and sees this there.
+        self.hctxs[SHARED].is_polled.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.waiter.poll_fd()
     }
 
     /// Takes a bio in, and waits for its end. Says what became of it.

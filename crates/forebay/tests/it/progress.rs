@@ -196,6 +196,58 @@ fn a_queue_with_a_descriptor_is_reaped_when_it_is_readable() {
     }
 }
 
+/// Whether a descriptor is readable now.
+#[expect(unsafe_code, reason = "poll is a system call")]
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one descriptor, open, and one structure that the kernel may write to.
+    unsafe { libc::poll(&raw mut poll, 1, 0) > 0 }
+}
+
+#[test]
+fn a_descriptor_is_not_readable_for_ever_where_nothing_is_in_the_layer() {
+    let scratch = Scratch::new(1 << 20);
+    for driver in ["file", "aio", "psync"] {
+        for keys in ["direct=on&nr_hw_queues=1", "direct=on&nr_hw_queues=2"] {
+            let spec = format!("{driver}:{}", scratch.spec(keys));
+            let disk = open(&spec);
+            let mut queue = disk.queue();
+            let mut done = Vec::new();
+            for round in 0..200 {
+                // The first time tells that there may be something; then nothing does.
+                let mut nr_looks = 0;
+                while is_readable(queue.poll_fd().expect("a descriptor")) {
+                    queue.reap(0, 3, &mut done);
+                    nr_looks += 1;
+                    assert!(nr_looks < 100, "{spec}, round {round}: nothing is there to reap");
+                }
+                for n in 0..4 {
+                    submit(&mut queue, Io::write(Buf::new(4096), n * 8192));
+                }
+                while !queue.is_empty() {
+                    await_readable(queue.poll_fd().expect("a descriptor"), &spec);
+                    queue.reap(0, 3, &mut done);
+                }
+            }
+        }
+        let disk = open(&format!("{driver}:{}", scratch.spec("direct=on")));
+        for round in 0..200 {
+            let mut nr_looks = 0;
+            while is_readable(disk.poll_fd().expect("a descriptor")) {
+                disk.poll();
+                nr_looks += 1;
+                assert!(nr_looks < 100, "{driver}, round {round}: nothing is there");
+            }
+            let write = disk.start(Io::write(Buf::new(4096), 0));
+            let write = run(write, || {
+                await_readable(disk.poll_fd().expect("a descriptor"), driver);
+                disk.poll();
+            });
+            assert_eq!(write.expect("taken").result, Ok(4096));
+        }
+    }
+}
+
 #[test]
 fn a_disk_with_a_thread_closes_from_anywhere() {
     for _ in 0..50 {
@@ -303,6 +355,43 @@ fn a_waker_may_wait_for_another_threads_io() {
             }
             drop((waker, waits));
         });
+    }
+}
+
+/// A waker that reads when it goes, as the last handle of a task may do that has a queue.
+struct ReadsAtLast(Disk);
+
+impl Wake for ReadsAtLast {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for ReadsAtLast {
+    fn drop(&mut self) {
+        self.0.read_at(&mut Buf::new(512), 0).expect("a read");
+    }
+}
+
+#[test]
+fn a_dropped_futures_waker_may_use_the_disk_when_it_goes() {
+    let scratch = Scratch::new(1 << 20);
+    let spec = |driver: &str| format!("{driver}:{}", scratch.spec("nr_hw_queues=1&direct=on"));
+    for spec in [spec("file"), spec("aio"), spec("psync"), "ram:1M?req_ns=100000".into()] {
+        let (end, ended) = sync_channel(0);
+        let disk = open(&spec);
+        std::thread::spawn(move || {
+            for round in 0..20 {
+                let waker = Waker::from(Arc::new(ReadsAtLast(disk.clone())));
+                let mut future = Box::pin(disk.start(Io::read(Buf::new(4096), 0)));
+                let _ = future.as_mut().poll(&mut Context::from_waker(&waker));
+                drop(waker);
+                drop(future);
+                // Its turns reap both.
+                disk.read_at(&mut Buf::new(4096), round * 4096).expect("a read");
+            }
+            end.send(()).expect("the test waits");
+        });
+        let ended = ended.recv_timeout(std::time::Duration::from_secs(20));
+        assert_eq!(ended, Ok(()), "{spec}");
     }
 }
 

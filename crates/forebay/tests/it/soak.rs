@@ -203,9 +203,12 @@ fn threads_that_do_anything_lose_nothing() {
         "ram:2M?req_ns=3000&nr_hw_queues=2&service=on".to_owned(),
         "fault:ram:2M?rule=any:short=1k:nth=5&rule=any:busy:nth=11&nr_hw_queues=3".to_owned(),
         scratch.spec("direct=on&nr_hw_queues=2&queue_depth=8"),
+        format!("aio:{}", scratch.spec("direct=on&nr_hw_queues=2&queue_depth=8")),
+        format!("psync:{}", scratch.spec("nr_threads=2&nr_hw_queues=2&queue_depth=8")),
     ];
+    let len = Duration::from_millis(seconds * 1000 / specs.len() as u64);
     for (spec, nth) in specs.iter().zip(1..) {
-        soak(spec, seed.wrapping_mul(nth), Duration::from_millis(seconds * 1000 / 5));
+        soak(spec, seed.wrapping_mul(nth), len);
         std::fs::write(&scratch.path, vec![0; (THREADS * PAGES * 4096) as usize]).expect("room");
     }
 }

@@ -11,6 +11,7 @@
 use crate::arena::Arena;
 use crate::error::OpenError;
 use crate::info::Feature;
+use crate::runtime::fork::Origin;
 use io_uring::{Builder, IoUring};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -30,6 +31,7 @@ pub(super) struct Base {
     ring: IoUring,
     arena: Option<Arc<Arena>>,
     sqpoll_idle_ms: Option<u32>,
+    origin: Origin,
 }
 
 impl Base {
@@ -50,7 +52,7 @@ impl Base {
             Some(_) => no_sqpoll(source),
             None => super::no_uring(source),
         })?;
-        let mut base = Base { ring, arena: None, sqpoll_idle_ms };
+        let mut base = Base { ring, arena: None, sqpoll_idle_ms, origin: Origin::here() };
         if let Some(len) = fixed_buffers {
             let arena = Arena::new(len as usize).map_err(|source| no_buffers(len, source))?;
             register(&base.ring, &arena).map_err(|source| no_buffers(len, source))?;
@@ -93,9 +95,10 @@ impl Base {
 
 impl Drop for Base {
     /// The kernel takes a ring apart in its own time; the memory is unlocked now, so that it does
-    /// not count when the disk is opened again. If that fails, it is unlocked then.
+    /// not count when the disk is opened again. If that fails, it is unlocked then. (In a child of
+    /// a fork the ring is the parent's, which goes on with it.)
     fn drop(&mut self) {
-        if self.arena.is_some() {
+        if self.arena.is_some() && !self.origin.is_elsewhere() {
             let _ = self.ring.submitter().unregister_buffers();
         }
     }

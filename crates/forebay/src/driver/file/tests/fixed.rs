@@ -1,6 +1,8 @@
 //! Tests of registered memory: `fixed_buffers=`.
 
 use crate::buf::{BUF_ALIGN, Buf};
+use crate::driver::Mode;
+use crate::driver::testing::{DEPTH, device};
 use crate::{BioQueue, Disk, Io, OpenError};
 use std::path::PathBuf;
 
@@ -127,6 +129,27 @@ fn blocking_calls_use_registered_memory_too() {
     assert_eq!(disk.read_at(&mut buf[65536 - 8900..], 5000), Ok(8900));
     assert!(buf[65536 - 8900..].iter().all(|byte| *byte == 9));
     assert!(buf[..65536 - 8900].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+#[expect(unsafe_code, reason = "a fork is a system call")]
+fn a_child_of_a_fork_that_drops_a_device_leaves_the_memory_to_its_parent() {
+    let folder = tempfile::tempdir().expect("a scratch folder");
+    let path = folder.path().join("disk.img");
+    std::fs::write(&path, vec![0; LEN as usize]).expect("a scratch file");
+    let device = device(&format!("{}?engine=io_uring&fixed_buffers=64k", path.display()));
+    // SAFETY: the child gives up what it has copied, and ends; it takes no lock of other threads
+    // but the allocator's, which libc hands over whole. The parent waits for its own child.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            drop(device);
+            libc::_exit(0);
+        }
+        assert_eq!(libc::waitpid(child, std::ptr::null_mut(), 0), child);
+    }
+    // A new ring takes the memory over from the one that was made first.
+    device.open_queue(DEPTH, Mode::Owned).expect("the memory is still registered");
 }
 
 #[test]
