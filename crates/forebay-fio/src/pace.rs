@@ -78,6 +78,13 @@ impl Pacer {
         self.due_ns[direction.index()] as u64
     }
 
+    /// Which of two directions goes next, if the mix says `wanted`: that one, unless it has to wait
+    /// and the other need not, or not so long. So each keeps its own rate, whatever the mix.
+    pub fn choose(&self, wanted: Direction, other: Direction, now_ns: u64) -> Direction {
+        let due = |direction: Direction| self.due_ns[direction.index()].max(now_ns as f64);
+        if due(other) < due(wanted) { other } else { wanted }
+    }
+
     /// Whether an I/O of some direction, or all of them, would have to wait at `now_ns`.
     pub fn may_wait(&self, now_ns: u64) -> bool {
         self.due_ns.iter().any(|&due| due as u64 > now_ns) || self.is_time_to_think()
@@ -119,6 +126,19 @@ mod tests {
         let due = Direction::ALL.map(|direction| pacer.due_ns(direction));
         assert_eq!(due, [10_000_000, 20_000_000, 0]);
         assert!(pacer.may_wait(19_999_999) && !pacer.may_wait(20_000_000));
+    }
+
+    #[test]
+    fn a_direction_that_has_to_wait_lets_the_other_go_first() {
+        let pace = Pace { rate_iops: [1000, 500, 0], ..Pace::default() };
+        let mut pacer = pace.pacer(1, 0).expect("limits");
+        let (read, write) = (Direction::Read, Direction::Write);
+        assert_eq!(pacer.choose(write, read, 0), write, "both may go: the mix decides");
+        pacer.submitted(write, 4096);
+        assert_eq!(pacer.choose(write, read, 0), read);
+        assert_eq!(pacer.choose(write, read, 2_000_000), write);
+        pacer.submitted(read, 4096);
+        assert_eq!(pacer.choose(write, read, 0), read, "it is due first");
     }
 
     #[test]

@@ -21,6 +21,21 @@ fn a_rate_is_an_upper_bound_for_each_direction() {
 }
 
 #[test]
+fn each_direction_of_a_mix_keeps_its_own_rate() {
+    for engine in ["null", "psync"] {
+        // By the mix alone writes would hold back the reads, to as few as there are of them.
+        let args = format!(
+            "--name=a --ioengine={engine} --filename=null:1G --rw=randrw --rate_iops=,20 \
+             --number_ios=2000"
+        );
+        let report = bench_json(&folder(), &args);
+        let (reads, writes) = (ios(&report, "read"), ios(&report, "write"));
+        assert_eq!(reads + writes, 2000, "{engine}");
+        assert!(reads > 1500, "{engine}: {reads} reads, {writes} writes");
+    }
+}
+
+#[test]
 fn what_pauses_takes_at_least_as_long() {
     let args = "--name=a --filename=ram:64k --rw=read --thinktime=10ms --thinktime_blocks=4";
     let report = bench_json(&folder(), args);
