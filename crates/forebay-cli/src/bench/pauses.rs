@@ -27,9 +27,12 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    /// `None` if the job asks for nothing.
-    pub(super) fn new(job: &Job, stream: u64) -> Option<Box<Self>> {
-        let pacer = job.pace.pacer(job.randseed, stream);
+    /// For a pass that begins at `now_ns`; `None` if the job asks for nothing.
+    pub(super) fn new(job: &Job, stream: u64, now_ns: u64) -> Option<Box<Self>> {
+        let mut pacer = job.pace.pacer(job.randseed, stream);
+        if let Some(pacer) = &mut pacer {
+            pacer.restart(now_ns);
+        }
         let flush_every = [job.fsync, job.fdatasync];
         (pacer.is_some() || flush_every != [0; 2])
             .then(|| Box::new(Self { flush_every, writes: 0, is_flush_due: false, pacer }))

@@ -97,7 +97,7 @@ impl<'a> Worker<'a> {
         let (writes, reads) = (job.rw.has(Direction::Write), job.rw.has(Direction::Read));
         let flush = job.end_fsync && writes;
         self.tally.gauge.enter(Phase::Work);
-        self.tally.pauses = Pauses::new(job, self.stream);
+        self.tally.pauses = Pauses::new(job, self.stream, self.tally.now_ns);
         self.tally.check =
             if job.verify && reads && !writes { Check::Whole } else { Check::Nothing };
         if job.checks.only {

@@ -36,6 +36,15 @@ fn each_direction_of_a_mix_keeps_its_own_rate() {
 }
 
 #[test]
+fn a_rate_holds_in_each_loop() {
+    let args = "--name=a --ioengine=null --filename=null:80k --rw=read --rate_iops=200 --loops=3";
+    let report = bench_json(&folder(), args);
+    assert_eq!(ios(&report, "read"), 60);
+    let runtime = report["jobs"][0]["read"]["runtime"].as_u64().expect("a number");
+    assert!(runtime >= 285, "19 gaps of 5 ms in each of 3 loops: {runtime} ms");
+}
+
+#[test]
 fn what_pauses_takes_at_least_as_long() {
     let args = "--name=a --filename=ram:64k --rw=read --thinktime=10ms --thinktime_blocks=4";
     let report = bench_json(&folder(), args);
