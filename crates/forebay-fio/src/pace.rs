@@ -58,7 +58,9 @@ impl Pacer {
 
     /// Counts an I/O that is being submitted.
     pub fn submitted(&mut self, direction: Direction, bytes: u32) {
-        self.since_thought += 1;
+        if !self.pace.thinktime.is_zero() {
+            self.since_thought += 1;
+        }
         let at = direction.index();
         let gap_ns = match (self.pace.rate[at], self.pace.rate_iops[at]) {
             (0, 0) => return,
@@ -139,6 +141,15 @@ mod tests {
         assert_eq!(pacer.choose(write, read, 2_000_000), write);
         pacer.submitted(read, 4096);
         assert_eq!(pacer.choose(write, read, 0), read, "it is due first");
+    }
+
+    #[test]
+    fn without_pauses_ios_between_them_are_not_counted() {
+        let pace = Pace { rate_iops: [1; 3], ..Pace::default() };
+        let mut pacer = pace.pacer(1, 0).expect("limits");
+        pacer.since_thought = u32::MAX;
+        pacer.submitted(Direction::Read, 4096);
+        assert_eq!(pacer.think(), None);
     }
 
     #[test]
