@@ -19,10 +19,12 @@ mod map;
 mod positions;
 pub mod sizes;
 pub mod skew;
+mod stream;
 pub mod varied;
 
 use self::directions::Directions;
 use self::positions::Order;
+pub use self::stream::Stream;
 use self::varied::Variety;
 
 /// What an I/O does.
@@ -221,6 +223,14 @@ impl Generator {
             directions: Directions::new(workload),
         }
     }
+
+    /// The next I/O, of which there is one, in this direction.
+    #[inline]
+    fn draw(&mut self, direction: Direction) -> Op {
+        self.left -= 1;
+        let block = self.order.draw(direction, self.blocks);
+        Op { direction, offset: self.offset + block * u64::from(self.bs), len: self.bs }
+    }
 }
 
 impl Iterator for Generator {
@@ -231,10 +241,18 @@ impl Iterator for Generator {
         if self.left == 0 {
             return None;
         }
-        self.left -= 1;
         let direction = self.directions.draw();
-        let block = self.order.draw(direction, self.blocks);
-        Some(Op { direction, offset: self.offset + block * u64::from(self.bs), len: self.bs })
+        Some(self.draw(direction))
+    }
+}
+
+impl Stream for Generator {
+    fn direction(&mut self) -> Option<Direction> {
+        (self.left > 0).then(|| self.directions.draw())
+    }
+
+    fn next_as(&mut self, direction: Direction) -> Option<Op> {
+        (self.left > 0).then(|| self.draw(direction))
     }
 }
 

@@ -58,7 +58,9 @@ impl Pacer {
 
     /// Counts an I/O that is being submitted.
     pub fn submitted(&mut self, direction: Direction, bytes: u32) {
-        self.since_thought += 1;
+        if !self.pace.thinktime.is_zero() {
+            self.since_thought += 1;
+        }
         let at = direction.index();
         let gap_ns = match (self.pace.rate[at], self.pace.rate_iops[at]) {
             (0, 0) => return,
@@ -76,6 +78,13 @@ impl Pacer {
     /// When the next I/O of this direction may begin.
     pub fn due_ns(&self, direction: Direction) -> u64 {
         self.due_ns[direction.index()] as u64
+    }
+
+    /// Which of two directions goes next, if the mix says `wanted`: that one, unless it has to wait
+    /// and the other need not, or not so long. So each keeps its own rate, whatever the mix.
+    pub fn choose(&self, wanted: Direction, other: Direction, now_ns: u64) -> Direction {
+        let due = |direction: Direction| self.due_ns[direction.index()].max(now_ns as f64);
+        if due(other) < due(wanted) { other } else { wanted }
     }
 
     /// Whether an I/O of some direction, or all of them, would have to wait at `now_ns`.
@@ -119,6 +128,28 @@ mod tests {
         let due = Direction::ALL.map(|direction| pacer.due_ns(direction));
         assert_eq!(due, [10_000_000, 20_000_000, 0]);
         assert!(pacer.may_wait(19_999_999) && !pacer.may_wait(20_000_000));
+    }
+
+    #[test]
+    fn a_direction_that_has_to_wait_lets_the_other_go_first() {
+        let pace = Pace { rate_iops: [1000, 500, 0], ..Pace::default() };
+        let mut pacer = pace.pacer(1, 0).expect("limits");
+        let (read, write) = (Direction::Read, Direction::Write);
+        assert_eq!(pacer.choose(write, read, 0), write, "both may go: the mix decides");
+        pacer.submitted(write, 4096);
+        assert_eq!(pacer.choose(write, read, 0), read);
+        assert_eq!(pacer.choose(write, read, 2_000_000), write);
+        pacer.submitted(read, 4096);
+        assert_eq!(pacer.choose(write, read, 0), read, "it is due first");
+    }
+
+    #[test]
+    fn without_pauses_ios_between_them_are_not_counted() {
+        let pace = Pace { rate_iops: [1; 3], ..Pace::default() };
+        let mut pacer = pace.pacer(1, 0).expect("limits");
+        pacer.since_thought = u32::MAX;
+        pacer.submitted(Direction::Read, 4096);
+        assert_eq!(pacer.think(), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! As there, a call has a completion latency and no submission latency.
 
 use forebay::{Buf, Disk};
-use forebay_fio::generator::{Direction, Op};
+use forebay_fio::generator::{Direction, Op, Stream};
 use forebay_fio::job::Job;
 
 use super::memory::buffers;
@@ -22,19 +22,20 @@ impl Calls {
     }
 
     /// Makes calls until there are no more I/Os, or the time is over.
-    pub(super) fn run<const TIMED: bool>(
-        &mut self,
-        tally: &mut Tally<'_>,
-        ops: &mut impl Iterator<Item = Op>,
-    ) {
+    pub(super) fn run<const TIMED: bool>(&mut self, tally: &mut Tally<'_>, ops: &mut impl Stream) {
         while !tally.is_over() {
-            let Some(op) = ops.next() else { return };
-            if tally.is_pause_due {
-                tally.pause(op, 0, |_| {});
+            let op = if tally.is_pause_due {
+                let Some(direction) = ops.direction() else { return };
+                let direction = tally.choose(direction);
+                tally.pause(direction, 0, |_| {});
                 if tally.is_over() {
                     return;
                 }
-            }
+                ops.next_as(direction)
+            } else {
+                ops.next()
+            };
+            let Some(op) = op else { return };
             self.call::<TIMED>(tally, op);
         }
     }

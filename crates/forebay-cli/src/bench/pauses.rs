@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use forebay_fio::generator::{Direction, Op};
+use forebay_fio::generator::{Direction, Mix, Op};
 use forebay_fio::job::Job;
 use forebay_fio::pace::Pacer;
 
@@ -27,9 +27,12 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    /// `None` if the job asks for nothing.
-    pub(super) fn new(job: &Job, stream: u64) -> Option<Box<Self>> {
-        let pacer = job.pace.pacer(job.randseed, stream);
+    /// For a pass that begins at `now_ns`; `None` if the job asks for nothing.
+    pub(super) fn new(job: &Job, stream: u64, now_ns: u64) -> Option<Box<Self>> {
+        let mut pacer = job.pace.pacer(job.randseed, stream);
+        if let Some(pacer) = &mut pacer {
+            pacer.restart(now_ns);
+        }
         let flush_every = [job.fsync, job.fdatasync];
         (pacer.is_some() || flush_every != [0; 2])
             .then(|| Box::new(Self { flush_every, writes: 0, is_flush_due: false, pacer }))
@@ -62,10 +65,27 @@ impl Tally<'_> {
         }
     }
 
-    /// Does what is due before `next`. `quiesce` ends what is in flight, of which there are
+    /// Which way the next I/O goes if the mix says `wanted`: with rates, the way that is behind.
+    pub(super) fn choose(&self, wanted: Direction) -> Direction {
+        let other = match (self.job.rw.mix, wanted) {
+            (Mix::ReadWrite, _) if matches!(self.job.rwmixread, 0 | 100) => return wanted,
+            (Mix::ReadWrite, Direction::Read) => Direction::Write,
+            (Mix::ReadWrite, _) => Direction::Read,
+            (Mix::Only(_), _) => return wanted,
+        };
+        let pacer = self.pauses.as_ref().and_then(|pauses| pauses.pacer.as_ref());
+        pacer.map_or(wanted, |pacer| pacer.choose(wanted, other, self.now_ns))
+    }
+
+    /// Does what is due before an I/O in the direction `next`. `quiesce` ends what is in flight, of which there are
     /// `in_flight` I/Os.
     #[cold]
-    pub(super) fn pause(&mut self, next: Op, in_flight: u32, quiesce: impl FnOnce(&mut Self)) {
+    pub(super) fn pause(
+        &mut self,
+        next: Direction,
+        in_flight: u32,
+        quiesce: impl FnOnce(&mut Self),
+    ) {
         self.is_pause_due = false;
         let Some(mut pauses) = self.pauses.take() else { return };
         if std::mem::take(&mut pauses.is_flush_due) {
@@ -75,7 +95,7 @@ impl Tally<'_> {
             let ramp_ns = self.measured_ns;
             let now_ns = self.read_clock();
             let think = pacer.think();
-            let due_ns = pacer.due_ns(next.direction);
+            let due_ns = pacer.due_ns(next);
             if think.is_some() || due_ns > now_ns {
                 quiesce(self);
             }

@@ -14,7 +14,7 @@
 //! the one is the start of the other: its slat contains the accounting of the first.
 
 use forebay::{BioQueue, Buf, Completion, Disk, Io, IoError, Refusal};
-use forebay_fio::generator::{Direction, Op};
+use forebay_fio::generator::{Direction, Op, Stream};
 use forebay_fio::job::Job;
 use forebay_fio::stats::moments::Moments;
 
@@ -87,11 +87,7 @@ impl Queued {
 
     /// Runs I/Os until there are no more, or the time is over, and reaps all of them. Unless it is
     /// `TIMED`, no clock is read for a single I/O.
-    pub(super) fn run<const TIMED: bool>(
-        &mut self,
-        tally: &mut Tally<'_>,
-        ops: &mut impl Iterator<Item = Op>,
-    ) {
+    pub(super) fn run<const TIMED: bool>(&mut self, tally: &mut Tally<'_>, ops: &mut impl Stream) {
         let job = tally.job;
         let (min, max) = (job.iodepth_batch_complete_min, job.iodepth_batch_complete_max);
         let mut more = true;
@@ -122,14 +118,15 @@ impl Queued {
     fn submit_batch<const TIMED: bool>(
         &mut self,
         tally: &mut Tally<'_>,
-        ops: &mut impl Iterator<Item = Op>,
+        ops: &mut impl Stream,
     ) -> bool {
         if tally.is_pause_due {
             self.is_fresh = false;
             // As in fio a flush goes before a further I/O: there is none behind the last.
-            self.next = self.next.take().or_else(|| ops.next());
-            let Some(next) = self.next else { return false };
-            tally.pause(next, self.in_flight(), |tally| {
+            let drawn = self.next.map(|op| op.direction);
+            let chosen = drawn.or_else(|| ops.direction().map(|mix| tally.choose(mix)));
+            let Some(direction) = chosen else { return false };
+            tally.pause(direction, self.in_flight(), |tally| {
                 while self.in_flight() > 0 {
                     self.reap::<TIMED>(tally, self.in_flight(), self.in_flight());
                 }
@@ -138,12 +135,15 @@ impl Queued {
                 self.next = None;
                 return false;
             }
+            self.next = self.next.take().or_else(|| ops.next_as(direction));
         }
         let room = tally.job.iodepth_batch.min(self.free.len() as u32) as usize;
         let mut submitted = Submitted::Yes;
         // An I/O alone has no neighbours to wait for.
         let outer = (room > 1).then(forebay::plug);
-        while self.batch.len() < room && !tally.is_pause_due {
+        // Whatever was due has been done, so one may go, if only to the direction that need not
+        // wait.
+        while self.batch.len() < room && (self.batch.is_empty() || !tally.is_pause_due) {
             submitted = match self.next.take().or_else(|| ops.next()) {
                 Some(op) => {
                     let start_ns = match TIMED {

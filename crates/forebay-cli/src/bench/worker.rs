@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use forebay_fio::generator::{Direction, Op};
+use forebay_fio::generator::{Direction, Stream};
 use forebay_fio::logs::Logs;
 use forebay_fio::report::JobError;
 use forebay_fio::stats::JobStats;
@@ -72,7 +72,7 @@ impl<'a> Worker<'a> {
 
     /// Does the whole job, as often as it is to be done: its workload, a last flush, and reading
     /// back. All times count from `start` on, which is the same for all clones.
-    pub(super) fn run(&mut self, start: Instant, ops: impl Iterator<Item = Op> + Clone) {
+    pub(super) fn run(&mut self, start: Instant, ops: impl Stream + Clone) {
         self.tally.begin_at(start);
         let job = self.tally.job;
         if !job.start_delay.is_zero() {
@@ -91,12 +91,12 @@ impl<'a> Worker<'a> {
     }
 
     /// The workload, and reading back.
-    fn pass(&mut self, ops: &mut impl Iterator<Item = Op>, end_ns: u64) {
+    fn pass(&mut self, ops: &mut impl Stream, end_ns: u64) {
         let job = self.tally.job;
         let (writes, reads) = (job.rw.has(Direction::Write), job.rw.has(Direction::Read));
         let flush = job.end_fsync && writes;
         self.tally.gauge.enter(Phase::Work);
-        self.tally.pauses = Pauses::new(job, self.stream);
+        self.tally.pauses = Pauses::new(job, self.stream, self.tally.now_ns);
         self.tally.check =
             if job.verify && reads && !writes { Check::Whole } else { Check::Nothing };
         if job.checks.only {
@@ -121,7 +121,7 @@ impl<'a> Worker<'a> {
             cache::forget(path);
         }
         self.tally.pauses = None;
-        self.phase(&mut written.reads(), u64::MAX, false);
+        self.phase(&mut written.reads().peekable(), u64::MAX, false);
         written.clear();
         self.tally.written = Some(written);
     }
@@ -154,7 +154,7 @@ impl<'a> Worker<'a> {
 
     /// Runs I/Os until there are no more, or until `end_ns` after the start; then flushes, if that
     /// is wanted. The runtime is that of both, as in fio.
-    fn phase(&mut self, ops: &mut impl Iterator<Item = Op>, end_ns: u64, flush: bool) {
+    fn phase(&mut self, ops: &mut impl Stream, end_ns: u64, flush: bool) {
         let tally = &mut self.tally;
         tally.is_pause_due = false;
         tally.is_watchful = tally.written.is_some()

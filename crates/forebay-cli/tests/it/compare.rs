@@ -144,6 +144,34 @@ fn the_other_device_is_refused_before_the_first_run() {
 }
 
 #[test]
+fn what_is_no_single_group_or_logs_is_refused_before_the_first_run() {
+    let folder = folder();
+    let check = |args: &str, message: &str| {
+        let args = format!("--filename=disk.img --size=1m --name=a --rw=write {args}");
+        let output = bench(&folder, &format!("{args} --compare=?plug=none"));
+        let said = stderr(&output);
+        assert!(said.starts_with(&format!("forebay: bench: --compare: {message}")), "{said}");
+        assert_eq!(output.status.code(), Some(2), "{args}");
+        let files = std::fs::read_dir(folder.path()).expect("a folder").count();
+        assert_eq!(files, 0, "{args}: something was laid out");
+    };
+    check("--name=b --stonewall", "b: it begins another group (stonewall, ");
+    check("--name=b --new_group", "b: it begins another group (stonewall, ");
+    check("--write_lat_log=x", "a: each run would write over the logs ");
+}
+
+#[test]
+fn the_form_of_the_report_does_not_keep_jobs_from_being_compared() {
+    let args = "--name=a --filename=ram:1M --rw=randrw --unified_rw_reporting=mixed \
+                --percentile_list=75 --compare=?plug=none --compare-pairs=1 --compare-format=json";
+    let output = bench(&folder(), args);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let report = json(&output);
+    let values = &metric(&report, "clat_p50_us")["a"]["values"];
+    assert!(values[0].as_f64().is_some_and(|p50| p50 > 0.0), "{values}");
+}
+
+#[test]
 fn a_signal_ends_a_comparison_with_the_pairs_that_there_are() {
     let folder = folder();
     let args = "--name=a --filename=null:1M --time_based --runtime=100ms --compare=?plug=none \

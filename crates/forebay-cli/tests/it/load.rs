@@ -21,6 +21,30 @@ fn a_rate_is_an_upper_bound_for_each_direction() {
 }
 
 #[test]
+fn each_direction_of_a_mix_keeps_its_own_rate() {
+    for engine in ["null", "psync"] {
+        // By the mix alone writes would hold back the reads, to as few as there are of them.
+        let args = format!(
+            "--name=a --ioengine={engine} --filename=null:1G --rw=randrw --rate_iops=,20 \
+             --number_ios=2000"
+        );
+        let report = bench_json(&folder(), &args);
+        let (reads, writes) = (ios(&report, "read"), ios(&report, "write"));
+        assert_eq!(reads + writes, 2000, "{engine}");
+        assert!(reads > 1500, "{engine}: {reads} reads, {writes} writes");
+    }
+}
+
+#[test]
+fn a_rate_holds_in_each_loop() {
+    let args = "--name=a --ioengine=null --filename=null:80k --rw=read --rate_iops=200 --loops=3";
+    let report = bench_json(&folder(), args);
+    assert_eq!(ios(&report, "read"), 60);
+    let runtime = report["jobs"][0]["read"]["runtime"].as_u64().expect("a number");
+    assert!(runtime >= 285, "19 gaps of 5 ms in each of 3 loops: {runtime} ms");
+}
+
+#[test]
 fn what_pauses_takes_at_least_as_long() {
     let args = "--name=a --filename=ram:64k --rw=read --thinktime=10ms --thinktime_blocks=4";
     let report = bench_json(&folder(), args);

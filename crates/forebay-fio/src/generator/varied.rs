@@ -9,7 +9,7 @@ use super::directions::Directions;
 use super::map::Map;
 use super::sizes::SizeRule;
 use super::skew::{Distribution, Skew};
-use super::{Direction, Op, Workload};
+use super::{Direction, Op, Stream, Workload};
 use crate::random::Xoshiro256;
 
 /// What makes a workload more than blocks of one size, by direction where it may differ.
@@ -158,10 +158,20 @@ impl Iterator for Varied {
     type Item = Op;
 
     fn next(&mut self) -> Option<Op> {
+        let direction = self.direction()?;
+        self.next_as(direction)
+    }
+}
+
+impl Stream for Varied {
+    fn direction(&mut self) -> Option<Direction> {
+        (self.left_bytes > 0 && self.left_ios > 0).then(|| self.directions.draw())
+    }
+
+    fn next_as(&mut self, direction: Direction) -> Option<Op> {
         if self.left_bytes == 0 || self.left_ios == 0 {
             return None;
         }
-        let direction = self.directions.draw();
         let (offset, len) = self.place(direction);
         self.last[direction.index()] = (offset, offset + u64::from(len));
         self.left_ios -= 1;

@@ -22,7 +22,7 @@ mod svg;
 mod text;
 
 use forebay_fio::cmdline::CommandLine;
-use forebay_fio::job::OutputFormat;
+use forebay_fio::job::{Job, OutputFormat};
 
 use self::asked::Format;
 pub(super) use self::asked::{Asked, HELP, take};
@@ -80,9 +80,34 @@ pub(super) fn main(command: &CommandLine, asked: &Asked) -> Result<(), Failure> 
     Ok(())
 }
 
+/// Refuses jobs that a comparison makes no sense of, on whatever side.
+fn check(jobs: &[Job]) -> Result<(), Failure> {
+    let refuse = |job: &Job, reason: &str| {
+        Err(Failure::Usage(format!("bench: --compare: {}: {reason}", job.name)))
+    };
+    if let Some(job) = jobs.iter().find(|job| job.group != jobs[0].group) {
+        return refuse(
+            job,
+            "it begins another group (stonewall, new_group, or a second job file), and one group \
+             is compared; leave that out, or compare the groups one by one (--section)",
+        );
+    }
+    let has_logs =
+        |job: &&Job| [&job.logs.bw, &job.logs.lat, &job.logs.iops].iter().any(|log| log.is_some());
+    match jobs.iter().find(has_logs) {
+        None => Ok(()),
+        Some(job) => refuse(
+            job,
+            "each run would write over the logs of the one before; leave out write_bw_log, \
+             write_lat_log and write_iops_log",
+        ),
+    }
+}
+
 /// Both sides, of which everything was refused that can be before the first run.
 fn sides(command: &CommandLine, asked: &Asked) -> Result<[Side; 2], Failure> {
     let jobs = &command.jobs;
+    check(jobs)?;
     let targets = plan(jobs)?;
     super::prepare(jobs, &targets)?;
     let ours = Side::ours(jobs, &targets)?;

@@ -104,9 +104,16 @@ impl Side {
     }
 }
 
-/// One group, whose percentiles are those of all jobs.
+/// One group, whose percentiles are those of all jobs. How a report is to look is left out: what is
+/// compared is read from it.
 fn grouped(jobs: &[Job]) -> Vec<Job> {
-    jobs.iter().map(|job| Job { group_reporting: true, ..job.clone() }).collect()
+    const OF_THE_REPORT: [&str; 2] = ["percentile_list", "unified_rw_reporting"];
+    let grouped = |job: &Job| {
+        let mut job = Job { group_reporting: true, ..job.clone() };
+        job.texts.retain(|(name, _)| !OF_THE_REPORT.contains(name));
+        job
+    };
+    jobs.iter().map(grouped).collect()
 }
 
 /// The devices of a side. Only the jobs decide `read_only` and `nr_bios`: a reader has not given
@@ -273,6 +280,16 @@ mod tests {
         };
         assert_eq!(limits(None), "5s 10ms");
         assert_eq!(limits(Some(Duration::from_secs(1))), "1s 10ms 1s");
+    }
+
+    #[test]
+    fn options_of_the_report_are_left_out() {
+        let jobs = jobs(
+            "--name=a --filename=null:1M --percentile_list=90 --unified_rw_reporting=mixed \
+             --loops=2",
+        );
+        let side = Side::ours(&jobs, &plan(&jobs).expect("a plan")).expect("a side");
+        assert!(side.command().ends_with("--group_reporting --loops=2"), "{}", side.command());
     }
 
     #[test]
