@@ -23,8 +23,10 @@ mod ram;
 #[cfg(test)]
 mod testing;
 mod timer;
+mod vectors;
 #[cfg(test)]
 mod wait_tests;
+mod zeroing;
 
 use crate::arena::Arena;
 use crate::error::{OpenError, SpecError};

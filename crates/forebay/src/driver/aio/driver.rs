@@ -12,9 +12,10 @@
 
 use super::context::{Command, Context, IoEvent, Iocb, RESFD};
 use super::waiter::AioWaiter;
-use crate::driver::psync::call::{Call, Vectors};
+use crate::driver::psync::call::Call;
 use crate::driver::psync::pool::Pool;
 use crate::driver::psync::queue::Done;
+use crate::driver::vectors::Vectors;
 use crate::driver::{Mode, Waiter};
 use crate::errno;
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag};
@@ -102,8 +103,8 @@ impl AioDriver {
         let vectors = self.slots[rq.tag.index()].vectors.as_ref().expect("not at the helper");
         let vectors = vectors.as_slice();
         let (command, buf, nbytes) = match (rq.op, vectors) {
-            (Op::Read, [one]) => (Command::Pread, one.iov_base.addr(), one.iov_len),
-            (Op::Write, [one]) => (Command::Pwrite, one.iov_base.addr(), one.iov_len),
+            (Op::Read, [one]) => (Command::Pread, one.addr().addr(), one.len()),
+            (Op::Write, [one]) => (Command::Pwrite, one.addr().addr(), one.len()),
             (Op::Read, many) => (Command::Preadv, many.as_ptr().addr(), many.len()),
             (Op::Write, many) => (Command::Pwritev, many.as_ptr().addr(), many.len()),
             (_, _) => (Command::Fdsync, 0, 0),
@@ -218,7 +219,7 @@ impl Driver for AioDriver {
             return Issue::Queued;
         }
         slot.is_quiet = !self.tells;
-        slot.vectors.as_mut().expect("a tag is issued once (K1)").fill(rq);
+        slot.vectors.as_mut().expect("a tag is issued once (K1)").fill(rq.segments());
         let mut iocb = self.iocb(rq);
         if self.tells {
             iocb.flags = RESFD;

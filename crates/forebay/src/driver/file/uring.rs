@@ -15,10 +15,10 @@
 // It hands addresses to the kernel.
 #![allow(unsafe_code)]
 
-use super::commands::{Commands, GROW, PUNCH_HOLE, ZERO_AND_GROW, ZERO_RANGE};
+use super::commands::Commands;
 use super::enter::{Enter, Kernel};
 use super::event::Event;
-use crate::driver::Mode;
+use crate::driver::{Mode, zeroing};
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag};
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode};
@@ -87,17 +87,13 @@ impl<E: Enter> UringDriver<E> {
         }
     }
 
-    /// How to do an operation on a range, at first. Zeroes behind the end of a file that grows make
-    /// it grow, as a write would; a punched hole cannot.
+    /// How to do an operation on a range, at first.
     fn range_mode(&self, op: Op) -> i32 {
         match op {
-            Op::WriteZeroes => match (self.limits.capacity_bytes, self.no_zero_range) {
-                (None, false) => ZERO_AND_GROW,
-                (None, true) => GROW,
-                (Some(_), false) => ZERO_RANGE,
-                (Some(_), true) => PUNCH_HOLE,
-            },
-            Op::Discard => PUNCH_HOLE,
+            Op::WriteZeroes => {
+                zeroing::first(self.limits.capacity_bytes.is_none(), self.no_zero_range)
+            }
+            Op::Discard => zeroing::PUNCH_HOLE,
             Op::Read | Op::Write | Op::Flush => 0,
         }
     }

@@ -1,8 +1,9 @@
 //! A device whose requests are blocking system calls, and the driver of one of its queues.
 
-use super::call::{Call, Target, Vectors};
+use super::call::{Call, Target};
 use super::pool::Pool;
 use super::queue::{Done, PsyncWaiter, Queue};
+use crate::driver::vectors::Vectors;
 use crate::driver::{Device, DriverQueue, Mode};
 use crate::error::SpecError;
 use crate::info::Feature;
