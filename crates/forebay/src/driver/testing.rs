@@ -2,6 +2,7 @@
 // It makes system calls.
 #![allow(unsafe_code)]
 
+use super::psync::call::Target;
 use super::{Device, DriverQueue, Mode};
 use crate::keys::Keys;
 use crate::settings::Settings;
@@ -32,6 +33,18 @@ pub(super) fn device(spec: &str) -> Arc<dyn Device> {
 /// A queue of the device of a spec.
 pub(super) fn queue(spec: &str, mode: Mode) -> DriverQueue {
     device(spec).open_queue(DEPTH, mode).expect("a queue")
+}
+
+/// A new file of 1 MiB as the target of calls, and its limits.
+pub(super) fn target() -> (Target, QueueLimits) {
+    let file = tempfile::tempfile().expect("a scratch file");
+    file.set_len(1 << 20).expect("room for it");
+    let limits = QueueLimits {
+        capacity_bytes: Some(1 << 20),
+        volatile_cache: true,
+        ..QueueLimits::default()
+    };
+    (Target::new(Arc::new(file), false), limits)
 }
 
 /// A bio that reads or writes `buf`, in segments of at most `segment` bytes.
