@@ -3,7 +3,6 @@
 //! Counterpart in Linux: `struct blk_mq_ops`.
 
 use crate::bio::{Op, Segment};
-use crate::limits::QueueLimits;
 use crate::queued::{ChainSegments, QueuedBio};
 use crate::status::BlockStatus;
 use crate::tag::Tag;
@@ -28,9 +27,6 @@ use alloc::vec::Vec;
 /// - K6 a completion of `n` bytes says that the first `n` bytes of the request were moved;
 /// - K7 it never calls back into the layer: completions are handed over in [`Driver::reap`] alone.
 pub trait Driver: Send {
-    /// What the device can take. Fixed while it is open.
-    fn limits(&self) -> QueueLimits;
-
     /// Takes a request. `last` is a hint: no other follows at once, so a driver that batches may
     /// begin; a driver may rely on `commit_rqs` alone.
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, last: bool) -> Issue;

@@ -67,7 +67,7 @@ impl Device for FaultDevice {
 
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {
         let DriverQueue { driver: inner, waiter } = self.inner.open_queue(depth, mode)?;
-        let block = u64::from(inner.limits().logical_block_size);
+        let block = u64::from(self.limits().logical_block_size);
         let rules = Arc::clone(&self.rules);
         let failed = Vec::with_capacity(depth as usize);
         let driver = FaultDriver { inner, block, rules, failed };
@@ -80,10 +80,6 @@ impl Device for FaultDevice {
 }
 
 impl Driver for FaultDriver {
-    fn limits(&self) -> QueueLimits {
-        self.inner.limits()
-    }
-
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, last: bool) -> Issue {
         let effect = self.rules.lock().unwrap_or_else(PoisonError::into_inner).effect(rq);
         match effect {

@@ -18,7 +18,7 @@ use crate::driver::psync::queue::Done;
 use crate::driver::vectors::Vectors;
 use crate::driver::{Mode, Waiter};
 use crate::errno;
-use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag};
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -30,7 +30,6 @@ pub(super) struct AioDriver {
     waiter: Arc<AioWaiter>,
     pool: Arc<Pool>,
     mode: Mode,
-    limits: QueueLimits,
     pub(super) submit: Submit,
     /// Of each tag; lent to the helper meanwhile.
     slots: Box<[Slot]>,
@@ -70,11 +69,11 @@ impl AioDriver {
         waiter: Arc<AioWaiter>,
         pool: Arc<Pool>,
         mode: Mode,
-        limits: QueueLimits,
+        max_segments: u32,
         depth: u32,
     ) -> AioDriver {
         let slot = || {
-            let vectors = Some(Vectors::new(limits.max_segments));
+            let vectors = Some(Vectors::new(max_segments));
             Slot { vectors, op: Op::Flush, is_quiet: false }
         };
         let nr = depth as usize;
@@ -82,7 +81,6 @@ impl AioDriver {
             waiter,
             pool,
             mode,
-            limits,
             submit: Context::submit,
             slots: (0..depth).map(|_| slot()).collect(),
             pending: Vec::with_capacity(nr),
@@ -206,10 +204,6 @@ impl AioDriver {
 }
 
 impl Driver for AioDriver {
-    fn limits(&self) -> QueueLimits {
-        self.limits
-    }
-
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         let slot = &mut self.slots[rq.tag.index()];
         slot.op = rq.op;
