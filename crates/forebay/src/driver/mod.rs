@@ -98,10 +98,10 @@ pub(crate) trait Waiter: Send + Sync {
     /// Takes back what the calling thread has offered, if it has.
     fn withdraw(&self) {}
 
-    /// Takes an offer back, if there is one. If `wanted`, does the work of one request that nobody has begun, in the
-    /// calling thread, which would otherwise wait for another to do it: says whether it did. The
-    /// caller reaps next. Any number of threads may do so at once, beside the one that waits and
-    /// whoever uses the driver.
+    /// Takes an offer back, if there is one. If `wanted`, does the work of one request that nobody
+    /// has begun, in the calling thread, which would otherwise wait for another to do it: says
+    /// whether it did. The caller reaps next. Any number of threads may do so at once, beside the
+    /// one that waits and whoever uses the driver.
     fn help(&self, wanted: bool) -> bool {
         let _ = wanted;
         false

@@ -156,8 +156,8 @@ fn lead<'a>(
 
 /// Passes the baton. Nothing is left to a wait afterwards (W5).
 ///
-/// The token is given back last: that runs wakers, code of others, which may wait for I/O that needs
-/// a leader. For the same reason a leader that has some to run stops first.
+/// The token is given back last: that runs wakers, code of others, which may wait for I/O that
+/// needs a leader. For the same reason a leader that has some to run stops first.
 fn stop_leading(shared: &Shared, hctx: &Hctx, mut held: Option<Token<'_>>) {
     if let Some(token) = &mut held {
         token.commit();
