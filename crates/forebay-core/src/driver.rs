@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 /// - K1 a tag is issued again only after its completion was reaped;
 /// - K2 the memory of a request stays valid, and nobody else uses it, until its completion was
 ///   reaped;
-/// - K3 requests keep the limits that [`Driver::limits`] gave at open;
+/// - K3 requests keep the limits of the device, which the layer was made with;
 /// - K4 after a series of [`Driver::queue_rq`] comes [`Driver::commit_rqs`], [`Driver::wait`] or
 ///   [`Driver::leave_to_wait`];
 /// - K8 after [`Driver::kick`] nothing is reaped until the thread that waits has come back; then

@@ -2,7 +2,7 @@
 //!
 //! [`Given`] holds what the user said, option by option, each present or not. [`Job`] is the whole:
 //! with fio's defaults filled in, and the values that depend on each other brought into line as fio
-//! does it.
+//! does it. [`RunOptions`] concern no job, but the whole run.
 
 mod checks;
 mod engine;

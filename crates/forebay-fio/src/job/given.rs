@@ -8,7 +8,8 @@ use crate::logs::LogOptions;
 use crate::pace::Pace;
 use crate::units::Size;
 
-/// The options of a job that were given; `None` is "not given". See [`Job`] for the meanings.
+/// The options of a job that were given; `None` is "not given". See
+/// [`Job`](crate::job::Job) for the meanings.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[allow(missing_docs)]
 pub struct Given {

@@ -1,6 +1,6 @@
 //! The `fault` driver: wraps another device and lets chosen requests fail.
 //!
-//! What a rule says is in [`rule`].
+//! What a rule says is in [`mod@rule`].
 //!
 //! What fails here is there to be reaped at once, and never seen by the inner driver, whose waiter
 //! so knows nothing of it. It need not: `has_ready` tells whoever issued, who reaps it in the same
