@@ -19,10 +19,6 @@ use std::time::Instant;
 struct Null(Vec<(Tag, u64)>);
 
 impl Driver for Null {
-    fn limits(&self) -> QueueLimits {
-        QueueLimits::default()
-    }
-
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         self.0.push((rq.tag, rq.len));
         Issue::Queued

@@ -6,7 +6,7 @@
 //! whoever has threads keeps one in each. Its rules:
 //!
 //! - D1 a call that is put off already is not put off again;
-//! - D2 outside of a section a call is made at once;
+//! - D2 outside of a section a call is made at once (the runtime's part: it asks first);
 //! - D3 calls are made in the order in which they were put off first;
 //! - D4 the list is detached before any call of it is made, and then looked at again, so that a
 //!   call may put off others;
@@ -79,18 +79,6 @@ impl<C> Defer<C> {
         }
     }
 
-    /// A call is to be made: gives it back where that is now (D2), or puts it off.
-    pub fn call(&mut self, call: C) -> Option<C>
-    where
-        C: PartialEq,
-    {
-        if !self.is_nested() {
-            return Some(call);
-        }
-        self.put_off(call);
-        None
-    }
-
     /// Takes what was put off, oldest first; [`Defer::give_back`] takes the memory back.
     pub fn detach(&mut self) -> Vec<C> {
         core::mem::take(&mut self.calls)
@@ -112,30 +100,30 @@ mod tests {
     #[test]
     fn calls_wait_for_the_end_of_the_outermost_section_once_each_and_in_order() {
         let mut defer = Defer::new();
-        assert_eq!(defer.call('a'), Some('a'));
+        assert!(!defer.is_nested());
         defer.begin();
         defer.begin();
         for call in ['b', 'c', 'b'] {
-            assert_eq!(defer.call(call), None);
+            defer.put_off(call);
         }
-        assert!(!defer.end());
-        assert_eq!(defer.call('d'), None);
-        assert!(defer.end());
+        assert!(!defer.end() && defer.is_nested());
+        defer.put_off('d');
+        assert!(defer.end() && !defer.is_nested());
         assert_eq!(defer.detach(), ['b', 'c', 'd']);
-        assert_eq!(defer.call('e'), Some('e'));
+        assert!(defer.is_empty());
     }
 
     #[test]
     fn a_call_may_open_sections_and_put_off_others() {
         let mut defer = Defer::new();
         defer.begin();
-        defer.call(1);
+        defer.put_off(1);
         assert!(defer.end());
         let first = defer.detach();
         // While the first is made:
         defer.begin();
-        defer.call(1);
-        defer.call(2);
+        defer.put_off(1);
+        defer.put_off(2);
         assert!(defer.end());
         assert_eq!((first, defer.detach()), (Vec::from([1]), Vec::from([1, 2])));
         assert!(defer.detach().is_empty());
@@ -145,7 +133,7 @@ mod tests {
     fn the_memory_of_a_list_is_kept() {
         let mut defer = Defer::new();
         defer.begin();
-        defer.call(1);
+        defer.put_off(1);
         let list = defer.detach();
         let capacity = list.capacity();
         defer.give_back(list);

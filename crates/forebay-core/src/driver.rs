@@ -3,7 +3,6 @@
 //! Counterpart in Linux: `struct blk_mq_ops`.
 
 use crate::bio::{Op, Segment};
-use crate::limits::QueueLimits;
 use crate::queued::{ChainSegments, QueuedBio};
 use crate::status::BlockStatus;
 use crate::tag::Tag;
@@ -16,7 +15,7 @@ use alloc::vec::Vec;
 /// - K1 a tag is issued again only after its completion was reaped;
 /// - K2 the memory of a request stays valid, and nobody else uses it, until its completion was
 ///   reaped;
-/// - K3 requests keep the limits that [`Driver::limits`] gave at open;
+/// - K3 requests keep the limits of the device, which the layer was made with;
 /// - K4 after a series of [`Driver::queue_rq`] comes [`Driver::commit_rqs`], [`Driver::wait`] or
 ///   [`Driver::leave_to_wait`];
 /// - K8 after [`Driver::kick`] nothing is reaped until the thread that waits has come back; then
@@ -28,9 +27,6 @@ use alloc::vec::Vec;
 /// - K6 a completion of `n` bytes says that the first `n` bytes of the request were moved;
 /// - K7 it never calls back into the layer: completions are handed over in [`Driver::reap`] alone.
 pub trait Driver: Send {
-    /// What the device can take. Fixed while it is open.
-    fn limits(&self) -> QueueLimits;
-
     /// Takes a request. `last` is a hint: no other follows at once, so a driver that batches may
     /// begin; a driver may rely on `commit_rqs` alone.
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, last: bool) -> Issue;

@@ -1,15 +1,18 @@
 //! The request: what the driver is given, made of one bio, a part of one, or several neighbours.
 
-use crate::bio::{Bio, BioFlags, Op};
+mod header;
+
+use crate::bio::{BioFlags, Op};
 use crate::driver::Ranges;
 use crate::flush::Steps;
 use crate::limits::QueueLimits;
 use crate::queued::{ChainSegments, QueuedBio};
-use crate::retry::{Moment, RetrySlot};
 use crate::split::{self, Front};
 use crate::splits::Splits;
 use alloc::boxed::Box;
 use core::ops::{Deref, DerefMut};
+
+pub(crate) use header::Header;
 
 /// One request. Before it has a tag it waits in a plug or in the backlog of its hardware context;
 /// then it lives in the tag's slot of the request table.
@@ -20,95 +23,6 @@ use core::ops::{Deref, DerefMut};
 /// Counterpart in Linux: `struct request`.
 #[derive(Debug)]
 pub struct Request(Box<QueuedBio>);
-
-/// What the layer notes of a request: in the box of its first bio.
-#[derive(Debug)]
-pub struct Header {
-    pub(crate) op: Op,
-    pub(crate) flags: BioFlags,
-    pub(crate) steps: Steps,
-    /// Not a candidate for merging (any more).
-    pub(crate) nomerge: bool,
-    /// Longer than one request may be: it is cut when it takes its tags.
-    pub(crate) oversized: bool,
-    /// After a failure: only the first bio is at the driver, then the next.
-    pub(crate) bio_by_bio: bool,
-    /// The driver has taken it at least once.
-    pub(crate) was_issued: bool,
-    /// Its place among the retries that are under way.
-    pub(crate) retry: Option<RetrySlot>,
-    /// Of a bio that was cut: where that is kept.
-    pub(crate) part_of: Option<u32>,
-    /// The plug level on which it was queued.
-    pub(crate) level: u32,
-    pub(crate) nr_bios: u32,
-    pub(crate) nr_segments: u32,
-    /// What is left to do: first byte on the device, and length.
-    pub(crate) start: u64,
-    pub(crate) len: u64,
-    /// The bytes of the first bio that lie before `start`.
-    pub(crate) skip: u64,
-    /// When it left the plug, took its tag, and was issued last.
-    pub(crate) unplugged_ns: u64,
-    pub(crate) tagged_ns: u64,
-    pub(crate) issued_ns: u64,
-    /// The writes that had been issued when it was: the first time, if it joins several bios.
-    pub(crate) issued_after: Moment,
-    /// Bios that have joined at the end, newest first, until the request is sealed.
-    joined_back: Option<Box<QueuedBio>>,
-}
-
-impl Header {
-    /// Of nothing.
-    pub(crate) const fn new() -> Header {
-        Header {
-            op: Op::Flush,
-            flags: BioFlags::NONE,
-            steps: Steps::NONE,
-            nomerge: true,
-            oversized: false,
-            bio_by_bio: false,
-            was_issued: false,
-            retry: None,
-            part_of: None,
-            level: 1,
-            nr_bios: 1,
-            nr_segments: 0,
-            start: 0,
-            len: 0,
-            skip: 0,
-            unplugged_ns: 0,
-            tagged_ns: 0,
-            issued_ns: 0,
-            issued_after: Moment::NONE,
-            joined_back: None,
-        }
-    }
-}
-
-impl Header {
-    /// That of a new request of one bio: one segment, one command. The stamps are left as they are,
-    /// and set when their time comes.
-    #[inline]
-    fn begin(&mut self, bio: &Bio, level: u32) {
-        assert!(self.joined_back.is_none(), "the box's last bio has ended");
-        self.op = bio.op;
-        self.flags = bio.flags;
-        self.steps = Steps::DATA;
-        self.nomerge = false;
-        self.oversized = false;
-        self.bio_by_bio = false;
-        self.was_issued = false;
-        self.retry = None;
-        self.part_of = None;
-        self.level = level;
-        self.nr_bios = 1;
-        self.nr_segments = 1;
-        self.start = bio.start;
-        self.len = bio.len;
-        self.skip = 0;
-    }
-}
 
 impl Deref for Request {
     type Target = Header;

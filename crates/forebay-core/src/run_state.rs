@@ -280,11 +280,6 @@ impl RunState {
         self.change(|word| word & !gate.bit());
     }
 
-    /// Whether a gate is closed, as far as this thread knows.
-    pub fn is_closed(&self, gate: Gate) -> bool {
-        self.load() & gate.bit() != 0
-    }
-
     /// Whether the holder of the token may dispatch: neither quiesced nor stopped. A holder asks
     /// again before each batch.
     #[inline]

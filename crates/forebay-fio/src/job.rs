@@ -2,17 +2,18 @@
 //!
 //! [`Given`] holds what the user said, option by option, each present or not. [`Job`] is the whole:
 //! with fio's defaults filled in, and the values that depend on each other brought into line as fio
-//! does it.
+//! does it. [`RunOptions`] concern no job, but the whole run.
 
 mod checks;
+mod engine;
 mod format;
+mod given;
 mod load;
 mod measures;
+mod region;
+mod run_options;
 
-use std::path::PathBuf;
 use std::time::Duration;
-
-use thiserror::Error;
 
 use crate::generator::sizes::SizeRule;
 use crate::generator::varied::Variety;
@@ -24,137 +25,13 @@ use crate::units::Size;
 use crate::verify;
 
 pub use self::checks::{Checks, Method};
+pub use self::engine::Engine;
 pub use self::format::OutputFormat;
+pub use self::given::Given;
 pub use self::load::Load;
 pub use self::measures::{Measures, Unified};
-
-/// The I/O engines of fio whose name is accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engine {
-    /// Linux AIO.
-    Libaio,
-    /// io_uring.
-    IoUring,
-    /// Completes everything at once, without a device.
-    Null,
-    /// Blocking calls: `pread` and `pwrite`.
-    Psync,
-    /// Blocking calls: `lseek`, then `read` or `write`.
-    Sync,
-}
-
-impl Engine {
-    /// fio's word for it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Libaio => "libaio",
-            Self::IoUring => "io_uring",
-            Self::Null => "null",
-            Self::Psync => "psync",
-            Self::Sync => "sync",
-        }
-    }
-
-    /// The engine of this word.
-    pub fn from_word(word: &str) -> Option<Self> {
-        let all = [Self::Libaio, Self::IoUring, Self::Null, Self::Psync, Self::Sync];
-        all.into_iter().find(|engine| engine.word() == word)
-    }
-
-    /// Whether it makes a call for each I/O, and waits in it.
-    pub fn is_blocking(self) -> bool {
-        matches!(self, Self::Psync | Self::Sync)
-    }
-}
-
-/// When the progress line is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Eta {
-    /// On a terminal.
-    #[default]
-    Auto,
-    /// Everywhere.
-    Always,
-    /// Nowhere.
-    Never,
-}
-
-/// The options that concern the whole run, wherever they stand on the command line.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RunOptions {
-    /// The file that the report goes to instead of standard output.
-    pub output: Option<PathBuf>,
-    /// How it is printed.
-    pub format: OutputFormat,
-    /// When the progress line is shown.
-    pub eta: Eta,
-    /// How often a new line is begun for it.
-    pub eta_newline: Option<Duration>,
-    /// How often the whole report is printed while the jobs run.
-    pub status_interval: Option<Duration>,
-    /// Whether the options are only read.
-    pub parse_only: bool,
-    /// Whether the jobs are only shown as a command line.
-    pub showcmd: bool,
-    /// Whether jobs that write are refused.
-    pub readonly: bool,
-    /// Whether a warning is an error.
-    pub warnings_fatal: bool,
-    /// The jobs that are run, by name; all, if it is empty.
-    pub sections: Vec<String>,
-}
-
-/// The options of a job that were given; `None` is "not given". See [`Job`] for the meanings.
-#[derive(Debug, Clone, Default, PartialEq)]
-#[allow(missing_docs)]
-pub struct Given {
-    pub rw: Option<Pattern>,
-    pub rwmixread: Option<u8>,
-    pub bs: Option<u32>,
-    pub size: Option<Size>,
-    pub io_size: Option<Size>,
-    pub offset: Option<Size>,
-    pub iodepth: Option<u32>,
-    pub iodepth_batch: Option<u32>,
-    pub iodepth_batch_complete_min: Option<u32>,
-    pub iodepth_batch_complete_max: Option<u32>,
-    pub iodepth_low: Option<u32>,
-    pub numjobs: Option<u32>,
-    pub runtime: Option<Duration>,
-    pub time_based: Option<bool>,
-    pub direct: Option<bool>,
-    pub filename: Option<String>,
-    pub ioengine: Option<Engine>,
-    pub fixedbufs: Option<bool>,
-    pub sqthread_poll: Option<bool>,
-    pub invalidate: Option<bool>,
-    pub allow_mounted_write: Option<bool>,
-    pub fsync: Option<u32>,
-    pub end_fsync: Option<bool>,
-    pub randseed: Option<u64>,
-    pub norandommap: Option<bool>,
-    pub randrepeat: Option<bool>,
-    pub verify: Option<bool>,
-    pub do_verify: Option<bool>,
-    pub group_reporting: Option<bool>,
-    pub loops: Option<u32>,
-    pub fdatasync: Option<u32>,
-    pub ramp_time: Option<Duration>,
-    pub start_delay: Option<Duration>,
-    pub load: Load,
-    pub pace: Pace,
-    pub measures: Measures,
-    pub checks: Checks,
-    pub logs: LogOptions,
-    /// Options that are kept as they were given.
-    pub texts: Vec<(&'static str, String)>,
-    /// What was accepted and does nothing.
-    pub warnings: Vec<String>,
-    pub stonewall: Option<bool>,
-    pub new_group: Option<bool>,
-    /// Options of the layer itself, passed on as they are.
-    pub policies: Vec<(&'static str, String)>,
-}
+pub use self::region::RegionError;
+pub use self::run_options::{Eta, RunOptions};
 
 /// A job, complete.
 #[derive(Debug, Clone, PartialEq)]
@@ -260,40 +137,6 @@ pub struct Job {
     pub options: Vec<(&'static str, String)>,
 }
 
-/// A job that does not fit its device.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum RegionError {
-    /// The region reaches past the end.
-    #[error(
-        "{job}: offset {offset} + size {len} goes past the end of the device, which has {capacity} \
-         bytes; lower --size or --offset"
-    )]
-    PastEnd {
-        /// The job's name.
-        job: String,
-        /// Where the region begins, bytes.
-        offset: u64,
-        /// Its length, bytes.
-        len: u64,
-        /// The length of the device, bytes.
-        capacity: u64,
-    },
-    /// Not even one block fits.
-    #[error(
-        "{job}: the block size ({bs} bytes) is larger than what there is to work on ({len} bytes); \
-         lower --bs or raise --size"
-    )]
-    NoBlock {
-        /// The job's name.
-        job: String,
-        /// The block size, bytes.
-        bs: u32,
-        /// The length of the region, bytes.
-        len: u64,
-    },
-}
-
 impl Job {
     /// Completes what was given to a job, with fio's defaults.
     ///
@@ -395,39 +238,6 @@ impl Job {
     /// The file of clone `clone` if no filename was given: fio's `name.clone.0`.
     pub fn default_filename(&self, clone: u32) -> String {
         format!("{}.{clone}.0", self.name)
-    }
-
-    /// The part of a device of `capacity` bytes that the job works on.
-    ///
-    /// # Errors
-    ///
-    /// [`RegionError`] if it reaches past the end or holds no whole block.
-    pub fn region(&self, capacity: u64) -> Result<Region, RegionError> {
-        let offset = self.offset.of(capacity);
-        // A percentage seldom hits a block; an offset in bytes is taken as it is.
-        let offset = match self.offset {
-            Size::Bytes(_) => offset,
-            Size::Percent(_) => offset - offset % u64::from(self.bs),
-        };
-        let rest = capacity.saturating_sub(offset);
-        let asked = match self.size {
-            None | Some(Size::Bytes(0)) => rest,
-            Some(Size::Bytes(bytes)) => bytes,
-            Some(percent) => percent.of(capacity).min(rest),
-        };
-        // Only whole blocks are used, so only they must fit: direct I/O does not see the odd bytes
-        // at the end of a file.
-        let len = asked - asked % u64::from(self.bs);
-        if offset > capacity || len > rest {
-            let job = self.name.clone();
-            return Err(RegionError::PastEnd { job, offset, len: asked, capacity });
-        }
-        // A direction whose smallest I/O does not fit could do none.
-        let bs = self.sizes_used().map(SizeRule::min).max().unwrap_or(self.bs);
-        if len < bs.into() {
-            return Err(RegionError::NoBlock { job: self.name.clone(), bs, len: asked });
-        }
-        Ok(Region { offset, len })
     }
 
     /// The load that clone number `clone` (counted over all jobs) puts on `region`. `chance` is

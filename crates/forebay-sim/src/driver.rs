@@ -11,9 +11,7 @@ use crate::device::Device;
 use crate::heap::{Event, EventHeap};
 use crate::plant::Plant;
 use crate::trace::{DEVICE, Kind, code};
-use forebay_core::{
-    BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag,
-};
+use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
 use forebay_model::{Admission, Command, Service};
 use std::collections::VecDeque;
 
@@ -169,10 +167,6 @@ impl Port<'_> {
 }
 
 impl Driver for Port<'_> {
-    fn limits(&self) -> QueueLimits {
-        self.checks.limits
-    }
-
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         if !self.check(rq) {
             // The run ends with this step; until then, no more of it.

@@ -2,7 +2,7 @@
 
 use crate::buf::Buf;
 use crate::error::SubmitError;
-use crate::queue::{Completion, Io};
+use crate::io::{Completion, Io};
 use crate::runtime::hctx::now_ns;
 use crate::runtime::mailbox::{Doing, Mailbox};
 use crate::runtime::shared::Shared;

@@ -45,6 +45,7 @@ mod errno;
 mod error;
 mod future;
 mod info;
+mod io;
 mod keys;
 mod queue;
 mod runtime;
@@ -62,7 +63,8 @@ pub use forebay_core::{
 };
 pub use future::IoFuture;
 pub use info::{DiskInfo, DiskStats, Feature, FeatureState};
-pub use queue::{BioQueue, Completion, Io};
+pub use io::{Completion, Io};
+pub use queue::BioQueue;
 pub use runtime::clock::now_ns;
 pub use runtime::gates::Hold;
 pub use runtime::plug::{DeferGuard, PlugGuard, defer, plug};

@@ -27,6 +27,11 @@ pub(crate) fn bench(folder: &TempDir, args: &str) -> Output {
 /// Starts `forebay bench`, and comes back when its jobs have done some I/O: when its progress line
 /// says so. What it has printed on standard error until then is gone.
 pub(crate) fn bench_at_work(folder: &TempDir, args: &str) -> Child {
+    bench_until(folder, args, " IOPS]")
+}
+
+/// The same, until its progress line says `sign`.
+pub(crate) fn bench_until(folder: &TempDir, args: &str, sign: &str) -> Child {
     let mut child = forebay(folder)
         .args(["bench", "--eta=always"])
         .args(args.split_whitespace())
@@ -36,7 +41,7 @@ pub(crate) fn bench_at_work(folder: &TempDir, args: &str) -> Child {
         .expect("it can be run");
     let (mut seen, mut byte) = (String::new(), [0]);
     let stderr = child.stderr.as_mut().expect("a pipe");
-    while !seen.ends_with(" IOPS]") {
+    while !seen.ends_with(sign) {
         assert_eq!(stderr.read(&mut byte).expect("a byte"), 1, "it has ended: {seen}");
         seen.push(byte[0].into());
     }

@@ -1,14 +1,15 @@
 //! `bench --compare`: with the real fio, with a fio of our own making, with other devices, and what
 //! is refused before anything runs.
 
-use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{bench, data_file, folder, forebay, json, skip_without, stderr, stdout};
+use crate::common::{
+    bench, bench_until, data_file, folder, forebay, json, skip_without, stderr, stdout,
+};
 
 /// A script in the place of fio, which answers to `--version` and does `run` otherwise.
 fn with_fio(folder: &TempDir, version: &str, run: &str, args: &str) -> Output {
@@ -175,20 +176,8 @@ fn the_form_of_the_report_does_not_keep_jobs_from_being_compared() {
 fn a_signal_ends_a_comparison_with_the_pairs_that_there_are() {
     let folder = folder();
     let args = "--name=a --filename=null:1M --time_based --runtime=100ms --compare=?plug=none \
-                --compare-pairs=1000 --eta=always";
-    let mut child = forebay(&folder)
-        .arg("bench")
-        .args(args.split_whitespace())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it can be run");
-    let (mut seen, mut byte) = (String::new(), [0]);
-    let stderr_pipe = child.stderr.as_mut().expect("a pipe");
-    while !seen.ends_with("pair 2 of 1000: B") {
-        assert_eq!(stderr_pipe.read(&mut byte).expect("a byte"), 1, "it has ended: {seen}");
-        seen.push(byte[0].into());
-    }
+                --compare-pairs=1000";
+    let child = bench_until(&folder, args, "pair 2 of 1000: B");
     let kill = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status();
     assert!(kill.expect("kill").success());
     let output = child.wait_with_output().expect("it ends");

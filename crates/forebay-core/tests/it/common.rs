@@ -54,10 +54,6 @@ impl Toy {
 }
 
 impl Driver for Toy {
-    fn limits(&self) -> QueueLimits {
-        QueueLimits::default()
-    }
-
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         let answer = self.answers.pop_front().unwrap_or(Issue::Queued);
         if answer == Issue::Queued {

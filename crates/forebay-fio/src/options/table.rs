@@ -16,6 +16,19 @@ const fn row(
     OptionSpec { name, aliases, kind, default, help }
 }
 
+/// An option of the layer itself: a key of specs by the same name.
+macro_rules! policy {
+    ($name:literal, $help:literal) => {
+        row(
+            $name,
+            &[],
+            "",
+            $help,
+            Kind::Policy { accepts: concat!("what the key ", $name, " of a device spec takes") },
+        )
+    };
+}
+
 /// A depth or count that must fit into 32 bits; buffers are allocated for it, hence the limit.
 const DEPTH_MAX: u64 = 65_536;
 const JOBS_MAX: u64 = 4096;
@@ -275,20 +288,13 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Flag { set: |g, on| g.stonewall = Some(on) }),
     row("new_group", &[], "0", "begin a group of reports",
         Kind::Flag { set: |g, on| g.new_group = Some(on) }),
-    row("plug", &[], "", "the layer's plug policy",
-        Kind::Policy { accepts: "what the key plug of a device spec takes" }),
-    row("nomerges", &[], "", "the layer's merge policy",
-        Kind::Policy { accepts: "what the key nomerges of a device spec takes" }),
-    row("kick", &[], "", "when the layer tells the driver to begin",
-        Kind::Policy { accepts: "what the key kick of a device spec takes" }),
-    row("queue_depth", &[], "", "requests that each hardware context keeps in flight",
-        Kind::Policy { accepts: "what the key queue_depth of a device spec takes" }),
-    row("nr_hw_queues", &[], "", "hardware contexts: one is shared, the others have a thread each",
-        Kind::Policy { accepts: "what the key nr_hw_queues of a device spec takes" }),
-    row("max_sectors_kb", &[], "", "the largest request that the layer makes, KiB",
-        Kind::Policy { accepts: "what the key max_sectors_kb of a device spec takes" }),
-    row("iostats", &[], "", "whether the layer keeps statistics",
-        Kind::Policy { accepts: "what the key iostats of a device spec takes" }),
+    policy!("plug", "the layer's plug policy"),
+    policy!("nomerges", "the layer's merge policy"),
+    policy!("kick", "when the layer tells the driver to begin"),
+    policy!("queue_depth", "requests that each hardware context keeps in flight"),
+    policy!("nr_hw_queues", "hardware contexts: one is shared, the others have a thread each"),
+    policy!("max_sectors_kb", "the largest request that the layer makes, KiB"),
+    policy!("iostats", "whether the layer keeps statistics"),
     row("output", &[], "", "the file that the report goes to",
         Kind::RunText { set: |run, path| run.output = Some(path.into()) }),
     row("output-format", &[], "normal", "how the report is printed",

@@ -7,6 +7,9 @@
 //! - [`psync`]: the same through system calls that block;
 //! - [`fault`]: wraps another device and lets chosen requests fail.
 //!
+//! They share [`vectors`], memory as the kernel wants it; [`zeroing`], the ways to zero a range;
+//! [`doorbell`], the price of a kick; and [`timer`], waits by the clock.
+//!
 //! A [`Device`] makes a queue for each hardware context: a driver, which one thread uses at a time,
 //! and a [`Waiter`], with which another waits meanwhile.
 //!
@@ -23,8 +26,10 @@ mod ram;
 #[cfg(test)]
 mod testing;
 mod timer;
+mod vectors;
 #[cfg(test)]
 mod wait_tests;
+mod zeroing;
 
 use crate::arena::Arena;
 use crate::error::{OpenError, SpecError};

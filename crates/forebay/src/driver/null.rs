@@ -23,7 +23,6 @@ struct NullDevice {
 
 #[derive(Debug)]
 struct NullDriver {
-    limits: QueueLimits,
     doorbell: Doorbell,
     done: Completions,
     timer: Arc<Timer>,
@@ -52,7 +51,6 @@ impl Device for NullDevice {
         let timer = Arc::new(Timer::new());
         let driver = NullDriver {
             timer: Arc::clone(&timer),
-            limits: self.limits,
             doorbell: self.doorbell,
             done: Completions::new(depth),
         };
@@ -61,10 +59,6 @@ impl Device for NullDevice {
 }
 
 impl Driver for NullDriver {
-    fn limits(&self) -> QueueLimits {
-        self.limits
-    }
-
     #[inline]
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         self.done.push(rq.tag, Ok(rq.len));

@@ -2,6 +2,7 @@
 // It makes system calls.
 #![allow(unsafe_code)]
 
+use super::psync::call::Target;
 use super::{Device, DriverQueue, Mode};
 use crate::keys::Keys;
 use crate::settings::Settings;
@@ -34,6 +35,18 @@ pub(super) fn queue(spec: &str, mode: Mode) -> DriverQueue {
     device(spec).open_queue(DEPTH, mode).expect("a queue")
 }
 
+/// A new file of 1 MiB as the target of calls, and its limits.
+pub(super) fn target() -> (Target, QueueLimits) {
+    let file = tempfile::tempfile().expect("a scratch file");
+    file.set_len(1 << 20).expect("room for it");
+    let limits = QueueLimits {
+        capacity_bytes: Some(1 << 20),
+        volatile_cache: true,
+        ..QueueLimits::default()
+    };
+    (Target::new(Arc::new(file), false), limits)
+}
+
 /// A bio that reads or writes `buf`, in segments of at most `segment` bytes.
 pub(super) fn data(op: Op, start: u64, buf: &mut [u8], segment: usize) -> Bio {
     let segments = buf.chunks_mut(segment).map(|part| Segment {
@@ -47,8 +60,13 @@ pub(super) fn data(op: Op, start: u64, buf: &mut [u8], segment: usize) -> Bio {
 /// Gives a driver the request that the layer makes of a bio, under a tag of the test's choice. The
 /// one place where the tests of drivers rest on the layer.
 pub(super) fn issue(driver: &mut dyn Driver, tag: usize, bio: Bio) -> Issue {
-    // Flushes reach the driver, and memory may be anywhere: what is tested is not the layer.
-    let limits = QueueLimits { volatile_cache: true, dma_alignment: 0, ..driver.limits() };
+    // Everything reaches the driver, and memory may be anywhere: what is tested is not the layer.
+    let limits = QueueLimits {
+        volatile_cache: true,
+        fua: true,
+        dma_alignment: 0,
+        ..super::ideal_limits(1 << 40, 1)
+    };
     let policy = Policy::default();
     let mut ctx = SoftwareQueue::new(limits, policy, Arc::default());
     let device = Arc::new(DeviceState::new(1));
@@ -73,10 +91,6 @@ struct Through<'a> {
 }
 
 impl Driver for Through<'_> {
-    fn limits(&self) -> QueueLimits {
-        self.driver.limits()
-    }
-
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, last: bool) -> Issue {
         let mut rq = rq.clone();
         assert_eq!(rq.len, self.len, "the tests' bios are not split");

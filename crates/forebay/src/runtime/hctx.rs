@@ -1,24 +1,25 @@
 //! A hardware context at run time: the token, the inbox, and what only the token's holder touches.
+//! What that holder does is in [`token`].
 // The token gives access to a cell.
 #![allow(unsafe_code)]
 
+mod token;
+
 use crate::driver::{DriverQueue, Waiter};
-use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::clock;
 use crate::runtime::fork::Origin;
-use crate::runtime::mailbox::{Delivered, Mailbox, Wake};
+use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{Mutex, Ordering, UnsafeCell, lock};
-use crate::runtime::ready::Ready;
 use crate::runtime::stack::BioStack;
-use crate::runtime::thread;
 use forebay_core::{
-    Commit, Driver, HardwareContext, QueuedBio, RunCounters, RunState, SoftwareQueue, Turned,
+    Commit, Driver, HardwareContext, QueuedBio, RunCounters, RunState, SoftwareQueue,
 };
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 // For counts, from which nothing is concluded: models need not look at them.
 use std::sync::atomic::{AtomicBool, AtomicU64};
+
+pub(crate) use token::Token;
 
 /// One of a disk's hardware contexts.
 ///
@@ -202,244 +203,6 @@ impl Hctx {
 impl fmt::Debug for Hctx {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hctx").field("run", &self.run).finish_non_exhaustive()
-    }
-}
-
-/// The right to touch the inner part of a hardware context.
-pub(crate) struct Token<'a> {
-    hctx: &'a Hctx,
-    /// Whose bios have ended. They are woken when the token was given back: a thread that is woken
-    /// wants it next, and a waker is code of others, and may do as it likes.
-    wakes: Option<Vec<Wake>>,
-    /// A token that is lost, by a panic in a turn, would leave all others waiting for ever.
-    abort: AbortOnUnwind,
-}
-
-impl Deref for Token<'_> {
-    type Target = Inner;
-
-    #[inline]
-    fn deref(&self) -> &Inner {
-        // SAFETY: there is one token at a time.
-        let inner = self.hctx.inner.with(|place| unsafe { (*place).as_ref() });
-        inner.expect("a context in use has an inner part")
-    }
-}
-
-impl DerefMut for Token<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Inner {
-        // SAFETY: there is one token at a time.
-        let inner = self.hctx.inner.with_mut(|place| unsafe { (*place).as_mut() });
-        inner.expect("a context in use has an inner part")
-    }
-}
-
-impl<'a> Token<'a> {
-    #[inline]
-    fn of(hctx: &'a Hctx) -> Token<'a> {
-        Token { hctx, wakes: None, abort: AbortOnUnwind::arm() }
-    }
-
-    /// Gives the token back; or keeps it, where something was published meanwhile: a turn is due.
-    #[inline]
-    #[must_use]
-    pub(crate) fn release(self) -> Option<Token<'a>> {
-        self.promise_nothing();
-        if !self.hctx.run.release() {
-            return Some(self);
-        }
-        self.came_back();
-        None
-    }
-
-    /// Code of others, which may wait for anything, keeps none of this thread's promises.
-    #[inline]
-    fn promise_nothing(&self) {
-        if self.wakes_tasks() {
-            self.waiter.withdraw();
-        }
-    }
-
-    /// Whether giving it back runs wakers.
-    pub(crate) fn wakes_tasks(&self) -> bool {
-        self.wakes.iter().flatten().any(|wake| matches!(wake, Wake::Task(_)))
-    }
-
-    /// The token was given back: wakes whom it is about.
-    #[inline]
-    fn came_back(self) {
-        let Token { wakes, abort, .. } = self;
-        if let Some(mut wakes) = wakes {
-            // If a waker panics, the others are not woken: then rather no process.
-            wakes.drain(..).for_each(Wake::fire);
-            thread::put_spare(wakes);
-        }
-        abort.disarm();
-    }
-
-    /// Turns, and gives the token back, until nothing was published meanwhile.
-    pub(crate) fn finish(mut self) {
-        while let Some(token) = self.release() {
-            self = token;
-            self.turn(now_ns(self.hctx.iostats), Commit::Now, None, None);
-        }
-    }
-
-    /// Leaves what turns have issued and not committed to the wait beside the driver that follows.
-    pub(crate) fn leave_to_wait(&mut self) {
-        let inner = &mut **self;
-        inner.core.leave_to_wait(&mut *inner.driver);
-    }
-
-    /// Commits what a turn has issued and not committed.
-    pub(crate) fn commit(&mut self) {
-        let inner = &mut **self;
-        inner.core.commit(&mut *inner.driver);
-    }
-
-    /// Ends the wait of a thread beside the driver, now or when it next waits, and gives the token
-    /// back.
-    pub(crate) fn kick(mut self) {
-        self.hctx.run.kick();
-        let inner = &mut *self;
-        inner.is_kicked = true;
-        inner.driver.kick();
-        self.finish();
-    }
-
-    /// Gives the token back and says that its holder, the leader, is going to wait beside the
-    /// driver; or keeps it, where something was published meanwhile.
-    #[must_use]
-    pub(crate) fn release_to_wait(self) -> Option<Token<'a>> {
-        self.promise_nothing();
-        if !self.hctx.run.release_to_wait() {
-            return Some(self);
-        }
-        self.came_back();
-        None
-    }
-
-    /// Gives the token back and waits in the driver, for `nr` completions; or keeps it, where
-    /// something was published meanwhile. Only the owner of an owned context may call this.
-    pub(crate) fn wait_as_owner(self, nr: u32) -> Option<Token<'a>> {
-        assert!(!self.hctx.is_shared);
-        if !self.hctx.run.release_to_wait() {
-            return Some(self);
-        }
-        let hctx = self.hctx;
-        self.came_back();
-        // SAFETY: nobody but the owner, who is here, ever takes an owned context's token. That it
-        // is given back is for those who only look whether it is held.
-        let inner = hctx.inner.with_mut(|place| unsafe { (*place).as_mut() });
-        inner.expect("a context in use has an inner part").driver.wait(nr);
-        hctx.run.unblock();
-        None
-    }
-
-    /// One turn: takes in what others have published and what `ctx` sends, does all that can be
-    /// done, and delivers the ends: those of `own`, the caller's, to it, all others to their
-    /// mailboxes.
-    #[inline]
-    pub(crate) fn turn(
-        &mut self,
-        now: u64,
-        commit: Commit,
-        ctx: Option<&mut SoftwareQueue>,
-        own: Option<&mut Ready>,
-    ) -> Turned {
-        let hctx = self.hctx;
-        let run = &hctx.run;
-        let gates = run.gates();
-        let commit = match commit {
-            // Without a leader in the driver nobody commits what is left.
-            Commit::Unless(_) if !run.is_blocked() => Commit::Now,
-            commit => commit,
-        };
-        let inner = &mut **self;
-        if !hctx.inbox.is_empty() {
-            for first in hctx.inbox.take_all() {
-                inner.core.accept_bios(first, gates.enter);
-            }
-        }
-        if let Some(ctx) = ctx {
-            inner.core.accept_from(ctx, gates.enter);
-        }
-        if inner.is_kicked && gates.reap {
-            // The one that was kicked is back: the driver may forget the kick.
-            inner.is_kicked = false;
-            inner.core.reap_kick();
-        }
-        let is_polled = hctx.is_polled.load(Ordering::Relaxed);
-        if is_polled {
-            // A descriptor may be readable for what was reaped already: the driver takes that back.
-            inner.core.reap_kick();
-        }
-        let mut turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);
-        if hctx.is_shared || is_polled {
-            // No wait beside the driver would tell of these.
-            while gates.reap && inner.driver.has_ready() {
-                turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);
-            }
-        }
-        hctx.nr_syscalls.store(
-            hctx.nr_old_syscalls.load(Ordering::Relaxed) + inner.driver.nr_syscalls(),
-            Ordering::Relaxed,
-        );
-        hctx.is_drained.store(turned.is_drained, Ordering::Relaxed);
-        let mut kick = turned.work_left && turned.nr_in_flight == 0;
-        if !inner.ended.is_empty() {
-            let mut ended = std::mem::take(&mut inner.ended);
-            kick |= self.deliver(&mut ended, own);
-            self.ended = ended;
-        }
-        // A leader that waits in the driver is told of its own end (W4), and of what no completion
-        // will move on.
-        if kick && hctx.is_shared && run.kick() {
-            self.is_kicked = true;
-            self.driver.kick();
-        }
-        turned
-    }
-
-    /// Delivers what has ended. Says whether a leader must be told.
-    #[inline]
-    fn deliver(&mut self, ended: &mut Vec<Box<QueuedBio>>, mut own: Option<&mut Ready>) -> bool {
-        if let Some(own) = &mut own
-            && own.take_all(ended)
-        {
-            return false;
-        }
-        self.deliver_each(ended, own)
-    }
-
-    #[inline(never)]
-    fn deliver_each(
-        &mut self,
-        ended: &mut Vec<Box<QueuedBio>>,
-        mut own: Option<&mut Ready>,
-    ) -> bool {
-        let mut to_leader = false;
-        let mut bios = ended.drain(..).peekable();
-        while let Some(bio) = bios.next() {
-            let others = match &mut own {
-                Some(own) => own.take(bio),
-                None => Some(bio),
-            };
-            let Some(bio) = others else { continue };
-            let owner = bio.owner();
-            let same = std::iter::from_fn(|| bios.next_if(|bio| bio.owner() == owner));
-            let same = std::iter::once(bio).chain(same);
-            // SAFETY: a mailbox outlives the deliveries of its bios, this one included.
-            match unsafe { Mailbox::deliver(owner, same) } {
-                Delivered::Quietly => {}
-                Delivered::ToLeader => to_leader = true,
-                Delivered::ToSleeper(wake) => {
-                    self.wakes.get_or_insert_with(thread::take_spare).push(wake);
-                }
-            }
-        }
-        to_leader
     }
 }
 

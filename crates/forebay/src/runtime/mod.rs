@@ -1,4 +1,16 @@
-//! How bios of many threads get through the core: tokens, mailboxes, waits, plugs, and the clock.
+//! How bios of many threads get through the core.
+//!
+//! - [`thread`], [`ctx`], [`mod@plug`]: what a thread keeps: its plug, and its part of each disk;
+//! - [`shared`]: what all handles of an open disk share; [`gates`] hold it, [`service`] is a thread
+//!   that turns it, [`fork`] knows it in a child of its process;
+//! - [`hctx`]: a hardware context, and its token at work;
+//! - [`wait`]: who waits for it, who leads, and who is woken (W1-W5); [`blocking`] calls wait so;
+//! - [`stack`], [`mailbox`], [`ready`]: lists between threads, where ends wait for their owners,
+//!   and what of a queue has ended and was not reaped;
+//! - [`clock`], [`event`], [`abort`]: the time, descriptors, and rather no process than a lost
+//!   token;
+//! - [`primitive`]: what all of it is made of, here and under the model checkers, which run it over
+//!   the device of `toy`.
 
 pub(crate) mod abort;
 pub(crate) mod blocking;

@@ -209,10 +209,6 @@ struct ToyDriver {
 }
 
 impl Driver for ToyDriver {
-    fn limits(&self) -> QueueLimits {
-        self.toy.limits()
-    }
-
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         if self.nr_busy > 0 {
             self.nr_busy -= 1;

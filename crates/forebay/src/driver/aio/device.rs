@@ -39,7 +39,8 @@ impl AioDevice {
         let helper = Arc::new(Queue::new(target, depth, Some(Arc::clone(&event))));
         let waiter = Arc::new(AioWaiter::new(context, event, helper));
         let pool = Arc::clone(&self.pool);
-        let driver = AioDriver::new(Arc::clone(&waiter), pool, mode, self.limits, depth);
+        let driver =
+            AioDriver::new(Arc::clone(&waiter), pool, mode, self.limits.max_segments, depth);
         Ok((driver, waiter))
     }
 

@@ -12,12 +12,13 @@
 
 use super::context::{Command, Context, IoEvent, Iocb, RESFD};
 use super::waiter::AioWaiter;
-use crate::driver::psync::call::{Call, Vectors};
+use crate::driver::psync::call::Call;
 use crate::driver::psync::pool::Pool;
 use crate::driver::psync::queue::Done;
+use crate::driver::vectors::Vectors;
 use crate::driver::{Mode, Waiter};
 use crate::errno;
-use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag};
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -29,7 +30,6 @@ pub(super) struct AioDriver {
     waiter: Arc<AioWaiter>,
     pool: Arc<Pool>,
     mode: Mode,
-    limits: QueueLimits,
     pub(super) submit: Submit,
     /// Of each tag; lent to the helper meanwhile.
     slots: Box<[Slot]>,
@@ -69,11 +69,11 @@ impl AioDriver {
         waiter: Arc<AioWaiter>,
         pool: Arc<Pool>,
         mode: Mode,
-        limits: QueueLimits,
+        max_segments: u32,
         depth: u32,
     ) -> AioDriver {
         let slot = || {
-            let vectors = Some(Vectors::new(limits.max_segments));
+            let vectors = Some(Vectors::new(max_segments));
             Slot { vectors, op: Op::Flush, is_quiet: false }
         };
         let nr = depth as usize;
@@ -81,7 +81,6 @@ impl AioDriver {
             waiter,
             pool,
             mode,
-            limits,
             submit: Context::submit,
             slots: (0..depth).map(|_| slot()).collect(),
             pending: Vec::with_capacity(nr),
@@ -102,8 +101,8 @@ impl AioDriver {
         let vectors = self.slots[rq.tag.index()].vectors.as_ref().expect("not at the helper");
         let vectors = vectors.as_slice();
         let (command, buf, nbytes) = match (rq.op, vectors) {
-            (Op::Read, [one]) => (Command::Pread, one.iov_base.addr(), one.iov_len),
-            (Op::Write, [one]) => (Command::Pwrite, one.iov_base.addr(), one.iov_len),
+            (Op::Read, [one]) => (Command::Pread, one.addr().addr(), one.len()),
+            (Op::Write, [one]) => (Command::Pwrite, one.addr().addr(), one.len()),
             (Op::Read, many) => (Command::Preadv, many.as_ptr().addr(), many.len()),
             (Op::Write, many) => (Command::Pwritev, many.as_ptr().addr(), many.len()),
             (_, _) => (Command::Fdsync, 0, 0),
@@ -205,10 +204,6 @@ impl AioDriver {
 }
 
 impl Driver for AioDriver {
-    fn limits(&self) -> QueueLimits {
-        self.limits
-    }
-
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         let slot = &mut self.slots[rq.tag.index()];
         slot.op = rq.op;
@@ -218,7 +213,7 @@ impl Driver for AioDriver {
             return Issue::Queued;
         }
         slot.is_quiet = !self.tells;
-        slot.vectors.as_mut().expect("a tag is issued once (K1)").fill(rq);
+        slot.vectors.as_mut().expect("a tag is issued once (K1)").fill(rq.segments());
         let mut iocb = self.iocb(rq);
         if self.tells {
             iocb.flags = RESFD;

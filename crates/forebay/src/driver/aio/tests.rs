@@ -6,24 +6,17 @@ use super::context::{Context, Iocb};
 use super::device::AioDevice;
 use super::driver::Submit;
 use crate::buf::Buf;
-use crate::driver::psync::call::Target;
-use crate::driver::testing::{DEPTH, data, issue, reap};
+use crate::driver::testing::{DEPTH, data, issue, reap, target};
 use crate::driver::{Mode, Waiter};
-use forebay_core::{Bio, BlockStatus, Driver, Op, QueueLimits};
+use forebay_core::{Bio, BlockStatus, Driver, Op};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A driver on a file of 1 MiB, that submits by `submit`.
 fn driver(mode: Mode, submit: Submit) -> (Box<dyn Driver>, Arc<dyn Waiter>) {
-    let file = tempfile::tempfile().expect("a scratch file");
-    file.set_len(1 << 20).expect("room for it");
-    let limits = QueueLimits {
-        capacity_bytes: Some(1 << 20),
-        volatile_cache: true,
-        ..QueueLimits::default()
-    };
-    let device = AioDevice::new(Target::new(Arc::new(file), false), limits, false);
+    let (target, limits) = target();
+    let device = AioDevice::new(target, limits, false);
     let (mut driver, waiter) = device.open_parts(DEPTH, mode).expect("a context");
     driver.submit = submit;
     (Box::new(driver), waiter)

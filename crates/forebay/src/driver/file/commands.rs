@@ -1,8 +1,8 @@
 //! What each tag is doing, and the ring's entry that does it.
-// It holds addresses for the kernel.
-#![allow(unsafe_code)]
 
 use crate::arena::Arena;
+use crate::driver::vectors::{self, Vector};
+use crate::driver::zeroing;
 use crate::errno;
 use forebay_core::{BlockStatus, IssuedRequest, Op, QueueLimits, Segment, Tag};
 use io_uring::squeue::Entry;
@@ -15,12 +15,6 @@ const FILE: types::Fixed = types::Fixed(0);
 /// The registered memory's place in the ring's table.
 const ARENA: u16 = 0;
 
-pub(super) const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-pub(super) const ZERO_AND_GROW: i32 = libc::FALLOC_FL_ZERO_RANGE;
-/// Allocates, which makes the file longer where it ends before the range, and never shorter.
-pub(super) const GROW: i32 = 0;
-pub(super) const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
-
 /// How often a request is sent at most: its thread may have ended each time.
 const NR_TRIES_MAX: u8 = 8;
 
@@ -28,20 +22,13 @@ const NR_TRIES_MAX: u8 = 8;
 pub(super) struct Commands {
     table: Box<[Command]>,
     /// `max_segments` for each tag.
-    vectors: Vectors,
+    vectors: Box<[Vector]>,
     max_segments: usize,
     /// Where the registered memory is, if there is any: first byte, and length.
     registered: (usize, usize),
     /// Kept as long as a ring knows it.
     arena: Option<Arc<Arena>>,
 }
-
-/// Stretches of memory for the kernel.
-struct Vectors(Box<[libc::iovec]>);
-
-// SAFETY: addresses and lengths; only the kernel follows them, on whose behalf the memory is valid,
-// in whatever thread, until its request's completion was reaped (K2).
-unsafe impl Send for Vectors {}
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Command {
@@ -60,14 +47,13 @@ pub(super) struct Command {
 impl Command {
     /// Whether it zeroes a range by another way than the first.
     pub(super) fn goes_around_zero_range(&self) -> bool {
-        self.op == Op::WriteZeroes && matches!(self.mode, GROW | PUNCH_HOLE)
+        self.op == Op::WriteZeroes && zeroing::goes_around(self.mode)
     }
 }
 
 impl Commands {
     pub(super) fn new(limits: &QueueLimits, depth: u32, arena: Option<Arc<Arena>>) -> Commands {
         assert!(limits.max_segments <= u32::from(u16::MAX), "a command counts its vectors");
-        let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
         let idle = Command {
             op: Op::Flush,
             fua: false,
@@ -80,7 +66,7 @@ impl Commands {
         };
         Commands {
             table: vec![idle; depth as usize].into(),
-            vectors: Vectors(vec![empty; (depth * limits.max_segments) as usize].into()),
+            vectors: vec![Vector::EMPTY; (depth * limits.max_segments) as usize].into(),
             max_segments: limits.max_segments as usize,
             registered: arena.as_ref().map_or((0, 0), |arena| (arena.addr(), arena.len())),
             arena,
@@ -142,20 +128,8 @@ impl Commands {
         rest: impl Iterator<Item = Segment>,
     ) -> u16 {
         let at = tag.index() * self.max_segments;
-        let vectors = &mut self.vectors.0[at..at + self.max_segments];
-        vectors[0] = vector(begin[0]);
-        let mut nr = 1;
-        for segment in std::iter::once(begin[1]).chain(rest).map(vector) {
-            let previous = &mut vectors[nr - 1];
-            if previous.iov_base.wrapping_byte_add(previous.iov_len) == segment.iov_base {
-                previous.iov_len += segment.iov_len;
-                continue;
-            }
-            assert!(nr < vectors.len(), "a request keeps its limits");
-            vectors[nr] = segment;
-            nr += 1;
-        }
-        nr as u16
+        let vectors = &mut self.vectors[at..at + self.max_segments];
+        vectors::fill(vectors, begin.into_iter().chain(rest)) as u16
     }
 
     /// The entry for what a tag is doing.
@@ -198,7 +172,7 @@ impl Commands {
     /// The entry of a read or write of several stretches of memory.
     fn vectored_entry(&self, tag: Tag, command: &Command) -> Entry {
         let (at, nr) = (tag.index() * self.max_segments, command.nr_vectors);
-        let vectors = self.vectors.0[at..at + usize::from(nr)].as_ptr();
+        let vectors = vectors::as_ptr(&self.vectors[at..at + usize::from(nr)]);
         let (start, nr) = (command.start, u32::from(nr));
         let flags = if command.fua { libc::RWF_DSYNC } else { 0 };
         match command.op {
@@ -231,8 +205,7 @@ impl Commands {
     }
 
     /// Whether a request whose entry came back is to be sent again; if so, it is noted how. It goes
-    /// another way where a file system cannot zero a range: a hole is punched; in a file that
-    /// grows, after its range has been allocated.
+    /// another way where a file system cannot zero a range.
     ///
     /// It goes the same way where the thread that submitted it has ended since: the kernel cannot
     /// go on with a read whose page has come in then, for want of that thread's memory (EFAULT),
@@ -240,14 +213,10 @@ impl Commands {
     /// that is bad in earnest fails each time.
     fn is_sent_again(&mut self, tag: Tag, result: i32) -> bool {
         let command = &mut self.table[tag.index()];
-        let refused = result == -libc::EOPNOTSUPP;
-        let next_mode = match (command.op, command.mode) {
-            (Op::WriteZeroes, ZERO_RANGE) if refused => Some(PUNCH_HOLE),
-            (Op::WriteZeroes, ZERO_AND_GROW) if refused => Some(GROW),
-            (Op::WriteZeroes, GROW) if result >= 0 => Some(PUNCH_HOLE),
-            _ => None,
-        };
-        if let Some(mode) = next_mode {
+        let failed = (result < 0).then_some(-result);
+        if command.op == Op::WriteZeroes
+            && let Some(mode) = zeroing::next(command.mode, failed)
+        {
             command.mode = mode;
             return true;
         }
@@ -256,11 +225,4 @@ impl Commands {
         command.nr_tries += u8::from(again);
         again
     }
-}
-
-/// A segment as the kernel wants it.
-#[inline]
-fn vector(segment: Segment) -> libc::iovec {
-    let iov_base = std::ptr::with_exposed_provenance_mut(segment.addr);
-    libc::iovec { iov_base, iov_len: segment.len as usize }
 }

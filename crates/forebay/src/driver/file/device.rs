@@ -111,7 +111,8 @@ impl Device for FileDevice {
         let file = Arc::clone(&self.file);
         let commands = Commands::new(&self.limits, depth, self.arena().cloned());
         let tells = event.clone();
-        let driver = UringDriver::new(ring, Kernel, event, mode, file, self.limits, commands);
+        let grows = self.limits.capacity_bytes.is_none();
+        let driver = UringDriver::new(ring, Kernel, event, mode, file, grows, commands);
         let waiter = UringWaiter::new(driver.ring(), tells, Arc::clone(driver.left()))?;
         Ok(DriverQueue { driver: Box::new(driver), waiter: Arc::new(waiter) })
     }

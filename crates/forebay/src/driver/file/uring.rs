@@ -15,11 +15,11 @@
 // It hands addresses to the kernel.
 #![allow(unsafe_code)]
 
-use super::commands::{Commands, GROW, PUNCH_HOLE, ZERO_AND_GROW, ZERO_RANGE};
+use super::commands::Commands;
 use super::enter::{Enter, Kernel};
 use super::event::Event;
-use crate::driver::Mode;
-use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag};
+use crate::driver::{Mode, zeroing};
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode};
 use std::fs::File;
@@ -37,7 +37,8 @@ pub(super) struct UringDriver<E: Enter = Kernel> {
     mode: Mode,
     /// A thread of the kernel takes what is published.
     polls: bool,
-    limits: QueueLimits,
+    /// Zeroes behind the end of the file make it grow, as a write does.
+    grows: bool,
     commands: Commands,
     /// What was queued since the last commit; its entries are not in the ring yet.
     queued: Vec<Tag>,
@@ -64,7 +65,7 @@ impl<E: Enter> UringDriver<E> {
         event: Option<Arc<Event>>,
         mode: Mode,
         file: Arc<File>,
-        limits: QueueLimits,
+        grows: bool,
         commands: Commands,
     ) -> UringDriver<E> {
         let depth = commands.depth();
@@ -75,7 +76,7 @@ impl<E: Enter> UringDriver<E> {
             kernel,
             event,
             mode,
-            limits,
+            grows,
             commands,
             queued: Vec::with_capacity(depth as usize),
             nr_in_flight: 0,
@@ -87,17 +88,11 @@ impl<E: Enter> UringDriver<E> {
         }
     }
 
-    /// How to do an operation on a range, at first. Zeroes behind the end of a file that grows make
-    /// it grow, as a write would; a punched hole cannot.
+    /// How to do an operation on a range, at first.
     fn range_mode(&self, op: Op) -> i32 {
         match op {
-            Op::WriteZeroes => match (self.limits.capacity_bytes, self.no_zero_range) {
-                (None, false) => ZERO_AND_GROW,
-                (None, true) => GROW,
-                (Some(_), false) => ZERO_RANGE,
-                (Some(_), true) => PUNCH_HOLE,
-            },
-            Op::Discard => PUNCH_HOLE,
+            Op::WriteZeroes => zeroing::first(self.grows, self.no_zero_range),
+            Op::Discard => zeroing::PUNCH_HOLE,
             Op::Read | Op::Write | Op::Flush => 0,
         }
     }
@@ -233,10 +228,6 @@ impl<E: Enter> UringDriver<E> {
 }
 
 impl<E: Enter> Driver for UringDriver<E> {
-    fn limits(&self) -> QueueLimits {
-        self.limits
-    }
-
     #[inline]
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         let mode = self.range_mode(rq.op);

@@ -5,6 +5,8 @@
 // It hands addresses to the kernel.
 #![allow(unsafe_code)]
 
+use crate::driver::vectors::{self, Vectors};
+use crate::driver::zeroing;
 use crate::errno;
 use forebay_core::{BlockStatus, IssuedRequest, Op, Tag};
 use std::fs::File;
@@ -12,8 +14,6 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-
-const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 
 /// What calls are made on.
 #[derive(Debug)]
@@ -35,44 +35,6 @@ impl Target {
     }
 }
 
-/// Stretches of memory for the kernel. The list keeps its room, and is used again.
-#[derive(Debug)]
-pub(in crate::driver) struct Vectors(Vec<libc::iovec>);
-
-// SAFETY: addresses and lengths; only the kernel follows them, on whose behalf the memory is valid,
-// in whatever thread, until its request's completion was reaped (K2).
-unsafe impl Send for Vectors {}
-
-impl Vectors {
-    pub(in crate::driver) fn new(max_segments: u32) -> Vectors {
-        Vectors(Vec::with_capacity(max_segments as usize))
-    }
-
-    /// Those of a request; neighbours in memory become one.
-    #[inline]
-    pub(in crate::driver) fn fill(&mut self, rq: &IssuedRequest<'_>) {
-        self.0.clear();
-        for segment in rq.segments() {
-            let iov_base = std::ptr::with_exposed_provenance_mut(segment.addr);
-            let iov_len = segment.len as usize;
-            match self.0.last_mut() {
-                Some(last) if last.iov_base.wrapping_byte_add(last.iov_len) == iov_base => {
-                    last.iov_len += iov_len;
-                }
-                _ => {
-                    assert!(self.0.len() < self.0.capacity(), "a request keeps its limits");
-                    self.0.push(libc::iovec { iov_base, iov_len });
-                }
-            }
-        }
-    }
-
-    #[inline]
-    pub(in crate::driver) fn as_slice(&self) -> &[libc::iovec] {
-        &self.0
-    }
-}
-
 /// A request that waits for its system call, or has had it.
 #[derive(Debug)]
 pub(in crate::driver) struct Call {
@@ -90,7 +52,7 @@ impl Call {
     /// The call for a request, with room for its vectors.
     #[inline]
     pub(in crate::driver) fn new(rq: &IssuedRequest<'_>, mut vectors: Vectors) -> Call {
-        vectors.fill(rq);
+        vectors.fill(rq.segments());
         let (tag, op, fua) = (rq.tag, rq.op, rq.fua);
         Call { tag, op, fua, start: rq.start, len: rq.len, pushed_by: 0, vectors }
     }
@@ -111,7 +73,7 @@ impl Call {
         let answer = match self.op {
             Op::Read | Op::Write => self.move_data(target, nr_syscalls),
             Op::Flush => sync(target, nr_syscalls),
-            Op::Discard => self.allocate(target, PUNCH_HOLE, nr_syscalls),
+            Op::Discard => self.allocate(target, zeroing::PUNCH_HOLE, nr_syscalls),
             Op::WriteZeroes => self.zero(target, nr_syscalls),
         };
         match answer {
@@ -124,17 +86,17 @@ impl Call {
     fn move_data(&self, target: &Target, nr_syscalls: &mut u64) -> Result<u64, i32> {
         let (fd, start) = (target.fd(), self.start as libc::off_t);
         let vectors = self.vectors.as_slice();
-        let (first, nr) = (vectors.as_ptr(), vectors.len() as i32);
+        let (first, nr) = (vectors::as_ptr(vectors), vectors.len() as i32);
         let (op, fua) = (self.op, self.fua);
         let call = || {
             // SAFETY: the descriptor is open, the vectors are ours, and the memory that they name
             // stays valid, and nobody else's, until the completion was reaped (K2).
             unsafe {
                 match (op, vectors) {
-                    (Op::Read, [one]) => libc::pread(fd, one.iov_base, one.iov_len, start),
+                    (Op::Read, [one]) => libc::pread(fd, one.addr(), one.len(), start),
                     (Op::Read, _) => libc::preadv(fd, first, nr, start),
                     (_, _) if fua => libc::pwritev2(fd, first, nr, start, libc::RWF_DSYNC),
-                    (_, [one]) => libc::pwrite(fd, one.iov_base, one.iov_len, start),
+                    (_, [one]) => libc::pwrite(fd, one.addr(), one.len(), start),
                     (_, _) => libc::pwritev(fd, first, nr, start),
                 }
             }
@@ -160,21 +122,16 @@ impl Call {
         })
     }
 
-    /// Zeroes the range. Where a file system cannot do that, a hole is punched; in a file that
-    /// grows, after its range was allocated, which makes it longer where it ends before.
     fn zero(&self, target: &Target, nr_syscalls: &mut u64) -> Result<u64, i32> {
-        let keep_size = if target.grows { 0 } else { libc::FALLOC_FL_KEEP_SIZE };
         // Relaxed: it saves a call that fails, no more.
-        if !target.no_zero_range.load(Ordering::Relaxed) {
-            match self.allocate(target, libc::FALLOC_FL_ZERO_RANGE | keep_size, nr_syscalls) {
-                Err(libc::EOPNOTSUPP) => target.no_zero_range.store(true, Ordering::Relaxed),
-                answer => return answer,
-            }
+        let goes_around = target.no_zero_range.load(Ordering::Relaxed);
+        let mut mode = zeroing::first(target.grows, goes_around);
+        loop {
+            let answer = self.allocate(target, mode, nr_syscalls);
+            let Some(next) = zeroing::next(mode, answer.err()) else { return answer };
+            target.no_zero_range.store(true, Ordering::Relaxed);
+            mode = next;
         }
-        if target.grows {
-            self.allocate(target, 0, nr_syscalls)?;
-        }
-        self.allocate(target, PUNCH_HOLE, nr_syscalls)
     }
 }
 

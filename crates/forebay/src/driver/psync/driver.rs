@@ -1,8 +1,9 @@
 //! A device whose requests are blocking system calls, and the driver of one of its queues.
 
-use super::call::{Call, Target, Vectors};
+use super::call::{Call, Target};
 use super::pool::Pool;
 use super::queue::{Done, PsyncWaiter, Queue};
+use crate::driver::vectors::Vectors;
 use crate::driver::{Device, DriverQueue, Mode};
 use crate::error::SpecError;
 use crate::info::Feature;
@@ -61,7 +62,6 @@ impl Device for PsyncDevice {
             queue: Arc::clone(&queue),
             pool: Arc::clone(&self.pool),
             mode,
-            limits: self.limits,
             vectors: (0..depth).map(|_| Some(Vectors::new(max_segments))).collect(),
             done: Vec::with_capacity(depth as usize),
             nr_in_flight: 0,
@@ -75,7 +75,6 @@ struct PsyncDriver {
     queue: Arc<Queue>,
     pool: Arc<Pool>,
     mode: Mode,
-    limits: QueueLimits,
     /// Of each tag, while it is not in flight.
     vectors: Box<[Option<Vectors>]>,
     /// Empty between reaps.
@@ -84,10 +83,6 @@ struct PsyncDriver {
 }
 
 impl Driver for PsyncDriver {
-    fn limits(&self) -> QueueLimits {
-        self.limits
-    }
-
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         let vectors = self.vectors[rq.tag.index()].take().expect("a tag is issued once (K1)");
         self.queue.push(Call::new(rq, vectors));

@@ -17,9 +17,10 @@
 //! (wakers, which may wait for anything); and then, under the lock, it helps, or tells the pool of
 //! what is over the offers that are left.
 
-use super::call::{Call, Target, Vectors};
+use super::call::{Call, Target};
 use super::pool::Pool;
 use crate::driver::Waiter;
+use crate::driver::vectors::Vectors;
 use crate::runtime::event::Event;
 use forebay_core::{BlockStatus, Tag};
 use std::collections::VecDeque;

@@ -1,24 +1,16 @@
 //! Tests of who makes a call: the thread that waits, or one of the pool's, and how many those are.
 
-use super::call::Target;
 use super::driver::PsyncDevice;
 use crate::buf::Buf;
-use crate::driver::testing::{DEPTH, data, issue, reap};
+use crate::driver::testing::{DEPTH, data, issue, reap, target};
 use crate::driver::{Device, DriverQueue, Mode};
-use forebay_core::{Bio, Op, QueueLimits};
-use std::sync::Arc;
+use forebay_core::{Bio, Op};
 use std::thread;
 
 /// A device on a file of 1 MiB.
 fn device(nr_threads: usize) -> PsyncDevice {
-    let file = tempfile::tempfile().expect("a scratch file");
-    file.set_len(1 << 20).expect("room for it");
-    let limits = QueueLimits {
-        capacity_bytes: Some(1 << 20),
-        volatile_cache: true,
-        ..QueueLimits::default()
-    };
-    PsyncDevice::new(Target::new(Arc::new(file), false), limits, nr_threads)
+    let (target, limits) = target();
+    PsyncDevice::new(target, limits, nr_threads)
 }
 
 #[test]

@@ -120,10 +120,6 @@ impl RamDriver {
 }
 
 impl Driver for RamDriver {
-    fn limits(&self) -> QueueLimits {
-        self.ram.limits
-    }
-
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         match rq.op {
             Op::Read | Op::Write => self.ram.memory.move_data(rq),

@@ -81,7 +81,7 @@ fn scripted(entries: u32, mode: Mode) -> (UringDriver<Script>, UringWaiter, Scri
     };
     let kept = Arc::new(file.try_clone().expect("a descriptor"));
     let commands = Commands::new(&limits, DEPTH, None);
-    let driver = UringDriver::new(ring, script.clone(), None, mode, kept, limits, commands);
+    let driver = UringDriver::new(ring, script.clone(), None, mode, kept, false, commands);
     let left = Arc::clone(driver.left());
     let waiter = UringWaiter::new(driver.ring(), None, left).expect("a descriptor");
     (driver, waiter, script, file)
@@ -226,7 +226,7 @@ fn a_ring_whose_completions_could_overflow_is_refused() {
     let file = Arc::new(tempfile::tempfile().expect("a scratch file"));
     let limits = QueueLimits { max_segments: 8, ..QueueLimits::default() };
     let commands = Commands::new(&limits, DEPTH, None);
-    UringDriver::new(ring, Script::default(), None, Mode::Shared, file, limits, commands);
+    UringDriver::new(ring, Script::default(), None, Mode::Shared, file, false, commands);
 }
 
 #[test]

@@ -16,10 +16,6 @@ struct Entries {
 }
 
 impl Driver for Entries {
-    fn limits(&self) -> QueueLimits {
-        limits()
-    }
-
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _: bool) -> Issue {
         self.commands.note(rq, libc::FALLOC_FL_ZERO_RANGE);
         self.shown = format!("{:?}", self.commands.entry(rq.tag));

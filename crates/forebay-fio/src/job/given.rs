@@ -1,0 +1,62 @@
+//! What the user said, option by option.
+
+use std::time::Duration;
+
+use crate::generator::Pattern;
+use crate::job::{Checks, Engine, Load, Measures};
+use crate::logs::LogOptions;
+use crate::pace::Pace;
+use crate::units::Size;
+
+/// The options of a job that were given; `None` is "not given". See
+/// [`Job`](crate::job::Job) for the meanings.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[allow(missing_docs)]
+pub struct Given {
+    pub rw: Option<Pattern>,
+    pub rwmixread: Option<u8>,
+    pub bs: Option<u32>,
+    pub size: Option<Size>,
+    pub io_size: Option<Size>,
+    pub offset: Option<Size>,
+    pub iodepth: Option<u32>,
+    pub iodepth_batch: Option<u32>,
+    pub iodepth_batch_complete_min: Option<u32>,
+    pub iodepth_batch_complete_max: Option<u32>,
+    pub iodepth_low: Option<u32>,
+    pub numjobs: Option<u32>,
+    pub runtime: Option<Duration>,
+    pub time_based: Option<bool>,
+    pub direct: Option<bool>,
+    pub filename: Option<String>,
+    pub ioengine: Option<Engine>,
+    pub fixedbufs: Option<bool>,
+    pub sqthread_poll: Option<bool>,
+    pub invalidate: Option<bool>,
+    pub allow_mounted_write: Option<bool>,
+    pub fsync: Option<u32>,
+    pub end_fsync: Option<bool>,
+    pub randseed: Option<u64>,
+    pub norandommap: Option<bool>,
+    pub randrepeat: Option<bool>,
+    pub verify: Option<bool>,
+    pub do_verify: Option<bool>,
+    pub group_reporting: Option<bool>,
+    pub loops: Option<u32>,
+    pub fdatasync: Option<u32>,
+    pub ramp_time: Option<Duration>,
+    pub start_delay: Option<Duration>,
+    pub load: Load,
+    pub pace: Pace,
+    pub measures: Measures,
+    pub checks: Checks,
+    pub logs: LogOptions,
+    /// Options that are kept as they were given.
+    pub texts: Vec<(&'static str, String)>,
+    /// What was accepted and does nothing.
+    pub warnings: Vec<String>,
+    pub stonewall: Option<bool>,
+    pub new_group: Option<bool>,
+    /// Options of the layer itself, passed on as they are.
+    pub policies: Vec<(&'static str, String)>,
+}

@@ -1,0 +1,77 @@
+//! The part of a device that a job works on.
+
+use thiserror::Error;
+
+use crate::generator::Region;
+use crate::generator::sizes::SizeRule;
+use crate::job::Job;
+use crate::units::Size;
+
+/// A job that does not fit its device.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum RegionError {
+    /// The region reaches past the end.
+    #[error(
+        "{job}: offset {offset} + size {len} goes past the end of the device, which has {capacity} \
+         bytes; lower --size or --offset"
+    )]
+    PastEnd {
+        /// The job's name.
+        job: String,
+        /// Where the region begins, bytes.
+        offset: u64,
+        /// Its length, bytes.
+        len: u64,
+        /// The length of the device, bytes.
+        capacity: u64,
+    },
+    /// Not even one block fits.
+    #[error(
+        "{job}: the block size ({bs} bytes) is larger than what there is to work on ({len} bytes); \
+         lower --bs or raise --size"
+    )]
+    NoBlock {
+        /// The job's name.
+        job: String,
+        /// The block size, bytes.
+        bs: u32,
+        /// The length of the region, bytes.
+        len: u64,
+    },
+}
+
+impl Job {
+    /// The part of a device of `capacity` bytes that the job works on.
+    ///
+    /// # Errors
+    ///
+    /// [`RegionError`] if it reaches past the end or holds no whole block.
+    pub fn region(&self, capacity: u64) -> Result<Region, RegionError> {
+        let offset = self.offset.of(capacity);
+        // A percentage seldom hits a block; an offset in bytes is taken as it is.
+        let offset = match self.offset {
+            Size::Bytes(_) => offset,
+            Size::Percent(_) => offset - offset % u64::from(self.bs),
+        };
+        let rest = capacity.saturating_sub(offset);
+        let asked = match self.size {
+            None | Some(Size::Bytes(0)) => rest,
+            Some(Size::Bytes(bytes)) => bytes,
+            Some(percent) => percent.of(capacity).min(rest),
+        };
+        // Only whole blocks are used, so only they must fit: direct I/O does not see the odd bytes
+        // at the end of a file.
+        let len = asked - asked % u64::from(self.bs);
+        if offset > capacity || len > rest {
+            let job = self.name.clone();
+            return Err(RegionError::PastEnd { job, offset, len: asked, capacity });
+        }
+        // A direction whose smallest I/O does not fit could do none.
+        let bs = self.sizes_used().map(SizeRule::min).max().unwrap_or(self.bs);
+        if len < bs.into() {
+            return Err(RegionError::NoBlock { job: self.name.clone(), bs, len: asked });
+        }
+        Ok(Region { offset, len })
+    }
+}
