@@ -22,6 +22,9 @@ use std::task::{Context, Poll};
 /// threads that wait for I/O on the same disk. Polling it makes what progress can be made at once.
 ///
 /// Dropping it does not cancel the I/O, and does not wait for it: its buffer is freed when it ends.
+///
+/// Whoever reaps its I/O runs the waker: under `service=on` that may be the disk's own thread,
+/// which leads for all. There a waker must not wait for I/O of the same disk.
 #[must_use = "an I/O is submitted when it is polled"]
 pub struct IoFuture {
     shared: Arc<Shared>,
