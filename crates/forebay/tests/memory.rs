@@ -1,5 +1,5 @@
-//! How much memory a disk takes, and that it gives all of it back: counted by the allocator, so this
-//! is a program of its own, of one test.
+//! How much memory a disk takes, and that it gives all of it back: counted by the allocator, so
+//! this is a program of its own, of one test.
 // It is an allocator.
 #![allow(unsafe_code)]
 

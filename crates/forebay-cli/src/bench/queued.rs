@@ -6,8 +6,9 @@
 //! left.
 //!
 //! Each batch of several is submitted under an *outer* plug, and each I/O in it under an *inner*
-//! one, as a file system that plugs calls a device driver that plugs. With `plug=outermost` the inner ones
-//! change nothing; with `plug=per-level` they take the batch apart, which is how that policy shows.
+//! one, as a file system that plugs calls a device driver that plugs. With `plug=outermost` the
+//! inner ones change nothing; with `plug=per-level` they take the batch apart, which is how that
+//! policy shows.
 //!
 //! The clock is read before each I/O, once after the commit of its batch (slat ends, clat begins),
 //! and once after each reaping (clat ends). Where one I/O was reaped, and one goes next, the end of
