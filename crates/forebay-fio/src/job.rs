@@ -283,6 +283,13 @@ impl Job {
                 self.name
             ));
         }
+        if self.checks.only && self.time_based {
+            return conflict(format!(
+                "{}: --verify_only does not go with --time_based: it has to be known what was \
+                 written; give --size or --io_size as they were then",
+                self.name
+            ));
+        }
         if self.verify && self.rw.has(Direction::Trim) {
             return conflict(format!("{}: --verify does not go with a trim pattern", self.name));
         }

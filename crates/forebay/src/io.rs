@@ -12,6 +12,7 @@ pub struct Io {
 
 impl Io {
     /// Reads into all of `buf`, from byte `offset` on.
+    #[inline]
     pub fn read(buf: Buf, offset: u64) -> Io {
         let len = buf.len();
         Io::with_buf(Op::Read, buf, len, offset)
@@ -27,6 +28,7 @@ impl Io {
     }
 
     /// Writes all of `buf`, at byte `offset`.
+    #[inline]
     pub fn write(buf: Buf, offset: u64) -> Io {
         let len = buf.len();
         Io::with_buf(Op::Write, buf, len, offset)
@@ -58,6 +60,7 @@ impl Io {
 
     /// Sets the number that the completion carries.
     #[must_use]
+    #[inline]
     pub fn user_data(mut self, user_data: u64) -> Io {
         self.bio.user_data = user_data;
         self
@@ -93,6 +96,7 @@ impl Io {
         self.flag(BioFlags::NOWAIT)
     }
 
+    #[inline]
     pub(crate) fn into_parts(self) -> (Bio, Option<Buf>) {
         (self.bio, self.buf)
     }
