@@ -473,6 +473,13 @@ impl Job {
                 self.name
             ));
         }
+        if self.checks.only && self.time_based {
+            return conflict(format!(
+                "{}: --verify_only needs a job with an end of its own, since how far one of \
+                 --time_based came is not known; leave that out",
+                self.name
+            ));
+        }
         if self.verify && self.rw.has(Direction::Trim) {
             return conflict(format!("{}: --verify does not go with a trim pattern", self.name));
         }
