@@ -77,8 +77,8 @@ impl Tally<'_> {
         pacer.map_or(wanted, |pacer| pacer.choose(wanted, other, self.now_ns))
     }
 
-    /// Does what is due before an I/O in the direction `next`. `quiesce` ends what is in flight, of which there are
-    /// `in_flight` I/Os.
+    /// Does what is due before an I/O in the direction `next`. `quiesce` ends what is in
+    /// flight, of which there are `in_flight` I/Os.
     #[cold]
     pub(super) fn pause(
         &mut self,

@@ -134,7 +134,8 @@ impl Queued {
         let room = tally.job.iodepth_batch.min(self.free.len() as u32) as usize;
         let mut submitted = Submitted::Yes;
         let outer = forebay::plug();
-        // Whatever was due has been done, so one may go, if only to the direction that need not wait.
+        // Whatever was due has been done, so one may go, if only in the direction that need not
+        // wait.
         while self.batch.len() < room && (self.batch.is_empty() || !tally.is_pause_due) {
             submitted = match self.next.take().or_else(|| ops.next()) {
                 Some(op) => {
