@@ -285,8 +285,8 @@ impl Job {
         }
         if self.checks.only && self.time_based {
             return conflict(format!(
-                "{}: --verify_only does not go with --time_based: it has to be known what was \
-                 written; give --size or --io_size as they were then",
+                "{}: --verify_only needs a job with an end of its own, since how far one of \
+                 --time_based came is not known; leave that out",
                 self.name
             ));
         }

@@ -104,7 +104,8 @@ impl Display {
     ) -> Self {
         let timed = |target: &Target| {
             let job = &jobs[target.job];
-            job.runtime.filter(|_| job.time_based)
+            let before = job.start_delay.saturating_add(job.ramp_time);
+            job.runtime.filter(|_| job.time_based).map(|time| time.saturating_add(before))
         };
         let runtimes: Option<Vec<_>> = targets.iter().map(timed).collect();
         Self {
@@ -151,7 +152,9 @@ impl Display {
             }
         }
         let seconds = (elapsed - self.last).as_secs_f64();
-        let per_second = |new: u64, old: u64| ((new - old) as f64 / seconds) as u64;
+        // At the end of a ramp the counters begin anew.
+        let per_second =
+            |new: u64, old: u64| (new.checked_sub(old).unwrap_or(new) as f64 / seconds) as u64;
         let last = std::mem::replace(&mut self.last_sums, sums);
         let rates = std::array::from_fn(|at| {
             (per_second(sums[at].0, last[at].0), per_second(sums[at].1, last[at].1))
@@ -177,5 +180,30 @@ impl Display {
             rates,
             seconds_left: self.runtime.map(|runtime| runtime.saturating_sub(elapsed).as_secs()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_fio::cmdline::{Parsed, parse};
+
+    use crate::bench::plan::plan;
+
+    #[test]
+    fn a_ramp_is_part_of_the_time_and_its_end_no_leap() {
+        let args = "--name=a --filename=null:1M --time_based --runtime=2 --ramp_time=2";
+        let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
+            panic!("{args}")
+        };
+        let targets = plan(&command.jobs).expect("a plan");
+        let mut display = Display::new(true, None, &command.jobs, &targets);
+        let gauge = Gauge::default();
+        let mut after = |seconds, ios| {
+            gauge.ios[0].store(ios, Ordering::Relaxed);
+            display.progress(std::slice::from_ref(&gauge), Duration::from_secs(seconds))
+        };
+        assert_eq!(after(1, 1000).percent, Some(25.0));
+        assert_eq!(after(3, 500).rates[0].1, 250, "the counters began anew");
     }
 }

@@ -49,6 +49,12 @@ fn bad_values_say_what_would_do() {
          null",
     );
     check("--name=a --time_based", 2, "bench: a: --time_based needs a --runtime");
+    check(
+        "--name=a --rw=write --verify=crc32c --verify_only --time_based --runtime=1",
+        2,
+        "bench: a: --verify_only needs a job with an end of its own, since how far one of \
+         --time_based came is not known; leave that out",
+    );
 }
 
 #[test]
