@@ -33,6 +33,8 @@ struct Side {
 enum Program {
     /// Ours, on the file.
     File,
+    /// The same through io_uring, whatever `ioengine` says.
+    Ring,
     /// Ours, on the device of a spec.
     Device(&'static str),
     /// fio, on the file.
@@ -63,7 +65,7 @@ macro_rules! threads {
         Figure {
             name: "threads",
             title: concat!("random 4k reads by ", $title, ", each with blocking calls, direct I/O"),
-            a: Side { title: "forebay", program: Program::File, options: "" },
+            a: Side { title: "forebay", program: Program::Ring, options: "" },
             b: Side { title: "pread", program: Program::Pread, options: "" },
             load: concat!(
                 "--rw=randread --bs=4k --ioengine=psync --thread --group_reporting --numjobs=",
@@ -266,6 +268,7 @@ fn command(
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let (program, first, filename) = match side.program {
         Program::File => (forebay.to_owned(), "bench", file),
+        Program::Ring => (forebay.to_owned(), "bench", format!("{file}?engine=io_uring")),
         Program::Device(spec) => (forebay.to_owned(), "bench", spec.to_owned()),
         Program::Fio => (PathBuf::from("fio"), "", file),
         Program::Pread => (std::env::current_exe()?, pread::COMMAND, file),
