@@ -73,12 +73,7 @@ impl Path {
                 continue;
             }
             assert!(self.run.try_take());
-            let gates = Gates {
-                enter: self.run.may_enter(),
-                dispatch: self.run.may_dispatch(),
-                reap: !self.run.is_kicked(),
-            };
-            self.turn(gates);
+            self.turn(self.run.gates());
             assert!(self.run.release());
         }
         self.ended.pop().expect("it has ended")

@@ -74,7 +74,7 @@ impl Gate {
 /// // publish the work, then:
 /// if state.run() {
 ///     loop {
-///         // read the inbox, reap, dispatch if may_dispatch(), commit
+///         // read the inbox, reap, dispatch as gates() allows, commit
 ///         if state.release() {
 ///             break;
 ///         }
@@ -229,9 +229,14 @@ impl RunState {
         before & (BLOCKED | KICKED) == BLOCKED
     }
 
-    /// What a turn may do, for the holder of the token, who asks before each: let bios in
-    /// ([`may_enter`](RunState::may_enter)), dispatch ([`may_dispatch`](RunState::may_dispatch)),
-    /// and reap: nobody has undertaken to end the leader's wait.
+    /// What a turn may do, for the holder of the token, who asks before each.
+    ///
+    /// It lets requests in by what this says of the gate; who freezes closes the gate, waits until
+    /// the token was free once (R5), and then looks whether the context is drained. (Whoever enters
+    /// without the token has to count itself before it asks, and the freezer to look at that count
+    /// after [`close`](RunState::close), all four with sequential consistency. Ours are.) It
+    /// dispatches unless quiesced or stopped, and reaps unless somebody has undertaken to end the
+    /// leader's wait.
     #[inline]
     pub fn gates(&self) -> Gates {
         let word = self.word.load(Ordering::SeqCst);
@@ -280,25 +285,6 @@ impl RunState {
         self.change(|word| word & !gate.bit());
     }
 
-    /// Whether the holder of the token may dispatch: neither quiesced nor stopped. A holder asks
-    /// again before each batch.
-    #[inline]
-    pub fn may_dispatch(&self) -> bool {
-        self.load() & (QUIESCED | STOPPED) == 0
-    }
-
-    /// Whether bios may enter: not frozen.
-    ///
-    /// For the holder of the token, who lets requests in by what this says; who freezes closes the
-    /// gate, waits until the token was free once (R5), and then looks whether the context is
-    /// drained. (Whoever enters without the token has to count itself before it asks, and the
-    /// freezer to look at that count after [`close`](RunState::close), all four with sequential
-    /// consistency. Ours are.)
-    #[inline]
-    pub fn may_enter(&self) -> bool {
-        self.word.load(Ordering::SeqCst) & FROZEN == 0
-    }
-
     fn load(&self) -> u32 {
         self.word.load(Ordering::Acquire)
     }
@@ -306,7 +292,7 @@ impl RunState {
     /// Replaces the word by what `to` makes of it, and returns what it was. Always writes.
     ///
     /// SeqCst: it acquires and releases, which the argument at the top asks for, and pairs with
-    /// the load of `may_enter`, for which alone it is not AcqRel; the instruction is the same. The
+    /// the load of `gates`, for which alone it is not AcqRel; the instruction is the same. The
     /// first load is a guess, and a failed exchange a better one: nothing is concluded from either.
     #[inline]
     fn change(&self, to: impl Fn(u32) -> u32) -> u32 {

@@ -62,14 +62,14 @@ fn each_gate_is_closed_and_opened_alone() {
         [(Gate::Quiesced, false, true), (Gate::Stopped, false, true), (Gate::Frozen, true, false)]
     {
         state.close(gate);
-        assert_eq!((state.may_dispatch(), state.may_enter()), (dispatch, enter), "{gate:?}");
+        assert_eq!((state.gates().dispatch, state.gates().enter), (dispatch, enter), "{gate:?}");
         state.open(gate);
-        assert!(state.may_dispatch() && state.may_enter());
+        assert!(state.gates().dispatch && state.gates().enter);
     }
     state.close(Gate::Stopped);
     state.close(Gate::Quiesced);
     state.open(Gate::Stopped);
-    assert!(!state.may_dispatch(), "the other gate is closed");
+    assert!(!state.gates().dispatch, "the other gate is closed");
     assert!(!state.run() && !state.release(), "marks pass a closed gate (R4)");
 }
 

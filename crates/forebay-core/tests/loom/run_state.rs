@@ -57,7 +57,7 @@ impl Hctx {
     /// A stale load of the place, by a holder that has not acquired what the last one did, would
     /// dispatch an item twice.
     fn dispatch(&self, item: usize) {
-        if self.state.may_dispatch() && self.inbox[item].load(Relaxed) == 1 {
+        if self.state.gates().dispatch && self.inbox[item].load(Relaxed) == 1 {
             assert_eq!(self.silent.load(Relaxed), 0, "dispatched behind a closed gate");
             self.inbox[item].store(0, Relaxed);
             assert_eq!(self.dispatched[item].fetch_add(1, Relaxed), 0, "dispatched twice");

@@ -299,11 +299,11 @@ impl Thread {
     }
 
     fn gates(&self, hctx: &Hctx) -> Gates {
-        let (run, world) = (&hctx.run, &self.world);
+        let (gates, world) = (hctx.run.gates(), &self.world);
         Gates {
-            enter: run.may_enter() || world.plants(Plant::EnterFrozen),
-            dispatch: run.may_dispatch() || world.plants(Plant::DispatchQuiesced),
-            reap: !run.is_kicked() || world.plants(Plant::ReapKicked),
+            enter: gates.enter || world.plants(Plant::EnterFrozen),
+            dispatch: gates.dispatch || world.plants(Plant::DispatchQuiesced),
+            reap: gates.reap || world.plants(Plant::ReapKicked),
         }
     }
 
