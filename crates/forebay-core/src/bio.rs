@@ -48,7 +48,8 @@ impl Op {
 
 /// A set of flags on a bio.
 ///
-/// Counterpart in Linux: `REQ_FUA`, `REQ_PREFLUSH`, `REQ_NOMERGE`, `REQ_NOWAIT`.
+/// Counterpart in Linux: `REQ_FUA`, `REQ_PREFLUSH`, `REQ_NOMERGE`, `REQ_NOWAIT`,
+/// `BLK_MQ_REQ_RESERVED`, `REQ_BACKGROUND`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct BioFlags(u8);
 
@@ -65,6 +66,12 @@ impl BioFlags {
     /// nothing of it done. Where it takes more requests than there are tags, it ends with
     /// `NotSupported`.
     pub const NOWAIT: BioFlags = BioFlags(8);
+    /// It may have one of the tags that are reserved, and goes before what may not: for the few
+    /// I/Os that others depend on. Without reserved tags it means nothing.
+    pub const RESERVED: BioFlags = BioFlags(16);
+    /// Nobody waits for it: it may have no more tags than the disk's `async_depth` says, so that
+    /// others find some.
+    pub const BACKGROUND: BioFlags = BioFlags(32);
 
     /// Whether all of `other` is set.
     pub const fn contains(self, other: BioFlags) -> bool {

@@ -56,7 +56,7 @@ impl Turn<'_> {
         let commit_follows = self.gates.dispatch
             && hctx.dispatch.is_empty()
             && !hctx.backlog.is_empty()
-            && hctx.nr_in_flight < hctx.tags.depth();
+            && hctx.nr_in_flight < hctx.tags.nr_requests();
         if commit_follows { Look::Glance } else { Look::Hard }
     }
 
@@ -124,7 +124,7 @@ impl Turn<'_> {
     #[inline]
     fn done(&mut self, tag: Tag, rq: Request) {
         let hctx = &mut *self.hctx;
-        hctx.tags.put(tag);
+        hctx.put_tag(tag, rq.flags);
         let counters = hctx.counters.of(rq.op);
         counters.requests.add(1);
         counters.ticks_ns.add(self.now.saturating_sub(rq.tagged_ns));

@@ -4,6 +4,7 @@
 //! was refused by a busy driver, has another step to take, or is tried again) goes before what
 //! waits for one.
 
+use crate::admission::Admitted;
 use crate::bio::{BioFlags, Op};
 use crate::driver::{Driver, Issue, IssuedRequest};
 use crate::flush::Steps;
@@ -21,13 +22,17 @@ impl Turn<'_> {
     pub(crate) fn dispatch<D: Driver + ?Sized>(&mut self, driver: &mut D) {
         let hctx = &mut *self.hctx;
         if self.gates.enter && !hctx.outside.is_empty() {
-            hctx.backlog.append(&mut hctx.outside);
-            hctx.nr_waited = hctx.backlog.len();
+            let mut outside = core::mem::take(&mut hctx.outside);
+            outside.drain(..).for_each(|rq| hctx.let_in(rq));
+            (hctx.outside, hctx.nr_waited) = (outside, hctx.backlog.len());
         }
         while let Some(tag) = hctx.held.pop() {
             hctx.dispatch.push_front(tag);
         }
         let is_busy = self.gates.dispatch && self.dispatch_waiting(driver);
+        if self.hctx.admission.is_some() {
+            self.settle_lines(is_busy);
+        }
         if !self.hctx.nowait.is_empty() {
             self.dispatch_nowait(driver, is_busy);
         }
@@ -37,7 +42,7 @@ impl Turn<'_> {
     /// Issues what may wait. Says whether the driver is busy.
     #[inline]
     fn dispatch_waiting<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
-        while !self.hctx.dispatch.is_empty() || !self.hctx.backlog.is_empty() {
+        while !self.hctx.dispatch.is_empty() || self.stock_backlog() {
             let Some((tag, rq)) = self.next() else { break };
             if self.issue(driver, tag, rq) {
                 return true;
@@ -57,25 +62,39 @@ impl Turn<'_> {
         }
         loop {
             let hctx = &mut *self.hctx;
-            let (is_empty, oversized) = {
-                let waiting = hctx.backlog.front()?;
-                (waiting.steps.is_empty(), waiting.oversized)
-            };
-            if is_empty {
+            let waiting = hctx.backlog.front()?;
+            let (flags, oversized) = (waiting.flags, waiting.oversized);
+            if waiting.steps.is_empty() {
                 // Nothing to do at the device: no data, and nothing that could be lost.
                 let rq = hctx.pop_backlog()?;
                 self.end_all(rq);
+                self.stock_backlog();
                 continue;
             }
-            let tag = hctx.tags.get()?;
-            let has_waited = hctx.nr_waited > 0;
+            let mut has_waited = hctx.nr_waited > 0;
+            let tag = if hctx.admission.is_none() {
+                hctx.tags.get(0)?
+            } else {
+                match self.get_tag(flags) {
+                    Admitted::Tag(tag, is_old) => {
+                        has_waited |= is_old;
+                        tag
+                    }
+                    Admitted::NoTag => return None,
+                    Admitted::WaitsElsewhere => continue,
+                }
+            };
+            let hctx = &mut *self.hctx;
             let rq = if oversized { self.cut_front() } else { hctx.pop_backlog() };
             match rq {
                 Some(mut rq) => {
                     self.note_tag(tag, &mut rq, has_waited);
                     return Some((tag, rq));
                 }
-                None => self.hctx.tags.put(tag),
+                None => {
+                    self.hctx.put_tag(tag, flags);
+                    self.stock_backlog();
+                }
             }
         }
     }
@@ -210,9 +229,9 @@ impl Turn<'_> {
             };
             let is_closed = !self.gates.enter || !self.gates.dispatch || is_busy;
             let must_wait = is_closed
-                || !hctx.backlog.is_empty()
+                || hctx.has_elder(&rq)
                 || !hctx.dispatch.is_empty()
-                || hctx.tags.nr_free() < parts;
+                || hctx.nr_free_tags_of(rq.flags) < parts;
             if rq.steps.is_empty() {
                 // Nothing to do at the device: no gate is in its way, and none is passed for it.
                 self.end_all(rq);
@@ -221,7 +240,8 @@ impl Turn<'_> {
             } else if must_wait {
                 self.answer(rq, BlockStatus::Again);
             } else {
-                hctx.backlog.push_back(rq);
+                // Who may have a reserved tag goes before those who may not.
+                hctx.backlog.push_front(rq);
                 is_busy = self.dispatch_waiting(driver);
                 self.answer_if_not_issued();
             }
@@ -254,7 +274,7 @@ impl Turn<'_> {
         slot.state = SlotState::Idle;
         let rq = slot.rq.take().expect("a tag that waits has a request");
         let rest = if rq.part_of.is_some() { hctx.pop_backlog() } else { None };
-        hctx.tags.put(tag);
+        hctx.put_tag(tag, rq.flags);
         self.answer(rq, BlockStatus::Again);
         if let Some(rest) = rest {
             self.end_all(rest);
@@ -276,7 +296,7 @@ impl Turn<'_> {
 impl HardwareContext {
     /// Takes the oldest request off the backlog.
     #[inline]
-    fn pop_backlog(&mut self) -> Option<Request> {
+    pub(crate) fn pop_backlog(&mut self) -> Option<Request> {
         self.nr_waited = self.nr_waited.saturating_sub(1);
         self.backlog.pop_front()
     }

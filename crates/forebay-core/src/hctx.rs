@@ -2,7 +2,7 @@
 //!
 //! Counterpart in Linux: `struct blk_mq_hw_ctx` (`block/blk-mq.c`).
 
-use crate::ctx::SoftwareQueue;
+use crate::admission::Admission;
 use crate::device::DeviceState;
 use crate::driver::{Completions, Driver};
 use crate::limits::QueueLimits;
@@ -44,6 +44,8 @@ pub struct HardwareContext {
     pub(crate) backlog: VecDeque<Request>,
     /// How many of them, from the oldest on, an earlier turn has left there.
     pub(crate) nr_waited: usize,
+    /// What waits for tags elsewhere than in the backlog; none where nothing ever does.
+    pub(crate) admission: Option<Box<Admission>>,
     /// Let in, and not to wait for a tag.
     pub(crate) nowait: Vec<Request>,
     /// Not let in: the disk is frozen.
@@ -142,6 +144,7 @@ impl HardwareContext {
     ) -> HardwareContext {
         assert!(limits.validate().is_ok(), "limits are checked at open");
         let depth = tags.depth();
+        let nr_requests = policy.nr_requests.unwrap_or(depth).clamp(1, depth);
         let idle = || Slot { state: SlotState::Idle, rq: None };
         HardwareContext {
             limits,
@@ -151,9 +154,10 @@ impl HardwareContext {
             counters,
             backlog: VecDeque::with_capacity(depth as usize),
             nr_waited: 0,
+            admission: Admission::new(&policy, depth, nr_requests),
             nowait: Vec::new(),
             outside: VecDeque::new(),
-            tags: TagCache::new(tags),
+            tags: TagCache::new(tags, nr_requests),
             table: (0..depth).map(|_| idle()).collect(),
             splits: Splits::new(depth),
             dispatch: VecDeque::with_capacity(depth as usize),
@@ -169,38 +173,10 @@ impl HardwareContext {
         }
     }
 
-    /// Takes a request in. It stays outside where `enter` is false, or others do.
-    #[inline]
-    pub fn accept(&mut self, rq: Request, enter: bool) {
-        if rq.is_nowait() {
-            self.nowait.push(rq);
-        } else if enter && self.outside.is_empty() {
-            self.backlog.push_back(rq);
-        } else {
-            self.outside.push_back(rq);
-        }
-    }
-
-    /// Takes in all that is outgoing from a software queue, as [`accept`](Self::accept) does one by
-    /// one.
-    #[inline]
-    pub fn accept_from(&mut self, ctx: &mut SoftwareQueue, enter: bool) {
-        if enter && self.outside.is_empty() && self.backlog.is_empty() && !ctx.has_nowait() {
-            ctx.swap_outgoing(&mut self.backlog);
-        } else {
-            ctx.outgoing().for_each(|rq| self.accept(rq, enter));
-        }
-    }
-
     /// A thread that was kicked out of the driver is back: the next turn takes what the kick has
     /// left in the driver (K8).
     pub fn reap_kick(&mut self) {
         self.reap_kick = true;
-    }
-
-    /// Takes in a list of bios that came from another thread.
-    pub fn accept_bios(&mut self, first: Box<QueuedBio>, enter: bool) {
-        self.accept(Request::of_bios(first), enter);
     }
 
     /// Does everything that can be done now, in one fixed order: takes the driver's completions and
@@ -220,6 +196,7 @@ impl HardwareContext {
         let (issued_before, ended_before) = (self.counters.issued.get(), ended.len());
         let mut turn = Turn { hctx: self, now, gates, ended };
         turn.reap(driver);
+        turn.wake();
         turn.dispatch(driver);
         let is_due = match commit {
             Commit::Now => true,
@@ -243,7 +220,10 @@ impl HardwareContext {
     /// Whether something that was let in is not at the driver.
     #[inline]
     fn has_waiting(&self) -> bool {
-        !self.backlog.is_empty() || !self.dispatch.is_empty() || !self.held.is_empty()
+        !self.backlog.is_empty()
+            || !self.dispatch.is_empty()
+            || !self.held.is_empty()
+            || self.admission.as_ref().is_some_and(|admission| !admission.is_empty())
     }
 
     /// Commits what turns with [`Commit::Later`] have issued.
@@ -306,11 +286,12 @@ impl HardwareContext {
     pub fn check_invariants(&self) -> usize {
         let tagged = self.table.iter().filter(|slot| slot.state != SlotState::Idle);
         let nr_tagged = tagged.clone().count() as u32;
-        assert_eq!(nr_tagged + self.tags.nr_free(), self.tags.depth());
+        assert_eq!(nr_tagged, self.tags.nr_busy());
         let issued = tagged.clone().filter(|slot| slot.state == SlotState::Issued).count();
         assert_eq!(issued as u32, self.nr_in_flight);
         assert_eq!((self.dispatch.len() + self.held.len()) as u32 + self.nr_in_flight, nr_tagged);
         let waiting = self.backlog.iter().chain(&self.nowait).chain(&self.outside);
+        let waiting = waiting.chain(self.admission.iter().flat_map(|admission| admission.iter()));
         let requests = tagged.filter_map(|slot| slot.rq.as_ref()).chain(waiting);
         let (mut nr_whole, mut nr_parts) = (0, 0);
         for rq in requests {

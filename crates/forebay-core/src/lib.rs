@@ -24,7 +24,9 @@ extern crate alloc;
 #[cfg(any(blk_loom, blk_shuttle))]
 extern crate std;
 
+mod admission;
 mod bio;
+mod classes;
 mod complete;
 mod counter;
 mod ctx;
@@ -36,6 +38,7 @@ mod flush;
 mod hctx;
 mod histogram;
 mod limits;
+mod lines;
 mod merge;
 mod plug;
 mod policy;
@@ -71,4 +74,4 @@ pub use request::Request;
 pub use run_state::{Gate, RunState};
 pub use stats::{OpStats, PlugCounters, QueueStats, RunCounters, StageStats};
 pub use status::BlockStatus;
-pub use tag::{Tag, TagSet, TagWaits, Wait, WaitId, WaiterCount};
+pub use tag::{Tag, TagSet, TagWaits, Wait, WaitId, WaiterCount, WakePolicy};

@@ -3,8 +3,8 @@
 //! Counterpart in Linux: `blk_attempt_bio_merge` (`block/blk-merge.c`). A bio joins at the back or
 //! the front of a request if
 //!
-//! - M1 both do the same, and neither is a flush, a write-zeroes, FUA, PREFLUSH, or marked
-//!   no-merge, or oversized;
+//! - M1 both do the same, have the same flags, and neither is a flush, a write-zeroes, FUA,
+//!   PREFLUSH, or marked no-merge, or oversized;
 //! - M2 they are neighbours on the device;
 //! - M3 the sum keeps every limit, the size limit at the place where it then begins;
 //! - M4 discards also join without being neighbours, as a list of ranges, if the device takes more
@@ -49,7 +49,7 @@ pub(crate) fn try_merge(
     rq: &mut Request,
     new: Request,
 ) -> Result<MergeKind, Request> {
-    if rq.nomerge || new.nomerge || rq.op != new.op || rq.is_nowait() != new.is_nowait() {
+    if rq.nomerge || new.nomerge || rq.op != new.op || rq.flags != new.flags {
         return Err(new);
     }
     assert!(new.nr_bios == 1 && new.skip == 0);

@@ -1,5 +1,7 @@
 //! The settings of a queue: what a user may choose, and what each choice is called.
 
+use crate::tag::WakePolicy;
+
 /// The deepest queue there can be, as in Linux (`BLK_MQ_MAX_DEPTH`).
 pub const QUEUE_DEPTH_MAX: u32 = 10_240;
 
@@ -61,6 +63,19 @@ pub struct Policy {
     /// How many requests a hardware context may have at the driver at once: 1 to
     /// [`QUEUE_DEPTH_MAX`].
     pub queue_depth: u32,
+    /// How many of these tags may be in use at first, if not all: 1 to `queue_depth`. It can be
+    /// changed while the disk is in use ([`HardwareContext::set_nr_requests`]).
+    ///
+    /// [`HardwareContext::set_nr_requests`]: crate::HardwareContext::set_nr_requests
+    pub nr_requests: Option<u32>,
+    /// How many of those are left to bios that are [`RESERVED`](crate::BioFlags::RESERVED): one
+    /// less than may be in use at most.
+    pub nr_reserved: u32,
+    /// How many bios that are [`BACKGROUND`](crate::BioFlags::BACKGROUND) may have at most: 1 at
+    /// least.
+    pub async_depth: u32,
+    /// Who waits for a tag, and whom a free one wakes.
+    pub wake: WakePolicy,
     /// How many bios a queue of completions may have in the layer, or ended and not reaped; one
     /// more is refused with `WouldBlock`.
     pub nr_bios: u32,
@@ -78,6 +93,10 @@ impl Default for Policy {
             nomerges: MergePolicy::default(),
             kick: KickPolicy::default(),
             queue_depth: 256,
+            nr_requests: None,
+            nr_reserved: 0,
+            async_depth: QUEUE_DEPTH_MAX,
+            wake: WakePolicy::default(),
             nr_bios: 4096,
             nr_hw_queues: 1,
             iostats: true,

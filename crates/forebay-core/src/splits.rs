@@ -5,7 +5,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// Bios that were cut, until the last of their requests is done. Each has a part in the request
-/// table or is being cut, so there are at most as many as tags, and one.
+/// table or is being cut, so there are at most as many as tags, and one; or waits in the line of a
+/// thread that lacks tags ([`crate::lines`]), one for each thread.
 #[derive(Debug)]
 pub(crate) struct Splits {
     slots: Vec<Option<Split>>,
@@ -37,7 +38,10 @@ impl Splits {
 
     /// Keeps a bio that is being cut, as one part so far.
     pub(crate) fn insert(&mut self, bio: Box<QueuedBio>) -> u32 {
-        let at = self.free.pop().expect("no more bios are cut than there are tags, and one");
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() as u32 - 1
+        });
         self.slots[at as usize] = Some(Split { bio, nr_parts: 1 });
         at
     }

@@ -60,6 +60,11 @@ pub struct QueueStats {
     pub tag_waits: u64,
     /// How long they waited, ns; 0 under `iostats=off`.
     pub tag_wait_ns: u64,
+    /// Threads that were to be woken because tags were free (none under `wake=fair`, where bios
+    /// wait).
+    pub tag_wakeups: u64,
+    /// Of these, those that found no tag when they came.
+    pub vain_wakeups: u64,
     /// Turns of the hardware contexts.
     pub runs: u64,
     /// Of these, those that found nothing to issue and nothing completed.
@@ -112,6 +117,8 @@ impl QueueStats {
         self.commits += counters.commits.get();
         self.tag_waits += counters.tag_waits.get();
         self.tag_wait_ns += counters.tag_wait_ns.get();
+        self.tag_wakeups += counters.tag_wakeups.get();
+        self.vain_wakeups += counters.vain_wakeups.get();
         self.runs += counters.runs.get();
         self.empty_runs += counters.empty_runs.get();
         self.busy_ns += counters.busy_ns.get();
@@ -169,6 +176,8 @@ pub struct RunCounters {
     pub(crate) commits: Counter,
     pub(crate) tag_waits: Counter,
     pub(crate) tag_wait_ns: Counter,
+    pub(crate) tag_wakeups: Counter,
+    pub(crate) vain_wakeups: Counter,
     pub(crate) runs: Counter,
     pub(crate) empty_runs: Counter,
     pub(crate) busy_ns: Counter,

@@ -4,7 +4,7 @@
 
 use crate::buf::Buf;
 use crate::driver;
-use crate::error::{IoError, OpenError};
+use crate::error::{IoError, OpenError, SpecError};
 use crate::future::IoFuture;
 use crate::info::{DiskInfo, DiskStats};
 use crate::io::{Io, segments_of};
@@ -208,6 +208,27 @@ impl Disk {
     /// the clock (`ram` with service times: use `service=on`); and in a child of a fork.
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.shared.poll_fd()
+    }
+
+    /// Changes how many requests each hardware context may have at the driver at once (the setting
+    /// `nr_requests`). What is there already stays. May be called while the disk is in use; a
+    /// context that a thread owns hears of it at its next turn.
+    ///
+    /// # Errors
+    /// [`SpecError::BadValue`] if it is none, or more than the `queue_depth` that the disk was
+    /// opened with.
+    ///
+    /// Counterpart in Linux: `/sys/block/X/queue/nr_requests`.
+    pub fn set_nr_requests(&self, nr_requests: u32) -> Result<(), SpecError> {
+        if !(1..=self.info().policy.queue_depth).contains(&nr_requests) {
+            return Err(SpecError::BadValue {
+                key: String::from("nr_requests"),
+                value: nr_requests.to_string(),
+                expected: "a number of 1 to the queue_depth of the open disk",
+            });
+        }
+        self.shared.set_nr_requests(nr_requests);
+        Ok(())
     }
 
     /// Freezes the disk: nothing new is let in, and this waits until all that was let in has ended;

@@ -58,4 +58,7 @@ pub struct DiskStats {
     pub nr_syscalls: u64,
     /// Turns of hardware contexts that were not made, because another thread was at it already.
     pub skipped_runs: u64,
+    /// How many times a thread slept until it was woken for tags (never under `wake=fair`, where
+    /// bios wait).
+    pub tag_sleeps: u64,
 }

@@ -96,6 +96,19 @@ impl Io {
         self.flag(BioFlags::NOWAIT)
     }
 
+    /// It may have one of the tags that are reserved (`reserved_tags=`), and goes before what may
+    /// not: for the few I/Os that others depend on.
+    #[must_use]
+    pub fn reserved(self) -> Io {
+        self.flag(BioFlags::RESERVED)
+    }
+
+    /// Nobody waits for it: all such I/Os together have at most `async_depth` tags.
+    #[must_use]
+    pub fn background(self) -> Io {
+        self.flag(BioFlags::BACKGROUND)
+    }
+
     #[inline]
     pub(crate) fn into_parts(self) -> (Bio, Option<Buf>) {
         (self.bio, self.buf)

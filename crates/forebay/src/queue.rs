@@ -246,6 +246,9 @@ impl BioQueue {
             let later = self.ready.borrow().len() < min && !is_shared;
             let commit = if later { Commit::Later } else { Commit::Now };
             let turned = self.turn(now_ns(iostats), Some(commit));
+            if is_shared && min > 0 {
+                self.wait_for_tags();
+            }
             let nr_ready = self.take_mail();
             let nr_in_layer = self.len - nr_ready;
             if nr_ready >= min || nr_in_layer == 0 {
@@ -269,6 +272,18 @@ impl BioQueue {
                 let nr = if all_ours { missing.try_into().unwrap_or(u32::MAX) } else { 1 };
                 wait::wait_as_owner(&self.shared, self.ctx.hctx(), turned, nr);
             }
+        }
+    }
+
+    /// Where threads wait for tags: until nothing that this queue has submitted lacks one.
+    #[inline]
+    fn wait_for_tags(&self) {
+        let mailbox = {
+            let ready = self.ready.borrow();
+            ready.mailbox().lacks_tags().then(|| Arc::clone(ready.mailbox()))
+        };
+        if let Some(mailbox) = mailbox {
+            wait::wait_for_tags(&self.shared, &self.ctx, &mailbox);
         }
     }
 

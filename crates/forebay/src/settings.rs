@@ -3,7 +3,30 @@
 use crate::error::SpecError;
 use crate::info::Feature;
 use crate::keys::Keys;
-use forebay_core::{KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits};
+use forebay_core::{
+    KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, WakePolicy,
+};
+
+/// Takes the keys that say who gets how many of the tags.
+fn take_tags(keys: &mut Keys, policy: &mut Policy) -> Result<(), SpecError> {
+    let depth = policy.queue_depth;
+    let wake = keys.take("wake", "fair, batch, stash or single", |value| {
+        WakePolicy::ALL.into_iter().find(|wake| wake.name() == value)
+    })?;
+    policy.wake = wake.unwrap_or(policy.wake);
+    let of_depth = 1..=u64::from(depth);
+    let expected = "a number of 1 to queue_depth (256 unless given)";
+    let nr_requests = keys.take_number("nr_requests", expected, of_depth.clone())?;
+    policy.nr_requests = nr_requests.map(|nr| nr as u32);
+    let nr_max = nr_requests.unwrap_or(depth.into()) - 1;
+    let expected = "a number below nr_requests (256 unless given)";
+    let nr_reserved = keys.take_number("reserved_tags", expected, 0..=nr_max)?;
+    policy.nr_reserved = nr_reserved.map_or(policy.nr_reserved, |nr| nr as u32);
+    let expected = "a number of 1 to queue_depth (256 unless given)";
+    let async_depth = keys.take_number("async_depth", expected, of_depth)?;
+    policy.async_depth = async_depth.map_or(policy.async_depth, |nr| nr as u32);
+    Ok(())
+}
 
 /// What every disk can be told, whatever its driver.
 #[derive(Debug)]
@@ -37,6 +60,7 @@ impl Settings {
         policy.nomerges = nomerges.unwrap_or(policy.nomerges);
         policy.kick = kick.unwrap_or(policy.kick);
         policy.queue_depth = depth.map_or(policy.queue_depth, |depth| depth as u32);
+        take_tags(keys, &mut policy)?;
         policy.nr_bios = nr_bios.map_or(policy.nr_bios, |nr_bios| nr_bios as u32);
         policy.iostats = keys.take_switch("iostats")?.unwrap_or(policy.iostats);
         let expected = "a number of 1 to 1024";

@@ -19,29 +19,38 @@ pub(crate) struct TagCache {
     set: Arc<TagSet>,
     at_hand: Vec<Tag>,
     hint: u32,
+    /// How many are given out, and how many may be.
+    nr_busy: u32,
+    nr_requests: u32,
 }
 
 impl TagCache {
-    pub(crate) fn new(set: Arc<TagSet>) -> TagCache {
+    pub(crate) fn new(set: Arc<TagSet>, nr_requests: u32) -> TagCache {
         let at_hand = Vec::with_capacity(set.depth() as usize);
-        TagCache { set, at_hand, hint: 0 }
+        TagCache { set, at_hand, hint: 0, nr_busy: 0, nr_requests }
     }
 
     pub(crate) fn depth(&self) -> u32 {
         self.set.depth()
     }
 
+    /// A tag, if `nr_kept` of those that may be given out are left after it.
     #[inline]
-    pub(crate) fn get(&mut self) -> Option<Tag> {
+    pub(crate) fn get(&mut self, nr_kept: u32) -> Option<Tag> {
+        if self.nr_busy + nr_kept >= self.nr_requests {
+            return None;
+        }
         if self.at_hand.is_empty() {
             self.refill();
         }
-        self.at_hand.pop()
+        let tag = self.at_hand.pop()?;
+        self.nr_busy += 1;
+        Some(tag)
     }
 
     #[cold]
     fn refill(&mut self) {
-        let TagCache { set, at_hand, hint } = self;
+        let TagCache { set, at_hand, hint, .. } = self;
         set.try_get_many(BATCH, hint, &mut |tag| at_hand.push(tag));
         // The lowest first.
         at_hand.reverse();
@@ -52,10 +61,28 @@ impl TagCache {
     pub(crate) fn put(&mut self, tag: Tag) {
         assert!(self.at_hand.len() < self.set.depth() as usize);
         self.at_hand.push(tag);
+        self.nr_busy -= 1;
     }
 
     /// How many can be had.
     pub(crate) fn nr_free(&self) -> u32 {
-        self.at_hand.len() as u32 + self.set.nr_free()
+        let nr_allowed = self.nr_requests.saturating_sub(self.nr_busy);
+        nr_allowed.min(self.at_hand.len() as u32 + self.set.nr_free())
+    }
+
+    /// How many are given out.
+    pub(crate) fn nr_busy(&self) -> u32 {
+        self.nr_busy
+    }
+
+    /// How many may be given out.
+    pub(crate) fn nr_requests(&self) -> u32 {
+        self.nr_requests
+    }
+
+    /// Says how many may be given out from now on. Those that are out stay so.
+    pub(crate) fn set_nr_requests(&mut self, nr_requests: u32) {
+        assert!(nr_requests > 0 && nr_requests <= self.set.depth());
+        self.nr_requests = nr_requests;
     }
 }

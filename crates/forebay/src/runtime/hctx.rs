@@ -3,6 +3,7 @@
 // The token gives access to a cell.
 #![allow(unsafe_code)]
 
+mod tags;
 mod token;
 
 use crate::driver::{DriverQueue, Waiter};
@@ -19,6 +20,7 @@ use std::sync::Arc;
 // For counts, from which nothing is concluded: models need not look at them.
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use tags::TagCalls;
 pub(crate) use token::Token;
 
 /// One of a disk's hardware contexts.
@@ -43,6 +45,7 @@ pub(crate) struct Hctx {
     /// System calls of its drivers until the last turn: of those that are gone, and of all.
     nr_old_syscalls: AtomicU64,
     nr_syscalls: AtomicU64,
+    tags: TagCalls,
     /// Those that wait for bios of this context, and would lead.
     followers: Mutex<Vec<Arc<Mailbox>>>,
     inner: UnsafeCell<Option<Inner>>,
@@ -85,6 +88,7 @@ impl Hctx {
             is_drained: AtomicBool::new(true),
             nr_old_syscalls: AtomicU64::new(0),
             nr_syscalls: AtomicU64::new(0),
+            tags: TagCalls::default(),
             followers: Mutex::new(Vec::new()),
             inner: UnsafeCell::new(None),
         }

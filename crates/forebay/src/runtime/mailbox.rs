@@ -12,6 +12,8 @@
 // Bios carry the address of their mailbox.
 #![allow(unsafe_code)]
 
+mod tags;
+
 use crate::buf::Buf;
 use crate::runtime::event::Event;
 use crate::runtime::primitive::{AtomicBool, AtomicU64, Mutex, Ordering, Sleeper, lock};
@@ -20,6 +22,8 @@ use forebay_core::QueuedBio;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
+
+pub(crate) use tags::TAGS;
 
 /// What the owner of a mailbox is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +80,8 @@ pub(crate) struct Mailbox {
     goal: AtomicU64,
     /// Whether it is in the list of a hardware context's followers.
     pub(crate) is_listed: AtomicBool,
+    /// Whether the owner's bios wait in its line for tags; written by the holder of the token.
+    lacks_tags: AtomicBool,
     /// Tells a descriptor's holder of deliveries.
     event: OnceLock<Arc<Event>>,
     owner: Owner,
@@ -109,6 +115,7 @@ impl Mailbox {
             word: AtomicU64::new(0),
             goal: AtomicU64::new(0),
             is_listed: AtomicBool::new(false),
+            lacks_tags: AtomicBool::new(false),
             event: OnceLock::new(),
             owner,
         }

@@ -154,13 +154,14 @@ impl Shared {
         queue.add_plugs(&plugs.retired);
         drop(plugs);
         let mut nr_syscalls = self.waiter.nr_syscalls();
-        let mut skipped_runs = 0;
+        let (mut skipped_runs, mut tag_sleeps) = (0, 0);
         for hctx in self.hctxs.iter() {
             queue.add_runs(&hctx.counters);
             nr_syscalls += hctx.nr_syscalls();
             skipped_runs += hctx.nr_skipped();
+            tag_sleeps += hctx.nr_tag_sleeps();
         }
-        DiskStats { queue, nr_syscalls, skipped_runs }
+        DiskStats { queue, nr_syscalls, skipped_runs, tag_sleeps }
     }
 
     pub(crate) fn new_plug_counters(&self) -> Arc<PlugCounters> {
@@ -230,6 +231,13 @@ impl Shared {
     /// Makes the progress that can be made at once on the shared context.
     pub(crate) fn poll_shared(&self) {
         self.hctxs[SHARED].run_turn();
+    }
+
+    /// Says how many tags of each context may be in use. An owned context hears of it at its next
+    /// turn.
+    pub(crate) fn set_nr_requests(&self, nr_requests: u32) {
+        self.hctxs.iter().for_each(|hctx| hctx.set_nr_requests(nr_requests));
+        self.poll_shared();
     }
 
     /// What tells of progress to be made on the shared context, if the driver has such a thing.

@@ -16,7 +16,7 @@
 
 use crate::runtime::ctx::Ctx;
 use crate::runtime::hctx::{Hctx, Token, now_ns};
-use crate::runtime::mailbox::{Doing, Mailbox};
+use crate::runtime::mailbox::{Doing, Mailbox, TAGS};
 use crate::runtime::primitive::thread;
 use crate::runtime::shared::Shared;
 use forebay_core::{Commit, Turned};
@@ -78,7 +78,7 @@ pub(crate) fn wait_shared(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>
         waiter.offer();
         // What the thread has detached goes with it.
         ctx.turn(shared, now_ns(iostats), Some(commit));
-        let is_over = mailbox.nr_delivered() >= goal;
+        let is_over = mailbox.is_reached(goal);
         // Before it leads or follows: nobody waits for this thread meanwhile, and none kicks it.
         if waiter.help(!is_over) {
             continue;
@@ -97,15 +97,30 @@ pub(crate) fn wait_shared(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>
     }
 }
 
+/// As [`wait_shared`], until nothing of this mailbox lacks tags. Threads wait so before they wait
+/// for ends, where it is threads that wait for tags.
+pub(crate) fn wait_for_tags(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>) {
+    wait_shared(shared, ctx, mailbox, TAGS);
+}
+
 /// Parks until the goal is reached, or there is nobody who leads. True: we lead.
 fn follow(hctx: &Hctx, mailbox: &Arc<Mailbox>, goal: u64) -> bool {
     mailbox.begin_wait(goal, Doing::Parked);
     hctx.list_follower(mailbox);
     // W2.
-    if mailbox.nr_delivered() < goal && hctx.run.has_leader() {
+    if !mailbox.is_reached(goal) && hctx.run.has_leader() {
         mailbox.park();
     }
-    mailbox.end_wait() == Doing::Baton
+    end_wait(hctx, mailbox) == Doing::Baton
+}
+
+/// Awake again. Who was told, and lacks tags, was told of tags: a turn is due that tries.
+fn end_wait(hctx: &Hctx, mailbox: &Mailbox) -> Doing {
+    let doing = mailbox.end_wait();
+    if doing == Doing::Told && mailbox.lacks_tags() {
+        hctx.ask_again(mailbox);
+    }
+    doing
 }
 
 /// Waits in the driver, for all, until the goal is reached; then passes the baton (W3). `held` is
@@ -122,7 +137,7 @@ fn lead<'a>(
         let turned = token.turn(now_ns(iostats), Commit::Later, None, None);
         (token, turned)
     };
-    while mailbox.nr_delivered() < goal {
+    while !mailbox.is_reached(goal) {
         let mut timeout = None;
         // Without a mark: a holder that is at work reaps as well.
         held = held.or_else(|| hctx.try_take().map(turn));
@@ -141,17 +156,17 @@ fn lead<'a>(
         let kept = block(hctx, held.map(|(token, _)| token));
         if kept.is_none() {
             // W2; a delivery that comes later kicks (W4).
-            if mailbox.nr_delivered() < goal {
+            if !mailbox.is_reached(goal) {
                 shared.waiter().wait(timeout);
             }
             hctx.run.unblock();
         }
-        mailbox.end_wait();
+        end_wait(hctx, mailbox);
         // It was kept because something was published, and that mark is gone.
         held = kept.map(turn);
     }
     stop_leading(shared, hctx, held.map(|(token, _)| token));
-    mailbox.nr_delivered() >= goal
+    mailbox.is_reached(goal)
 }
 
 /// Passes the baton. Nothing is left to a wait afterwards (W5).

@@ -13,4 +13,5 @@ mod refusals;
 mod seccomp;
 mod signals;
 mod soak;
+mod tags;
 mod threads;

@@ -24,9 +24,9 @@ fn specs() {
     check_open("ram:1M?plugg=none", "unknown key `plugg` for driver `ram`; did you mean `plug`?");
     check_open(
         "null:1M?colour=red",
-        "unknown key `colour` for driver `null`; there are: fua, iostats, kick, kick_ns, \
-         logical_block_size, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, plug, queue_depth, \
-         read_only, service",
+        "unknown key `colour` for driver `null`; there are: async_depth, fua, iostats, kick, \
+         kick_ns, logical_block_size, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, \
+         nr_requests, plug, queue_depth, read_only, reserved_tags, service, wake",
     );
     check_open("ram:1M?plug=inner", "plug=inner: expected outermost, per-level or none");
     check_open("ram:1M?nomerges=3", "nomerges=3: expected 0, 1 or 2");
@@ -87,9 +87,10 @@ fn files() {
     );
     check_open(
         &format!("{path}?size=1G"),
-        "unknown key `size` for driver `file`; there are: capacity, direct, engine, \
-         fixed_buffers, fua, iostats, kick, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, \
-         nr_threads, plug, queue_depth, read_only, service, sqpoll, sqpoll_idle_ms",
+        "unknown key `size` for driver `file`; there are: async_depth, capacity, direct, \
+         engine, fixed_buffers, fua, iostats, kick, max_sectors_kb, nomerges, nr_bios, \
+         nr_hw_queues, nr_requests, nr_threads, plug, queue_depth, read_only, reserved_tags, \
+         service, sqpoll, sqpoll_idle_ms, wake",
     );
     check_open(
         &format!("{path}?engine=fast"),

@@ -13,7 +13,7 @@ use std::ops::{Deref, DerefMut};
 
 /// The right to touch the inner part of a hardware context.
 pub(crate) struct Token<'a> {
-    hctx: &'a Hctx,
+    pub(super) hctx: &'a Hctx,
     /// Whose bios have ended. They are woken when the token was given back: a thread that is woken
     /// wants it next, and a waker is code of others, and may do as it likes.
     wakes: Option<Vec<Wake>>,
@@ -162,6 +162,7 @@ impl<'a> Token<'a> {
             Commit::Unless(_) if !run.is_blocked() => Commit::Now,
             commit => commit,
         };
+        self.hear_of_tags();
         let inner = &mut **self;
         if !hctx.inbox.is_empty() {
             for first in hctx.inbox.take_all() {
@@ -188,12 +189,17 @@ impl<'a> Token<'a> {
                 turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);
             }
         }
+        let mut kick = false;
+        if inner.core.has_lines() {
+            kick = self.tell_of_tags(now, gates, commit, &mut turned);
+        }
+        let inner = &mut **self;
         hctx.nr_syscalls.store(
             hctx.nr_old_syscalls.load(Ordering::Relaxed) + inner.driver.nr_syscalls(),
             Ordering::Relaxed,
         );
         hctx.is_drained.store(turned.is_drained, Ordering::Relaxed);
-        let mut kick = turned.work_left && turned.nr_in_flight == 0;
+        kick |= turned.work_left && turned.nr_in_flight == 0;
         if !inner.ended.is_empty() {
             let mut ended = std::mem::take(&mut inner.ended);
             kick |= self.deliver(&mut ended, own);
@@ -206,6 +212,11 @@ impl<'a> Token<'a> {
             self.driver.kick();
         }
         turned
+    }
+
+    /// Somebody is to be woken when the token was given back.
+    pub(super) fn add_wake(&mut self, wake: Wake) {
+        self.wakes.get_or_insert_with(thread::take_spare).push(wake);
     }
 
     /// Delivers what has ended. Says whether a leader must be told.
@@ -240,9 +251,7 @@ impl<'a> Token<'a> {
             match unsafe { Mailbox::deliver(owner, same) } {
                 Delivered::Quietly => {}
                 Delivered::ToLeader => to_leader = true,
-                Delivered::ToSleeper(wake) => {
-                    self.wakes.get_or_insert_with(thread::take_spare).push(wake);
-                }
+                Delivered::ToSleeper(wake) => self.add_wake(wake),
             }
         }
         to_leader

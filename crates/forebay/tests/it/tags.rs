@@ -1,0 +1,178 @@
+//! Who waits for tags, by every wake policy: all come to their end, whatever the policy, and the
+//! number of tags may change meanwhile.
+
+use crate::common::{Numbers, open, submit};
+use forebay::{BlockStatus, Buf, Disk, Io};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+const POLICIES: [&str; 4] = ["fair", "batch", "stash", "single"];
+
+/// A disk on which each I/O of 64 KiB takes four tags of a few, and some time.
+fn scarce(wake: &str, more: &str) -> Disk {
+    open(&format!(
+        "ram:64M?wake={wake}&queue_depth=8&nr_hw_queues=1&max_sectors_kb=16&req_ns=2000{more}"
+    ))
+}
+
+/// Each thread reads at random, one I/O after another.
+fn read_one_by_one(disk: &Disk, thread: u64, nr: u64) {
+    let mut numbers = Numbers(thread);
+    let mut buf = vec![0; 64 << 10];
+    for _ in 0..nr {
+        let at = numbers.below(512) * (64 << 10);
+        assert_eq!(disk.read_at(&mut buf, at), Ok(64 << 10));
+    }
+}
+
+/// Each thread keeps several reads in flight.
+fn read_in_batches(disk: &Disk, thread: u64, nr: u64) {
+    let (mut numbers, mut queue) = (Numbers(thread), disk.queue());
+    let (mut nr_begun, mut done) = (0, Vec::new());
+    while nr_begun < nr || !queue.is_empty() {
+        while nr_begun < nr && queue.len() < 6 {
+            let at = numbers.below(512) * (64 << 10);
+            submit(&mut queue, Io::read(Buf::new(64 << 10), at));
+            nr_begun += 1;
+        }
+        queue.reap(1, usize::MAX, &mut done);
+        assert!(done.drain(..).all(|done| done.result == Ok(64 << 10)));
+    }
+}
+
+fn run_all(disk: &Disk) {
+    std::thread::scope(|scope| {
+        for thread in 0..12 {
+            scope.spawn(move || read_one_by_one(disk, thread, 60));
+            scope.spawn(move || read_in_batches(disk, thread + 100, 60));
+        }
+    });
+}
+
+#[test]
+fn threads_that_share_few_tags_all_come_to_their_end() {
+    for wake in POLICIES {
+        let disk = scarce(wake, "");
+        run_all(&disk);
+        let stats = disk.stats();
+        assert_eq!(stats.queue.op(forebay::Op::Read).bios, 24 * 60, "wake={wake}");
+        assert!(stats.queue.tag_waits > 0, "wake={wake}: tags were not scarce");
+        let wakes_threads = wake != "fair";
+        assert_eq!(stats.queue.tag_wakeups > 0, wakes_threads, "wake={wake}");
+        assert!(stats.queue.vain_wakeups <= stats.queue.tag_wakeups, "wake={wake}");
+        assert!(stats.tag_sleeps <= stats.queue.tag_wakeups, "wake={wake}");
+    }
+}
+
+#[test]
+fn threads_come_to_their_end_beside_a_thread_of_the_disk() {
+    for wake in POLICIES {
+        run_all(&scarce(wake, "&service=on"));
+    }
+}
+
+#[test]
+fn the_number_of_tags_changes_under_load() {
+    for wake in POLICIES {
+        let (disk, is_over) = (scarce(wake, ""), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut numbers = Numbers(7);
+                while !is_over.load(Ordering::Relaxed) {
+                    disk.set_nr_requests(1 + numbers.below(8) as u32).expect("within the depth");
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+            });
+            scope.spawn(|| {
+                run_all(&disk);
+                is_over.store(true, Ordering::Relaxed);
+            });
+        });
+        disk.set_nr_requests(8).expect("the depth");
+        run_all(&disk);
+    }
+}
+
+#[test]
+fn no_more_requests_than_allowed_are_at_the_driver() {
+    let disk = open("ram:1M?queue_depth=64&nr_requests=3&nr_hw_queues=1&req_ns=100000");
+    let mut queue = disk.queue();
+    for at in 0..20 {
+        submit(&mut queue, Io::read(Buf::new(4096), at * 8192));
+    }
+    let mut done = Vec::new();
+    queue.reap(20, 20, &mut done);
+    let waited = done.iter().filter(|done| done.tag_wait_ns.is_some()).count();
+    assert_eq!(waited, 17);
+}
+
+#[test]
+fn a_number_of_tags_that_cannot_be_is_refused() {
+    let disk = open("null:1M?queue_depth=4");
+    for nr in [0, 5] {
+        let error = disk.set_nr_requests(nr).expect_err("no such number");
+        assert!(error.to_string().contains("nr_requests"), "{error}");
+        assert!(error.to_string().contains("queue_depth"), "{error}");
+    }
+    assert_eq!(disk.set_nr_requests(4), Ok(()));
+}
+
+/// Fills all tags with writes of one flag, then tries one of another; says what became of it.
+fn beside(spec: &str, fill: fn(Io) -> Io, other: fn(Io) -> Io) -> Result<u64, BlockStatus> {
+    let disk = open(spec);
+    let mut queue = disk.queue();
+    for at in 0..8 {
+        submit(&mut queue, fill(Io::write(Buf::new(4096), at * 8192).user_data(1)));
+    }
+    submit(&mut queue, other(Io::write(Buf::new(4096), 512 << 10)).nowait().user_data(2));
+    let mut done = Vec::new();
+    queue.reap(9, 9, &mut done);
+    done.iter().find(|done| done.user_data == 2).expect("all have ended").result
+}
+
+#[test]
+fn reserved_tags_are_for_those_who_ask() {
+    let spec = "ram:1M?queue_depth=4&reserved_tags=1&nr_hw_queues=1&req_ns=5000000";
+    assert_eq!(beside(spec, |io| io, Io::reserved), Ok(4096));
+    assert_eq!(beside(spec, |io| io, |io| io), Err(BlockStatus::Again));
+    assert_eq!(beside(spec, Io::reserved, Io::reserved), Err(BlockStatus::Again));
+}
+
+#[test]
+fn background_io_leaves_tags_to_others() {
+    let spec = "ram:1M?queue_depth=4&async_depth=2&nr_hw_queues=1&req_ns=5000000";
+    assert_eq!(beside(spec, Io::background, |io| io), Ok(4096));
+    assert_eq!(beside(spec, Io::background, Io::background), Err(BlockStatus::Again));
+    assert_eq!(beside(spec, |io| io, |io| io), Err(BlockStatus::Again));
+}
+
+#[test]
+fn classes_and_large_bios_mix_under_every_policy() {
+    for wake in POLICIES {
+        let disk = scarce(wake, "&reserved_tags=2&async_depth=3");
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let disk = &disk;
+                scope.spawn(move || {
+                    let (mut numbers, mut queue) = (Numbers(thread), disk.queue());
+                    let mut done = Vec::new();
+                    for _ in 0..100 {
+                        let len = 4096 << numbers.below(5);
+                        let io = Io::write(Buf::new(len), numbers.below(512) * (64 << 10));
+                        let io = match numbers.below(4) {
+                            0 => io.reserved(),
+                            1 => io.background(),
+                            2 if numbers.below(4) == 0 => io.nowait(),
+                            _ => io,
+                        };
+                        submit(&mut queue, io);
+                        let min = numbers.below(queue.len() as u64 + 1) as usize;
+                        queue.reap(min, usize::MAX, &mut done);
+                    }
+                    queue.reap(queue.len(), usize::MAX, &mut done);
+                    assert_eq!(done.len(), 100, "wake={wake}");
+                });
+            }
+        });
+    }
+}
