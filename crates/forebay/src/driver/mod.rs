@@ -8,7 +8,8 @@
 //! - [`fault`]: wraps another device and lets chosen requests fail.
 //!
 //! They share [`vectors`], memory as the kernel wants it; [`zeroing`], the ways to zero a range;
-//! [`doorbell`], the price of a kick; and [`timer`], waits by the clock.
+//! [`doorbell`], the price of a kick; [`timer`], waits by the clock; and [`memory`], the bytes of a
+//! disk in memory.
 //!
 //! A [`Device`] makes a queue for each hardware context: a driver, which one thread uses at a time,
 //! and a [`Waiter`], with which another waits meanwhile.
@@ -20,6 +21,7 @@ mod aio;
 mod doorbell;
 mod fault;
 mod file;
+mod memory;
 mod null;
 mod psync;
 mod ram;

@@ -6,8 +6,8 @@
 //! the request is issued; the completion comes when the device's clock says so. The clock is one
 //! for all queues: a device with more queues is not a faster one.
 
-use super::memory::Memory;
 use crate::driver::doorbell::Doorbell;
+use crate::driver::memory::Memory;
 use crate::driver::timer::{SPIN_NS, Timer};
 use crate::driver::{Device, DriverQueue, Mode, Opened, ideal_limits, sized_target, take_ns};
 use crate::error::OpenError;
