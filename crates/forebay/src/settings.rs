@@ -5,13 +5,22 @@ use crate::info::Feature;
 use crate::keys::Keys;
 use forebay_core::{KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits};
 
+/// What a driver would have where its user does not say otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Defaults {
+    /// A thread of the disk.
+    pub(crate) service: bool,
+    /// Requests at the driver, for each hardware context; or the layer's own default.
+    pub(crate) queue_depth: Option<u32>,
+}
+
 /// What every disk can be told, whatever its driver.
 #[derive(Debug)]
 pub(crate) struct Settings {
     policy: Policy,
     nr_hw_queues: Option<u32>,
-    /// Whether the disk has a thread of its own.
-    pub(crate) service: bool,
+    queue_depth: Option<u32>,
+    service: Option<bool>,
     max_sectors_kb: Option<u64>,
     fua: Option<bool>,
     read_only: Option<bool>,
@@ -36,7 +45,6 @@ impl Settings {
         policy.plug = plug.unwrap_or(policy.plug);
         policy.nomerges = nomerges.unwrap_or(policy.nomerges);
         policy.kick = kick.unwrap_or(policy.kick);
-        policy.queue_depth = depth.map_or(policy.queue_depth, |depth| depth as u32);
         policy.nr_bios = nr_bios.map_or(policy.nr_bios, |nr_bios| nr_bios as u32);
         policy.iostats = keys.take_switch("iostats")?.unwrap_or(policy.iostats);
         let expected = "a number of 1 to 1024";
@@ -45,22 +53,30 @@ impl Settings {
         Ok(Settings {
             policy,
             nr_hw_queues: nr_hw_queues.map(|nr| nr as u32),
-            service: keys.take_switch("service")?.unwrap_or(false),
+            queue_depth: depth.map(|depth| depth as u32),
+            service: keys.take_switch("service")?,
             max_sectors_kb: keys.take_number("max_sectors_kb", expected, 1..=1 << 20)?,
             fua: keys.take_switch("fua")?,
             read_only: keys.take_switch("read_only")?,
         })
     }
 
+    /// Whether the disk has a thread of its own.
+    pub(crate) fn service(&self, defaults: Defaults) -> bool {
+        self.service.unwrap_or(defaults.service)
+    }
+
     /// The policy of the disk.
-    pub(crate) fn policy(&self) -> Policy {
-        let nr_hw_queues = self.nr_hw_queues.unwrap_or_else(|| match self.service {
+    pub(crate) fn policy(&self, defaults: Defaults) -> Policy {
+        let nr_hw_queues = self.nr_hw_queues.unwrap_or_else(|| match self.service(defaults) {
             // The disk's thread leads the shared one.
             true => 1,
             // One for each processor's thread, and one that all others share.
             false => std::thread::available_parallelism().map_or(1, |nr| nr.get() as u32) + 1,
         });
-        Policy { nr_hw_queues, ..self.policy }
+        let queue_depth = self.queue_depth.or(defaults.queue_depth);
+        let queue_depth = queue_depth.unwrap_or(self.policy.queue_depth);
+        Policy { nr_hw_queues, queue_depth, ..self.policy }
     }
 
     pub(crate) fn read_only(&self) -> bool {

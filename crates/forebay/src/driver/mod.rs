@@ -37,7 +37,7 @@ use crate::arena::Arena;
 use crate::error::{OpenError, SpecError};
 use crate::info::Feature;
 use crate::keys::Keys;
-use crate::settings::Settings;
+use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use forebay_core::{Driver, QueueLimits};
 use std::io;
@@ -141,6 +141,7 @@ pub(crate) struct Opened {
     pub(crate) features: Vec<Feature>,
     /// What whoever runs it should know.
     pub(crate) notice: Option<String>,
+    pub(crate) defaults: Defaults,
 }
 
 type Open = fn(&Spec, &mut Keys, &Settings) -> Result<Opened, OpenError>;

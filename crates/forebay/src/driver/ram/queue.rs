@@ -14,7 +14,7 @@ use crate::error::OpenError;
 use crate::info::Feature;
 use crate::keys::Keys;
 use crate::runtime::clock;
-use crate::settings::Settings;
+use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag};
 use std::collections::VecDeque;
@@ -76,7 +76,7 @@ pub(in crate::driver) fn open(
         Feature::missing("fua", "there is no cache; every write is as durable as it gets"),
     ];
     let device = Arc::new(RamDevice { ram: Arc::new(ram), doorbell });
-    Ok(Opened { device, features, notice: None })
+    Ok(Opened { device, features, notice: None, defaults: Defaults::default() })
 }
 
 impl Device for RamDevice {
