@@ -1,7 +1,7 @@
 //! Two disks of flash: many channels, and one pipe behind them.
 
 use crate::machine::{Done, Machine, transfer_ns};
-use crate::parameters::{RATE_MAX, RATE_MIN, TIME_MAX_NS, params};
+use crate::parameters::{NUMBER, PER_S, TIME_NS, params};
 use crate::pipe::Pipe;
 use crate::{Command, Random};
 
@@ -16,13 +16,13 @@ params! {
     /// limit at the published depths.
     pub struct SsdSasParams {
         /// Bytes that the disk moves in a second: 1077 x 1 MiB.
-        bytes_per_s: 1_129_000_000, RATE_MIN, RATE_MAX;
+        bytes_per_s: 1_129_000_000, PER_S;
         /// Commands that the disk does in a second at most.
-        commands_per_s: 198_000, 1, RATE_MAX;
+        commands_per_s: 198_000, PER_S;
         /// The time from a command's begin to its data, ns.
-        latency_ns: 90_000, 0, TIME_MAX_NS;
+        latency_ns: 90_000, TIME_NS;
         /// How many commands it looks for at once.
-        nr_channels: 64, 1, 65_536;
+        nr_channels: 64, NUMBER;
     }
 }
 
@@ -36,11 +36,11 @@ params! {
     /// published depths.
     pub struct NvmeParams {
         /// Bytes that the disk moves in a second: 3018 x 1 MiB.
-        bytes_per_s: 3_165_000_000, RATE_MIN, RATE_MAX;
+        bytes_per_s: 3_165_000_000, PER_S;
         /// The time from a command's begin to its data, ns.
-        latency_ns: 80_000, 0, TIME_MAX_NS;
+        latency_ns: 80_000, TIME_NS;
         /// How many commands it looks for at once.
-        nr_channels: 128, 1, 65_536;
+        nr_channels: 128, NUMBER;
     }
 }
 

@@ -1,7 +1,7 @@
 //! A disk that turns: one arm, which sweeps.
 
 use crate::machine::{Done, Ends, Machine, transfer_ns};
-use crate::parameters::{RATE_MAX, RATE_MIN, TIME_MAX_NS, params};
+use crate::parameters::{NUMBER, PER_S, TIME_NS, params};
 use crate::{Command, Random};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -17,11 +17,11 @@ params! {
     /// sorted, and how deep the disk's own was, is not published.
     pub struct HddParams {
         /// The mean time to position the arm, ns; each time it is 0.5 to 1.5 times that.
-        seek_ns: 3_330_000, 0, TIME_MAX_NS;
+        seek_ns: 3_330_000, TIME_NS;
         /// Bytes that pass the head in a second: 256 KiB in 1.25 ms.
-        bytes_per_s: 209_715_200, RATE_MIN, RATE_MAX;
+        bytes_per_s: 209_715_200, PER_S;
         /// Among how many commands it chooses; others wait in the order of their coming.
-        nr_sorted: 256, 1, 65_536;
+        nr_sorted: 256, NUMBER;
     }
 }
 
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn positionings_have_their_mean_and_their_bounds() {
-        let params = HddParams { bytes_per_s: RATE_MAX, ..HddParams::default() };
+        let params = HddParams { bytes_per_s: PER_S.max, ..HddParams::default() };
         let mut random = Random::new(3, 0);
         let mut hdd = Hdd::new(params);
         for id in 0..1000 {

@@ -13,14 +13,31 @@ pub struct Parameter {
     pub min: u64,
     /// The most that makes sense.
     pub max: u64,
+    /// The same in words, for whoever gave something else.
+    pub expected: &'static str,
 }
 
-/// A time, ns, is at most this: 1000 seconds.
-pub(crate) const TIME_MAX_NS: u64 = 1_000_000_000_000;
+/// What values a constant may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) min: u64,
+    pub(crate) max: u64,
+    pub(crate) expected: &'static str,
+}
 
-/// A rate, per second, is at least and at most this.
-pub(crate) const RATE_MIN: u64 = 1000;
-pub(crate) const RATE_MAX: u64 = 1 << 50;
+/// A time.
+pub(crate) const TIME_NS: Span = Span {
+    min: 0,
+    max: 1_000_000_000_000,
+    expected: "a number of nanoseconds, up to 1 000 000 000 000",
+};
+
+/// A rate.
+pub(crate) const PER_S: Span =
+    Span { min: 1000, max: 1 << 50, expected: "a number per second, from 1000 to 1024t" };
+
+/// How many.
+pub(crate) const NUMBER: Span = Span { min: 1, max: 65_536, expected: "a number of 1 to 65536" };
 
 /// Makes the struct of a machine's constants from one list: its fields, their documentation,
 /// published values, ranges and names.
@@ -28,7 +45,7 @@ macro_rules! params {
     (
         $(#[$doc:meta])*
         pub struct $name:ident {
-            $($(#[doc = $what:literal])+ $field:ident: $default:expr, $min:expr, $max:expr;)+
+            $($(#[doc = $what:literal])+ $field:ident: $default:expr, $span:expr;)+
         }
     ) => {
         $(#[$doc])*
@@ -50,8 +67,9 @@ macro_rules! params {
                     name: stringify!($field),
                     what: concat!($($what),+).trim_ascii(),
                     default: $default,
-                    min: $min,
-                    max: $max,
+                    min: $span.min,
+                    max: $span.max,
+                    expected: $span.expected,
                 },)+
             ];
 

@@ -1,7 +1,7 @@
 //! A RAM disk of a host, behind a virtual controller.
 
 use crate::machine::{Done, Machine};
-use crate::parameters::{TIME_MAX_NS, params};
+use crate::parameters::{TIME_NS, params};
 use crate::pipe::Pipe;
 use crate::{Command, Random};
 
@@ -23,11 +23,11 @@ params! {
     /// processor's time is part of `page_ns`, a page being an I/O.
     pub struct VirtioRamParams {
         /// What the host takes for a request, one after another, ns.
-        req_ns: 0, 0, TIME_MAX_NS;
+        req_ns: 0, TIME_NS;
         /// What it takes for each 4 KiB that are moved, one after another, ns.
-        page_ns: 400, 0, TIME_MAX_NS;
+        page_ns: 400, TIME_NS;
         /// How long the way to the host and back is, for all requests side by side, ns.
-        latency_ns: 79_800, 0, TIME_MAX_NS;
+        latency_ns: 79_800, TIME_NS;
     }
 }
 
