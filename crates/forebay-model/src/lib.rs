@@ -7,6 +7,14 @@
 //! - [`Fixed`]: a number of channels, each of which takes the same time for every command;
 //! - [`Flaky`]: every command takes a time of its own, so they overtake each other, and some fail,
 //!   come back short, or find the device busy.
+//!
+//! A [`Machine`] is a device that chooses what to serve next, and so knows the end of a command
+//! only when it has come so far. These are the devices of published experiments, by name in
+//! [`machines`]:
+//!
+//! - [`Hdd`]: one arm, which sweeps over what is queued;
+//! - [`SsdSas`], [`Nvme`]: flash, with limits of bytes and commands per second;
+//! - [`VirtioRam`]: a host's memory, behind a virtual controller.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -15,11 +23,25 @@ extern crate alloc;
 
 mod fixed;
 mod flaky;
+mod flash;
+mod hdd;
+mod machine;
+pub mod machines;
+mod parameters;
+mod pipe;
 mod random;
+#[cfg(test)]
+mod testing;
+mod virtio_ram;
 
 pub use fixed::Fixed;
 pub use flaky::{Faults, Flaky, PER_MILLION};
+pub use flash::{Nvme, NvmeParams, SsdSas, SsdSasParams};
+pub use hdd::{Hdd, HddParams};
+pub use machine::{Done, Machine};
+pub use parameters::Parameter;
 pub use random::Random;
+pub use virtio_ram::{VirtioRam, VirtioRamParams};
 
 use core::fmt::Debug;
 use forebay_core::{BlockStatus, Op};

@@ -69,11 +69,11 @@ impl Disk {
             spec: spec.to_string(),
             driver: spec.driver(),
             limits,
-            policy: settings.policy(),
+            policy: settings.policy(opened.defaults)?,
             features,
             notice: opened.notice,
         };
-        Ok(Disk { shared: Shared::new(info, opened.device, settings.service)? })
+        Ok(Disk { shared: Shared::new(info, opened.device, settings.service(opened.defaults))? })
     }
 
     /// What the disk is and can do.

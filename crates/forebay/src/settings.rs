@@ -7,25 +7,46 @@ use forebay_core::{
     KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, WakePolicy,
 };
 
-/// Takes the keys that say who gets how many of the tags.
+/// Takes the keys that say who gets how many of the tags. [`check_tags`] compares them.
 fn take_tags(keys: &mut Keys, policy: &mut Policy) -> Result<(), SpecError> {
-    let depth = policy.queue_depth;
     let wake = keys.take("wake", "fair, batch, stash or single", |value| {
         WakePolicy::ALL.into_iter().find(|wake| wake.name() == value)
     })?;
     policy.wake = wake.unwrap_or(policy.wake);
-    let of_depth = 1..=u64::from(depth);
-    let expected = "a number of 1 to queue_depth (256 unless given)";
-    let nr_requests = keys.take_number("nr_requests", expected, of_depth.clone())?;
+    let (any, depth_max) = (u64::from(QUEUE_DEPTH_MAX), "a number of 1 to queue_depth");
+    let nr_requests = keys.take_number("nr_requests", depth_max, 1..=any)?;
     policy.nr_requests = nr_requests.map(|nr| nr as u32);
-    let nr_max = nr_requests.unwrap_or(depth.into()) - 1;
-    let expected = "a number below nr_requests (256 unless given)";
-    let nr_reserved = keys.take_number("reserved_tags", expected, 0..=nr_max)?;
+    let nr_reserved = keys.take_number("reserved_tags", BELOW_NR_REQUESTS, 0..=any)?;
     policy.nr_reserved = nr_reserved.map_or(policy.nr_reserved, |nr| nr as u32);
-    let expected = "a number of 1 to queue_depth (256 unless given)";
-    let async_depth = keys.take_number("async_depth", expected, of_depth)?;
+    let async_depth = keys.take_number("async_depth", depth_max, 1..=any)?;
     policy.async_depth = async_depth.map_or(policy.async_depth, |nr| nr as u32);
     Ok(())
+}
+
+const BELOW_NR_REQUESTS: &str = "a number below nr_requests, or below queue_depth without that";
+
+/// Whether there are as many tags as the policy gives out.
+fn check_tags(policy: &Policy) -> Result<(), SpecError> {
+    let bad = |key: &str, value: u32, expected| {
+        Err(SpecError::BadValue { key: key.to_owned(), value: value.to_string(), expected })
+    };
+    let nr_requests = policy.nr_requests.unwrap_or(policy.queue_depth);
+    if nr_requests > policy.queue_depth {
+        return bad("nr_requests", nr_requests, "no more than queue_depth, 256 in the usual case");
+    }
+    if policy.nr_reserved >= nr_requests {
+        return bad("reserved_tags", policy.nr_reserved, BELOW_NR_REQUESTS);
+    }
+    Ok(())
+}
+
+/// What a driver would have where its user does not say otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Defaults {
+    /// A thread of the disk.
+    pub(crate) service: bool,
+    /// Requests at the driver, for each hardware context; or the layer's own default.
+    pub(crate) queue_depth: Option<u32>,
 }
 
 /// What every disk can be told, whatever its driver.
@@ -33,8 +54,8 @@ fn take_tags(keys: &mut Keys, policy: &mut Policy) -> Result<(), SpecError> {
 pub(crate) struct Settings {
     policy: Policy,
     nr_hw_queues: Option<u32>,
-    /// Whether the disk has a thread of its own.
-    pub(crate) service: bool,
+    queue_depth: Option<u32>,
+    service: Option<bool>,
     max_sectors_kb: Option<u64>,
     fua: Option<bool>,
     read_only: Option<bool>,
@@ -59,7 +80,6 @@ impl Settings {
         policy.plug = plug.unwrap_or(policy.plug);
         policy.nomerges = nomerges.unwrap_or(policy.nomerges);
         policy.kick = kick.unwrap_or(policy.kick);
-        policy.queue_depth = depth.map_or(policy.queue_depth, |depth| depth as u32);
         take_tags(keys, &mut policy)?;
         policy.nr_bios = nr_bios.map_or(policy.nr_bios, |nr_bios| nr_bios as u32);
         policy.iostats = keys.take_switch("iostats")?.unwrap_or(policy.iostats);
@@ -69,22 +89,35 @@ impl Settings {
         Ok(Settings {
             policy,
             nr_hw_queues: nr_hw_queues.map(|nr| nr as u32),
-            service: keys.take_switch("service")?.unwrap_or(false),
+            queue_depth: depth.map(|depth| depth as u32),
+            service: keys.take_switch("service")?,
             max_sectors_kb: keys.take_number("max_sectors_kb", expected, 1..=1 << 20)?,
             fua: keys.take_switch("fua")?,
             read_only: keys.take_switch("read_only")?,
         })
     }
 
+    /// Whether the disk has a thread of its own.
+    pub(crate) fn service(&self, defaults: Defaults) -> bool {
+        self.service.unwrap_or(defaults.service)
+    }
+
     /// The policy of the disk.
-    pub(crate) fn policy(&self) -> Policy {
-        let nr_hw_queues = self.nr_hw_queues.unwrap_or_else(|| match self.service {
+    ///
+    /// # Errors
+    /// More tags are asked for than there are.
+    pub(crate) fn policy(&self, defaults: Defaults) -> Result<Policy, SpecError> {
+        let nr_hw_queues = self.nr_hw_queues.unwrap_or_else(|| match self.service(defaults) {
             // The disk's thread leads the shared one.
             true => 1,
             // One for each processor's thread, and one that all others share.
             false => std::thread::available_parallelism().map_or(1, |nr| nr.get() as u32) + 1,
         });
-        Policy { nr_hw_queues, ..self.policy }
+        let queue_depth = self.queue_depth.or(defaults.queue_depth);
+        let queue_depth = queue_depth.unwrap_or(self.policy.queue_depth);
+        let policy = Policy { nr_hw_queues, queue_depth, ..self.policy };
+        check_tags(&policy)?;
+        Ok(policy)
     }
 
     pub(crate) fn read_only(&self) -> bool {

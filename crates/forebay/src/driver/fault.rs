@@ -53,7 +53,7 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<
     let random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let rules = Arc::new(Mutex::new(Rules { list: rules, random }));
     let device = Arc::new(FaultDevice { inner: opened.device, rules });
-    Ok(Opened { device, features, notice: opened.notice })
+    Ok(Opened { device, features, notice: opened.notice, defaults: opened.defaults })
 }
 
 impl Device for FaultDevice {

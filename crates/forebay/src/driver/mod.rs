@@ -8,7 +8,8 @@
 //! - [`fault`]: wraps another device and lets chosen requests fail.
 //!
 //! They share [`vectors`], memory as the kernel wants it; [`zeroing`], the ways to zero a range;
-//! [`doorbell`], the price of a kick; and [`timer`], waits by the clock.
+//! [`doorbell`], the price of a kick; [`timer`], waits by the clock; and [`memory`], the bytes of a
+//! disk in memory.
 //!
 //! A [`Device`] makes a queue for each hardware context: a driver, which one thread uses at a time,
 //! and a [`Waiter`], with which another waits meanwhile.
@@ -20,6 +21,7 @@ mod aio;
 mod doorbell;
 mod fault;
 mod file;
+mod memory;
 mod null;
 mod psync;
 mod ram;
@@ -35,7 +37,7 @@ use crate::arena::Arena;
 use crate::error::{OpenError, SpecError};
 use crate::info::Feature;
 use crate::keys::Keys;
-use crate::settings::Settings;
+use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use forebay_core::{Driver, QueueLimits};
 use std::io;
@@ -139,6 +141,7 @@ pub(crate) struct Opened {
     pub(crate) features: Vec<Feature>,
     /// What whoever runs it should know.
     pub(crate) notice: Option<String>,
+    pub(crate) defaults: Defaults,
 }
 
 type Open = fn(&Spec, &mut Keys, &Settings) -> Result<Opened, OpenError>;

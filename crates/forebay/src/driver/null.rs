@@ -9,7 +9,7 @@ use super::{Device, DriverQueue, Mode, Opened, ideal_limits, sized_target};
 use crate::error::OpenError;
 use crate::info::Feature;
 use crate::keys::Keys;
-use crate::settings::Settings;
+use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, QueueLimits};
 use std::io;
@@ -39,7 +39,7 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, _: &Settings) -> Result<Opened,
         Feature::missing("flush", "there is no cache; a flush ends at once"),
         Feature::missing("fua", "there is no cache; every write is as durable as it gets"),
     ];
-    Ok(Opened { device: Arc::new(device), features, notice: None })
+    Ok(Opened { device: Arc::new(device), features, notice: None, defaults: Defaults::default() })
 }
 
 impl Device for NullDevice {

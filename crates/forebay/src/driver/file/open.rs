@@ -8,7 +8,7 @@ use crate::driver::{self, Device, Opened};
 use crate::error::{OpenError, SpecError};
 use crate::info::Feature;
 use crate::keys::Keys;
-use crate::settings::Settings;
+use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -44,7 +44,7 @@ impl File {
     /// This file on a device of which these features are known.
     pub(super) fn with(&self, (device, features): (Arc<dyn Device>, Vec<Feature>)) -> Opened {
         let features = self.probed.features.iter().cloned().chain(features).collect();
-        Opened { device, features, notice: None }
+        Opened { device, features, notice: None, defaults: Defaults::default() }
     }
 }
 
@@ -95,7 +95,7 @@ fn open_target(
     let path = Path::new(spec.target());
     let file = open_file(path, options)?;
     let probed = probe::probe(&file, path, options)?;
-    let depth = settings.policy().queue_depth;
+    let depth = settings.policy(Defaults::default())?.queue_depth;
     Ok(File { file: Arc::new(file), options, probed, depth, nr_threads, rings })
 }
 

@@ -1,9 +1,8 @@
 //! The `ram` driver: a disk in memory, with the service times of a simple device if wanted.
 //!
-//! - [`queue`]: the device, its clock and its queues;
-//! - [`memory`]: the bytes, which all queues share.
+//! [`queue`] has the device, its clock and its queues; the bytes, which all queues share, are a
+//! [`Memory`](super::memory::Memory).
 
-mod memory;
 mod queue;
 #[cfg(test)]
 mod tests;

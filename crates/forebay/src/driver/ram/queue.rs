@@ -6,15 +6,15 @@
 //! the request is issued; the completion comes when the device's clock says so. The clock is one
 //! for all queues: a device with more queues is not a faster one.
 
-use super::memory::Memory;
 use crate::driver::doorbell::Doorbell;
+use crate::driver::memory::Memory;
 use crate::driver::timer::{SPIN_NS, Timer};
 use crate::driver::{Device, DriverQueue, Mode, Opened, ideal_limits, sized_target, take_ns};
 use crate::error::OpenError;
 use crate::info::Feature;
 use crate::keys::Keys;
 use crate::runtime::clock;
-use crate::settings::Settings;
+use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag};
 use std::collections::VecDeque;
@@ -76,7 +76,7 @@ pub(in crate::driver) fn open(
         Feature::missing("fua", "there is no cache; every write is as durable as it gets"),
     ];
     let device = Arc::new(RamDevice { ram: Arc::new(ram), doorbell });
-    Ok(Opened { device, features, notice: None })
+    Ok(Opened { device, features, notice: None, defaults: Defaults::default() })
 }
 
 impl Device for RamDevice {

@@ -1,6 +1,6 @@
 //! Tests of a RAM disk that several threads use.
 
-use super::memory::{NR_LOCKS, REGION};
+use crate::driver::memory::{NR_LOCKS, REGION};
 use crate::driver::testing::{Numbers, data, device, issue, queue, reap};
 use crate::driver::{DriverQueue, Mode};
 use crate::runtime::clock;

@@ -1,4 +1,4 @@
-//! The memory of a RAM disk, used by all its queues at once.
+//! The memory of a disk in memory, used by all its queues at once.
 //!
 //! Each region of it has a lock (several regions share one), held while bytes of the region move.
 //! No logical block crosses from one region into another, so a block is written whole and read

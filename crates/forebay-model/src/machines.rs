@@ -1,0 +1,179 @@
+//! The machines by name: what a driver, a simulator and a program share.
+
+use crate::{
+    Hdd, HddParams, Machine, Nvme, NvmeParams, Parameter, SsdSas, SsdSasParams, VirtioRam,
+    VirtioRamParams,
+};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// The device of a published experiment.
+#[derive(Clone, Copy, Debug)]
+pub struct Preset {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub summary: &'static str,
+    /// Its size, bytes.
+    pub capacity_bytes: u64,
+    /// Whether it turns.
+    pub rotational: bool,
+    /// The largest request in the experiment, sectors of 512 bytes.
+    pub max_sectors: u32,
+    /// How many requests were at the device at once at most.
+    pub queue_depth: u32,
+    /// Its constants, in order.
+    pub parameters: &'static [Parameter],
+    build: fn(&[u64]) -> Box<dyn Machine>,
+}
+
+/// The largest request of the experiments with reads of 1 MiB: `max_sectors_kb` was 256.
+const KIB_256: u32 = 512;
+
+/// All of them.
+pub static ALL: [Preset; 4] = [
+    Preset {
+        name: "hdd",
+        summary: "a disk of 4 TB that turns: 120 random reads of 1 MiB per second",
+        capacity_bytes: 4_000_000_000_000,
+        rotational: true,
+        max_sectors: KIB_256,
+        // Not published: as many as it sorts.
+        queue_depth: 256,
+        parameters: HddParams::PARAMETERS,
+        build: |values| Box::new(Hdd::new(HddParams::from_values(values))),
+    },
+    Preset {
+        name: "ssd-sas",
+        summary: "a SAS disk of 1.8 TB of flash: 1.129 GB/s, 198k I/Os per second",
+        capacity_bytes: 1_800_000_000_000,
+        rotational: false,
+        max_sectors: KIB_256,
+        queue_depth: 1024,
+        parameters: SsdSasParams::PARAMETERS,
+        build: |values| Box::new(SsdSas::new(SsdSasParams::from_values(values))),
+    },
+    Preset {
+        name: "nvme",
+        summary: "an NVMe disk of 1.5 TB of flash: 3.165 GB/s",
+        // Whole blocks of 4 KiB.
+        capacity_bytes: 1_500_000_000_000 / 4096 * 4096,
+        rotational: false,
+        max_sectors: KIB_256,
+        queue_depth: 1023,
+        parameters: NvmeParams::PARAMETERS,
+        build: |values| Box::new(Nvme::new(NvmeParams::from_values(values))),
+    },
+    Preset {
+        name: "virtio-ram",
+        summary: "64 GiB of a host's memory behind a virtual controller: 190k I/Os at depth 16",
+        capacity_bytes: 64 << 30,
+        rotational: false,
+        max_sectors: KIB_256,
+        // The deepest row.
+        queue_depth: 1024,
+        parameters: VirtioRamParams::PARAMETERS,
+        build: |values| Box::new(VirtioRam::new(VirtioRamParams::from_values(values))),
+    },
+];
+
+/// The device of this name, if there is one.
+pub fn named(name: &str) -> Option<&'static Preset> {
+    ALL.iter().find(|preset| preset.name == name)
+}
+
+impl Preset {
+    /// The machine with its published constants.
+    pub fn machine(&self) -> Box<dyn Machine> {
+        self.machine_of(&self.defaults())
+    }
+
+    /// The machine with these constants, in the order of its parameters.
+    ///
+    /// # Panics
+    /// If there are more or fewer, or one is out of its range.
+    pub fn machine_of(&self, values: &[u64]) -> Box<dyn Machine> {
+        for (parameter, value) in self.parameters.iter().zip(values) {
+            let Parameter { name, min, max, .. } = parameter;
+            assert!((min..=max).contains(&value), "{name} is {value}, not {min} to {max}");
+        }
+        (self.build)(values)
+    }
+
+    /// The published constants, in the order of its parameters.
+    pub fn defaults(&self) -> Vec<u64> {
+        self.parameters.iter().map(|parameter| parameter.default).collect()
+    }
+
+    /// The place of the parameter of this name.
+    pub fn place_of(&self, name: &str) -> Option<usize> {
+        self.parameters.iter().position(|parameter| parameter.name == name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{READ, finish};
+    use crate::{Command, Done, Random};
+
+    #[test]
+    fn every_name_names_one_device_whose_constants_are_in_range() {
+        for preset in &ALL {
+            assert!(core::ptr::eq(named(preset.name).expect("it is there"), preset));
+            let in_range = |it: &Parameter| (it.min..=it.max).contains(&it.default);
+            assert!(preset.parameters.iter().all(in_range), "{}", preset.name);
+            assert!(preset.capacity_bytes.is_multiple_of(4096), "{}", preset.name);
+            for (place, parameter) in preset.parameters.iter().enumerate() {
+                assert_eq!(preset.place_of(parameter.name), Some(place));
+            }
+        }
+        assert!(named("floppy").is_none());
+    }
+
+    #[test]
+    fn constants_are_in_the_order_of_their_names() {
+        let params = HddParams::from_values(&[1, 2000, 3]);
+        assert_eq!(params, HddParams { seek_ns: 1, bytes_per_s: 2000, nr_sorted: 3 });
+        assert_eq!(HddParams::default(), HddParams::from_values(&ALL[0].defaults()));
+        let what = named("hdd").map(|hdd| hdd.parameters[1].what);
+        assert_eq!(what, Some("Bytes that pass the head in a second: 256 KiB in 1.25 ms."));
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes_per_s is 0, not 1000 to")]
+    fn constants_out_of_range_are_refused() {
+        named("nvme").expect("it is there").machine_of(&[0, 0, 1]);
+    }
+
+    /// A hundred commands at random times and places, with `nr_looks` looks in between.
+    fn run(preset: &Preset, seed: u64, nr_looks: u32) -> Vec<Done> {
+        let (mut places, mut random) = (Random::new(seed, 1), Random::new(seed, 2));
+        let mut machine = preset.machine();
+        let (mut now, mut done) = (0, Vec::new());
+        for id in 0..100 {
+            let next = now + places.exponential(2_000_000);
+            for look in 1..=nr_looks {
+                let at = now + (next - now) * u64::from(look) / u64::from(nr_looks);
+                done.extend(core::iter::from_fn(|| machine.take_done(at, &mut random)));
+            }
+            now = next;
+            let command = Command { start: places.below(1 << 20) * 4096, ..READ };
+            machine.begin(id, &command, now, &mut random);
+        }
+        done.extend(finish(&mut *machine, &mut random));
+        done
+    }
+
+    #[test]
+    fn what_they_do_depends_on_the_seed_and_not_on_who_looks() {
+        for preset in &ALL {
+            let once = run(preset, 7, 0);
+            assert_eq!(once.len(), 100);
+            assert!(once.is_sorted_by_key(|done| done.done_at_ns), "{}", preset.name);
+            assert_eq!(once, run(preset, 7, 0), "{}", preset.name);
+            assert_eq!(once, run(preset, 7, 3), "{}", preset.name);
+            assert_ne!(once, run(preset, 8, 0), "{}", preset.name);
+        }
+    }
+}

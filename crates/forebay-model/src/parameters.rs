@@ -1,0 +1,90 @@
+//! The constants of a machine, by name: so that whoever builds one from text needs no list of them.
+
+/// One constant of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name, which ends with its unit.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub what: &'static str,
+    /// The published value, or what was calibrated on published ones.
+    pub default: u64,
+    /// The least that makes sense.
+    pub min: u64,
+    /// The most that makes sense.
+    pub max: u64,
+    /// The same in words, for whoever gave something else.
+    pub expected: &'static str,
+}
+
+/// What values a constant may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Span {
+    pub(crate) min: u64,
+    pub(crate) max: u64,
+    pub(crate) expected: &'static str,
+}
+
+/// A time.
+pub(crate) const TIME_NS: Span = Span {
+    min: 0,
+    max: 1_000_000_000_000,
+    expected: "a number of nanoseconds, up to 1 000 000 000 000",
+};
+
+/// A rate.
+pub(crate) const PER_S: Span =
+    Span { min: 1000, max: 1 << 50, expected: "a number per second, from 1000 to 1024t" };
+
+/// How many.
+pub(crate) const NUMBER: Span = Span { min: 1, max: 65_536, expected: "a number of 1 to 65536" };
+
+/// Makes the struct of a machine's constants from one list: its fields, their documentation,
+/// published values, ranges and names.
+macro_rules! params {
+    (
+        $(#[$doc:meta])*
+        pub struct $name:ident {
+            $($(#[doc = $what:literal])+ $field:ident: $default:expr, $span:expr;)+
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[doc = $what])+ pub $field: u64,)+
+        }
+
+        impl Default for $name {
+            fn default() -> $name {
+                $name { $($field: $default,)+ }
+            }
+        }
+
+        impl $name {
+            /// The names and ranges of all fields, in order.
+            pub const PARAMETERS: &'static [$crate::Parameter] = &[
+                $($crate::Parameter {
+                    name: stringify!($field),
+                    what: concat!($($what),+).trim_ascii(),
+                    default: $default,
+                    min: $span.min,
+                    max: $span.max,
+                    expected: $span.expected,
+                },)+
+            ];
+
+            /// The constants from their values, in the order of [`PARAMETERS`](Self::PARAMETERS).
+            ///
+            /// # Panics
+            /// If there are more or fewer.
+            pub fn from_values(values: &[u64]) -> $name {
+                let [$($field),+] = *values else {
+                    panic!("{} values for {} constants", values.len(), Self::PARAMETERS.len());
+                };
+                $name { $($field),+ }
+            }
+        }
+    };
+}
+
+pub(crate) use params;
