@@ -5,18 +5,24 @@
 //!
 //! - T1 nobody sleeps while the tags that it needs are free and none will be put;
 //! - T2 who waits announces it and tries again; who puts tags looks for those who wait;
+//! - T3 what is counted only grows, may wrap, and is compared by its difference;
 //! - T5 a wake that is not used is passed on;
+//! - T6 what a wake takes is made smaller before the depth is;
 //! - T7 a tag that is free is found: it is in one word, always;
-//! - T8 who was woken in vain keeps its turn;
+//! - T8 who was woken in vain keeps its turn, by the policies that say so;
 //! - T10 nobody needs more at once than half of the depth, rounded up.
 
 mod bitmap;
 mod cache;
+mod count;
 mod wait;
+mod wake;
 
 pub use bitmap::TagSet;
 pub(crate) use cache::TagCache;
-pub use wait::{TagWaits, Wait, WaitId, WaiterCount};
+pub use count::WaiterCount;
+pub use wait::{TagWaits, Wait, WaitId};
+pub use wake::WakePolicy;
 
 /// A slot of the request table, and the name of a request between layer and driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

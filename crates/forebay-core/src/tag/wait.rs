@@ -1,25 +1,32 @@
-//! Waits for tags, as values: who waits for how many, in what order, and whom a free tag wakes.
+//! Waits for tags, as values: who waits for how many, and in what order.
 //!
-//! Counterpart in Linux: `struct sbitmap_queue` and `blk_mq_get_tag`'s wait loop; the policy is
-//! the one of Forebay: one waiter is woken for each tag that is freed, in the order of arrival.
+//! Counterpart in Linux: `struct sbitmap_queue` and `blk_mq_get_tag`'s wait loop. Whom a freed tag
+//! wakes is the business of a [`WakePolicy`], and so is the reason why nobody sleeps for ever (T1):
+//! see `wake.rs`.
 //!
-//! Nothing blocks here, and nothing of the library waits in this way yet: its bios wait in the
-//! backlog. Whoever uses it keeps a [`TagWaits`] under a lock and a [`WaiterCount`] beside it, so
-//! that freeing a tag touches the lock only when somebody waits, and puts threads or tasks to
-//! sleep. The steps, which T1 rests on, are always these (T2):
+//! Nothing blocks here. Whoever uses it keeps a [`TagWaits`] under a lock and a
+//! [`WaiterCount`](crate::WaiterCount) beside it, so that freeing a tag touches the lock only when
+//! somebody waits, and puts threads or tasks to sleep. The steps, which T1 rests on, are always
+//! these (T2):
 //!
 //! | who frees | who waits |
 //! |---|---|
 //! | 1. `tags.put` | 1. lock; `waits.push`; `count.announce`; unlock |
 //! | 2. `count.anybody_waits`: if not, done | 2. try to get once more |
-//! | 3. lock; `waits.wake`; unlock | 3. got: lock; `waits.remove`, else `waits.donate`; unlock |
+//! | 3. lock; count those in use; `waits.wake`; unlock | 3. got: lock; `waits.remove`, else `waits.donate`; unlock |
 //! | 4. wake those | 4. not got: sleep; woken, try; in vain: 1., with `waits.requeue` |
 //!
-//! `count.leave` goes with every wait that comes out of the line, by `wake` or `remove`.
+//! - `count.leave` goes with every wait that comes out of the line, by `wake` or otherwise.
+//! - Tags in use are counted *under the lock*, after the put: so who is the last to tell of freed
+//!   tags has seen the puts of all others that told, and of those that saw nobody wait. (These
+//!   passed their barrier before the waiter did, who passed it under the lock.)
+//! - Who gives up does as who got its tags by itself: `waits.remove`, else `waits.donate`.
+//! - A depth that shrinks: `waits.resize`, then the set's (T6). One that grows: first the set's.
+//! - Who takes tags says so (`waits.took`), if the policy is [`WakePolicy::StashV1`].
 
 use alloc::collections::VecDeque;
 
-use crate::primitive::{AtomicU32, Ordering, fence};
+use super::wake::{WakePolicy, Wakes};
 
 /// Names a wait; whoever waits chooses it, and no two that wait at once are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,77 +41,104 @@ pub struct Wait {
     pub need: u32,
 }
 
-/// Those that wait for tags of one set, first come, first woken.
-///
-/// Freed tags are *credited*; a waiter is woken when the credit covers its need, and uses it up.
-/// Why nobody sleeps while its tags are free and none will be put (T1): say that a waiter needs n
-/// of a depth d. When it tried in vain, fewer than n were free, so more than d - n were in use, and
-/// d - n is at least n - 1 (T10). When those have been put, all after the announcement, the credit
-/// has grown by n or more. Those ahead in the line have taken none of it away for good: what they
-/// used up came back when they put the tags that they got, or donated the wake (T5).
+/// Those that wait for tags of one set.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub struct TagWaits {
     line: VecDeque<Wait>,
-    /// Tags that were freed while somebody waited and that have woken nobody yet.
-    credit: u32,
+    wakes: Wakes,
 }
 
 impl TagWaits {
-    /// Nobody waits. Up to `nr_waits` may at once before the line has to allocate.
-    pub fn new(nr_waits: usize) -> TagWaits {
-        TagWaits { line: VecDeque::with_capacity(nr_waits), credit: 0 }
-    }
-
-    /// Joins the end of the line. [`WaiterCount::announce`] comes next, under the same lock.
+    /// Nobody waits for tags of a set of `depth`; where not all of it can be had, as by shallow
+    /// gets, of what can. Up to `nr_waits` may wait at once before the line has to allocate.
     ///
     /// # Panics
-    /// If nothing is needed.
+    /// If `depth` is 0.
+    pub fn new(policy: WakePolicy, depth: u32, nr_waits: usize) -> TagWaits {
+        TagWaits { line: VecDeque::with_capacity(nr_waits), wakes: Wakes::new(policy, depth) }
+    }
+
+    /// Whom a freed tag wakes.
+    pub fn policy(&self) -> WakePolicy {
+        self.wakes.policy
+    }
+
+    /// The depth that the policy reckons with.
+    pub fn depth(&self) -> u32 {
+        self.wakes.depth()
+    }
+
+    /// Joins the end of the line. [`WaiterCount::announce`](crate::WaiterCount::announce) comes
+    /// next, under the same lock.
+    ///
+    /// # Panics
+    /// If nothing is needed, or more than half of the depth, rounded up (T10).
     pub fn push(&mut self, wait: Wait) {
-        assert!(wait.need > 0, "a wait for nothing");
+        self.check(wait);
         self.line.push_back(wait);
     }
 
-    /// Joins the line again, at its head: for one that was woken and found its tags taken by
-    /// others. It keeps its turn, so that barging cannot starve it (T8).
+    /// Joins the line again: for one that was woken and found its tags taken by others. With
+    /// [`WakePolicy::Fair`] and [`WakePolicy::Single`] at the head, so that barging cannot starve
+    /// it (T8); with the others at the end, as in Linux.
     ///
     /// # Panics
-    /// If nothing is needed.
+    /// If nothing is needed, or more than half of the depth, rounded up (T10).
     pub fn requeue(&mut self, wait: Wait) {
+        self.check(wait);
+        if self.wakes.policy.keeps_turn() {
+            self.line.push_front(wait);
+        } else {
+            self.line.push_back(wait);
+        }
+    }
+
+    fn check(&self, wait: Wait) {
         assert!(wait.need > 0, "a wait for nothing");
-        self.line.push_front(wait);
+        let depth = self.depth();
+        assert!(wait.need <= depth.div_ceil(2), "a wait for {} tags of {depth}", wait.need);
     }
 
     /// Leaves the line. False: it is not there any more, so it has been woken, and must
-    /// [`donate`](TagWaits::donate) the wake. Hands those to `out` whom a larger need held up.
+    /// [`donate`](TagWaits::donate) the wake. Hands those to `out` whom it held up.
     pub fn remove(&mut self, id: WaitId, out: &mut impl FnMut(WaitId)) -> bool {
         let Some(place) = self.line.iter().position(|wait| wait.id == id) else {
             return false;
         };
         self.line.remove(place);
-        self.wake(0, out);
+        self.wakes.settle(&mut self.line, out);
         true
     }
 
-    /// Hands to `out` whom `nr_freed` tags wake: the first in line, as long as the tags credited
-    /// cover the need. With a need of 1, one for each tag.
-    pub fn wake(&mut self, nr_freed: u32, out: &mut impl FnMut(WaitId)) {
-        self.credit = self.credit.saturating_add(nr_freed);
-        while let Some(first) = self.line.front().filter(|first| first.need <= self.credit) {
-            self.credit -= first.need;
-            out(first.id);
-            self.line.pop_front();
-        }
-        if self.line.is_empty() {
-            // Who comes next tries once more after it has joined, and finds them itself.
-            self.credit = 0;
-        }
+    /// Hands to `out` whom `nr_freed` tags wake. `nr_busy` are the tags in use after that, counted
+    /// under the lock.
+    pub fn wake(&mut self, nr_freed: u32, nr_busy: u32, out: &mut impl FnMut(WaitId)) {
+        self.wakes.free(nr_freed, nr_busy, &mut self.line, out);
     }
 
-    /// Passes a wake-up on (T5): for one that was woken for `need` tags and does not use the wake,
+    /// Somebody, waiting or not, has got `nr` tags. Only [`WakePolicy::StashV1`] wants to know.
+    pub fn took(&mut self, nr: u32) {
+        self.wakes.took(nr);
+    }
+
+    /// Gives a wake back (T5): for one that was woken for `need` tags and does not use the wake,
     /// because it gives up, or because it got tags before it was woken. It cannot know whether the
     /// tags it got are those it was woken for; if they were, this wakes somebody in vain, no more.
-    pub fn donate(&mut self, need: u32, out: &mut impl FnMut(WaitId)) {
-        self.wake(need, out);
+    /// It counts as tags that were freed: `need` for [`WakePolicy::Fair`], else one.
+    pub fn donate(&mut self, need: u32, nr_busy: u32, out: &mut impl FnMut(WaitId)) {
+        let nr = if self.policy() == WakePolicy::Fair { need } else { 1 };
+        self.wake(nr, nr_busy, out);
+    }
+
+    /// The set's depth changes: before it shrinks, after it has grown (T6). Hands to `out` whom the
+    /// new depth wakes.
+    ///
+    /// # Panics
+    /// If `depth` is 0, or somebody waits for more than half of it, rounded up (T10).
+    pub fn resize(&mut self, depth: u32, out: &mut impl FnMut(WaitId)) {
+        self.wakes.resize(depth, &mut self.line, out);
+        self.line.iter().for_each(|wait| self.check(*wait));
     }
 
     /// How many wait.
@@ -118,129 +152,18 @@ impl TagWaits {
     }
 }
 
-/// How many wait, to be read without the lock.
-///
-/// T2: the waiter writes the count, passes a full barrier, and reads the tags; who frees writes the
-/// tags, passes a full barrier, and reads the count. Of two full barriers (`fence(SeqCst)`) one is
-/// first: if the waiter's, then the count is seen and the lock taken; if the freer's, then the tag
-/// is seen. Both may see the other; neither can miss it. Acquire and release would not do: each
-/// side reads a word that it has not written, and would be allowed to read it too early.
-///
-/// The count is written under the lock, by whoever changes the line: so one who has seen it, and
-/// taken the lock, finds the waiter there, or woken.
-#[derive(Debug)]
-pub struct WaiterCount {
-    count: AtomicU32,
-}
-
-impl Default for WaiterCount {
-    fn default() -> WaiterCount {
-        WaiterCount::new()
-    }
-}
-
-impl WaiterCount {
-    /// Nobody waits.
-    pub fn new() -> WaiterCount {
-        WaiterCount { count: AtomicU32::new(0) }
+#[cfg(test)]
+impl TagWaits {
+    /// As if so many tags had been freed, and woken for.
+    pub(super) fn start_counters_at(&mut self, nr: u32) {
+        self.wakes.start_at(nr);
     }
 
-    /// One more waits; it is in the line already. It tries once more to get its tags after this.
-    ///
-    /// Relaxed: the fence behind it is what pairs with the one of
-    /// [`anybody_waits`](WaiterCount::anybody_waits).
-    pub fn announce(&self) {
-        self.count.fetch_add(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-    }
-
-    /// One fewer waits; it is out of the line. Relaxed: a count that is seen too high for a moment
-    /// costs its reader the lock, no more.
-    ///
-    /// # Panics
-    /// If nobody waited.
-    pub fn leave(&self) {
-        let before = self.count.fetch_sub(1, Ordering::Relaxed);
-        assert!(before > 0, "a wait was left twice");
-    }
-
-    /// Whether somebody may wait: for one that has put tags before this, once for a whole batch.
-    #[inline]
-    pub fn anybody_waits(&self) -> bool {
-        fence(Ordering::SeqCst);
-        self.count.load(Ordering::Relaxed) != 0
+    /// All of the state but for the line, as far as it matters.
+    pub(super) fn account(&self) -> (u32, (u32, bool)) {
+        self.wakes.account()
     }
 }
 
 #[cfg(all(test, not(blk_loom)))]
-mod tests {
-    use alloc::vec::Vec;
-
-    use super::*;
-
-    fn line(needs: &[u32]) -> TagWaits {
-        let mut waits = TagWaits::new(needs.len());
-        let ids = (1..).map(WaitId);
-        needs.iter().zip(ids).for_each(|(&need, id)| waits.push(Wait { id, need }));
-        waits
-    }
-
-    fn check(woken: &[u64], step: impl FnOnce(&mut dyn FnMut(WaitId))) {
-        let mut seen = Vec::new();
-        step(&mut |id| seen.push(id.0));
-        assert_eq!(seen, woken);
-    }
-
-    #[test]
-    fn each_tag_wakes_one_in_order() {
-        let mut waits = line(&[1, 1, 1]);
-        check(&[1], |out| waits.wake(1, &mut |id| out(id)));
-        check(&[2, 3], |out| waits.wake(5, &mut |id| out(id)));
-        waits.push(Wait { id: WaitId(9), need: 1 });
-        check(&[], |out| waits.wake(0, &mut |id| out(id)));
-        assert_eq!(waits.len(), 1, "what nobody waited for is not credited");
-    }
-
-    #[test]
-    fn a_large_need_is_saved_up_for_and_not_overtaken() {
-        let mut waits = line(&[3, 1]);
-        check(&[], |out| waits.wake(2, &mut |id| out(id)));
-        check(&[1, 2], |out| waits.wake(2, &mut |id| out(id)));
-        assert!(waits.is_empty());
-    }
-
-    #[test]
-    fn who_leaves_the_head_lets_the_next_one_go() {
-        let mut waits = line(&[3, 1, 2]);
-        check(&[], |out| waits.wake(2, &mut |id| out(id)));
-        check(&[2], |out| assert!(waits.remove(WaitId(1), &mut |id| out(id))));
-        check(&[], |out| assert!(!waits.remove(WaitId(1), &mut |id| out(id))));
-        check(&[3], |out| waits.donate(1, &mut |id| out(id)));
-    }
-
-    #[test]
-    fn who_was_woken_in_vain_keeps_its_turn() {
-        let mut waits = line(&[1, 1]);
-        check(&[1], |out| waits.wake(1, &mut |id| out(id)));
-        waits.requeue(Wait { id: WaitId(1), need: 1 });
-        check(&[1, 2], |out| waits.wake(2, &mut |id| out(id)));
-    }
-
-    #[test]
-    fn the_count_is_what_was_announced_and_not_left() {
-        let count = WaiterCount::default();
-        assert!(!count.anybody_waits());
-        count.announce();
-        count.announce();
-        count.leave();
-        assert!(count.anybody_waits());
-        count.leave();
-        assert!(!count.anybody_waits());
-    }
-
-    #[test]
-    #[should_panic(expected = "left twice")]
-    fn nobody_leaves_twice() {
-        WaiterCount::new().leave();
-    }
-}
+mod exhaustive;

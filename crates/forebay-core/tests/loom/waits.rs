@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use forebay_core::{Tag, TagSet, TagWaits, Wait, WaitId, WaiterCount};
+use forebay_core::{Tag, TagSet, TagWaits, Wait, WaitId, WaiterCount, WakePolicy};
 use loom::sync::Mutex;
 use loom::thread;
 
@@ -14,17 +14,28 @@ struct Pool {
     count: WaiterCount,
     waits: Mutex<TagWaits>,
     batons: Vec<Baton>,
+    /// What does not work if it is false.
     donates: bool,
+    counts_busy_under_the_lock: bool,
 }
 
 impl Pool {
-    /// Two tags, both in use.
-    fn new(donates: bool) -> Arc<Pool> {
-        let tags = TagSet::new(2);
-        assert!(tags.try_get_all(2, &mut 0, &mut |_| ()));
-        let waits = Mutex::new(TagWaits::new(2));
-        let batons = vec![Baton::new(), Baton::new()];
-        Arc::new(Pool { tags, count: WaiterCount::new(), waits, batons, donates })
+    /// A set of which `nr_busy` tags are in use, the first ones.
+    fn new(policy: WakePolicy, depth: u32, nr_busy: u32) -> Pool {
+        let tags = TagSet::new(depth);
+        assert!(tags.try_get_all(nr_busy, &mut 0, &mut |_| ()));
+        Pool {
+            tags,
+            count: WaiterCount::new(),
+            waits: Mutex::new(TagWaits::new(policy, depth, 2)),
+            batons: vec![Baton::new(), Baton::new()],
+            donates: true,
+            counts_busy_under_the_lock: true,
+        }
+    }
+
+    fn nr_busy(&self) -> u32 {
+        self.tags.depth() - self.tags.nr_free()
     }
 
     /// What is said under the lock; who is woken by it is so after.
@@ -42,47 +53,69 @@ impl Pool {
 
     fn put(&self, tag: Tag) {
         self.tags.put(tag);
+        let early = if self.counts_busy_under_the_lock { 0 } else { self.nr_busy() };
         if self.count.anybody_waits() {
-            self.with_waits(|waits, out| waits.wake(1, &mut |id| out(id)));
+            self.with_waits(|waits, out| {
+                let late = if self.counts_busy_under_the_lock { self.nr_busy() } else { early };
+                waits.wake(1, late, &mut |id| out(id));
+            });
         }
     }
 
+    fn try_get(&self, need: u32) -> Vec<Tag> {
+        let mut got = Vec::new();
+        self.tags.try_get_all(need, &mut 0, &mut |tag| got.push(tag));
+        got
+    }
+
     fn get(&self, id: WaitId) -> Tag {
-        let mut hint = 0;
-        let wait = Wait { id, need: 1 };
-        let mut join: fn(&mut TagWaits, Wait) = TagWaits::push;
-        let mut got = self.tags.try_get(&mut hint);
-        while got.is_none() {
-            self.with_waits(|waits, _| {
-                join(waits, wait);
-                self.count.announce();
-            });
-            join = TagWaits::requeue;
-            got = self.tags.try_get(&mut hint);
-            if got.is_some() {
-                self.with_waits(|waits, out| self.leave(waits, wait, out));
-            } else {
-                self.batons[id.0 as usize].await_it();
-                got = self.tags.try_get(&mut hint);
-            }
+        let got = self.try_get(1);
+        if let [tag] = got[..] {
+            return tag;
         }
-        got.unwrap()
+        let wait = Wait { id, need: 1 };
+        self.join(wait, TagWaits::push);
+        self.await_tags(wait)[0]
+    }
+
+    fn join(&self, wait: Wait, join: fn(&mut TagWaits, Wait)) {
+        self.with_waits(|waits, _| {
+            join(waits, wait);
+            self.count.announce();
+        });
+    }
+
+    /// For one that has joined the line.
+    fn await_tags(&self, wait: Wait) -> Vec<Tag> {
+        loop {
+            let got = self.try_get(wait.need);
+            if !got.is_empty() {
+                self.with_waits(|waits, out| self.leave(waits, wait, out));
+                return got;
+            }
+            self.batons[wait.id.0 as usize].await_it();
+            let got = self.try_get(wait.need);
+            if !got.is_empty() {
+                return got;
+            }
+            self.join(wait, TagWaits::requeue);
+        }
     }
 
     fn leave(&self, waits: &mut TagWaits, wait: Wait, out: &mut dyn FnMut(WaitId)) {
         if waits.remove(wait.id, &mut |id| out(id)) {
             self.count.leave();
         } else if self.donates {
-            waits.donate(wait.need, &mut |id| out(id));
+            waits.donate(wait.need, self.nr_busy(), &mut |id| out(id));
         }
     }
 }
 
-/// Two waiters, and for each tag in use a step that ought to put it. The waiters keep what they
-/// get, so that they get it from the puts alone.
-fn check(bound: Option<usize>, donates: bool, puts: [fn(&Pool, Tag); 2]) {
+/// Two waiters of a set of two tags, and for each tag in use a step that ought to put it. The
+/// waiters keep what they get, so that they get it from the puts alone.
+fn check(bound: Option<usize>, policy: WakePolicy, donates: bool, puts: [fn(&Pool, Tag); 2]) {
     explore(bound, move || {
-        let pool = Pool::new(donates);
+        let pool = Arc::new(Pool { donates, ..Pool::new(policy, 2, 2) });
         let spawn_put = |index: usize| {
             let pool = pool.clone();
             thread::spawn(move || puts[index](&pool, Tag::from_index(index)))
@@ -98,29 +131,69 @@ fn check(bound: Option<usize>, donates: bool, puts: [fn(&Pool, Tag); 2]) {
 }
 
 /// T1, T2, T5: two waiters and two wakers, each with one tag to put: both waiters come back.
-/// Bound 3: 16 s.
 #[test]
 fn two_waiters_and_two_wakers() {
-    check(Some(3), true, [Pool::put, Pool::put]);
+    for policy in WakePolicy::ALL {
+        check(Some(2), policy, true, [Pool::put, Pool::put]);
+    }
 }
 
 /// T1, T2: one waiter and one waker, without a bound.
 #[test]
 fn one_waiter_and_one_waker() {
-    explore(None, || {
-        let pool = Pool::new(true);
-        let other = pool.clone();
-        let waker = thread::spawn(move || other.put(Tag::from_index(1)));
-        assert_eq!(pool.get(WaitId(0)).index(), 1);
-        waker.join().unwrap();
+    for policy in WakePolicy::ALL {
+        explore(None, move || {
+            let pool = Arc::new(Pool::new(policy, 2, 2));
+            let other = pool.clone();
+            let waker = thread::spawn(move || other.put(Tag::from_index(1)));
+            assert_eq!(pool.get(WaitId(0)).index(), 1);
+            waker.join().unwrap();
+        });
+    }
+}
+
+/// Stash, of two words: 51 of 66 tags are in use, and two threads put one each, of different words.
+/// Four wait; the first for 17. The second put leaves 49, under three quarters, and wakes it.
+fn check_stash(counts_busy_under_the_lock: bool) {
+    explore(None, move || {
+        let pool = Pool::new(WakePolicy::Stash, 66, 51);
+        // The last word has to have one in use, and the first one free in its place.
+        let second = pool.tags.try_get(&mut 1).expect("a tag");
+        pool.tags.put(Tag::from_index(50));
+        let pool = Arc::new(Pool { counts_busy_under_the_lock, ..pool });
+        let wait = Wait { id: WaitId(0), need: 17 };
+        pool.join(wait, TagWaits::push);
+        for id in 1..=3 {
+            pool.join(Wait { id: WaitId(id), need: 33 }, TagWaits::push);
+        }
+        let wakers = [Tag::from_index(0), second].map(|tag| {
+            let pool = pool.clone();
+            thread::spawn(move || pool.put(tag))
+        });
+        assert_eq!(pool.await_tags(wait).len(), 17);
+        wakers.into_iter().for_each(|thread| thread.join().unwrap());
     });
+}
+
+/// T1: who is the last to tell of freed tags sees all that were put.
+#[test]
+fn stash_sees_the_last_put() {
+    check_stash(true);
+}
+
+/// T1, planted: tags in use are counted right after the put, before the barrier and the lock. Each
+/// of the two takes the other's tag to be in use.
+#[test]
+#[should_panic(expected = "deadlock")]
+fn planted_tags_in_use_are_counted_too_early() {
+    check_stash(false);
 }
 
 /// Planted: a waker puts its tag and does not look for waiters.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn planted_a_wake_up_is_skipped() {
-    check(Some(2), true, [Pool::put, |pool, tag| pool.tags.put(tag)]);
+    check(Some(2), WakePolicy::Fair, true, [Pool::put, |pool, tag| pool.tags.put(tag)]);
 }
 
 /// T5, planted: a waiter got a tag before it was woken, and keeps the wake to itself. The tag it
@@ -128,5 +201,5 @@ fn planted_a_wake_up_is_skipped() {
 #[test]
 #[should_panic(expected = "deadlock")]
 fn planted_a_wake_up_is_not_donated() {
-    check(Some(3), false, [Pool::put, Pool::put]);
+    check(Some(3), WakePolicy::Fair, false, [Pool::put, Pool::put]);
 }

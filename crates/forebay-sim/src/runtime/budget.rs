@@ -9,7 +9,7 @@ use crate::plant::Plant;
 use crate::runtime::mailbox::{Goal, Tell};
 use crate::runtime::thread::Thread;
 use crate::trace::Kind;
-use forebay_core::{Tag, TagSet, TagWaits, UnplugCause, Wait, WaitId, WaiterCount};
+use forebay_core::{Tag, TagSet, TagWaits, UnplugCause, Wait, WaitId, WaiterCount, WakePolicy};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -26,13 +26,17 @@ pub(crate) struct Budget {
 
 impl Budget {
     pub(crate) fn new(depth: u32, nr_tasks: usize) -> Budget {
-        let waits = RefCell::new(TagWaits::new(nr_tasks));
+        let waits = RefCell::new(TagWaits::new(WakePolicy::Fair, depth, nr_tasks));
         Budget { tags: TagSet::new(depth), waits, count: WaiterCount::new() }
     }
 
     /// The most that may be needed at once (T10).
     pub(crate) fn need_max(&self) -> u32 {
         (self.tags.depth() / 2).max(1)
+    }
+
+    fn nr_busy(&self) -> u32 {
+        self.tags.depth() - self.tags.nr_free()
     }
 
     fn try_get(&self, need: u32, out: &mut Vec<Tag>) -> bool {
@@ -90,7 +94,7 @@ impl Thread {
             if waits.remove(wait.id, &mut |id| woken.push(id)) {
                 budget.count.leave();
             } else {
-                waits.donate(wait.need, &mut |id| woken.push(id));
+                waits.donate(wait.need, budget.nr_busy(), &mut |id| woken.push(id));
             }
             woken.iter().for_each(|_| budget.count.leave());
         }
@@ -114,7 +118,8 @@ impl Thread {
         }
         self.step().await;
         let mut woken = Vec::new();
-        budget.waits.borrow_mut().wake(nr, &mut |id| woken.push(id));
+        let nr_busy = budget.nr_busy();
+        budget.waits.borrow_mut().wake(nr, nr_busy, &mut |id| woken.push(id));
         woken.iter().for_each(|_| budget.count.leave());
         self.tell(woken).await;
     }
