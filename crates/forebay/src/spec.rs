@@ -44,7 +44,7 @@ use std::str::FromStr;
 /// | `plug` | the names of [`PlugPolicy`](crate::PlugPolicy) | when bios are unplugged |
 /// | `nomerges` | the numbers of [`MergePolicy`](crate::MergePolicy) | which merges are tried |
 /// | `kick` | the names of [`KickPolicy`](crate::KickPolicy) | when the driver begins |
-/// | `queue_depth` | 1 to 10240; 256, but for `model` | requests that a hardware context has at the driver |
+/// | `queue_depth` | 1 to 10240; 256, but of `model` | requests of a context at the driver |
 /// | `nr_bios` | 1 to 1048576; 4096 | I/Os in a [`BioQueue`](crate::BioQueue) |
 /// | `nr_hw_queues` | 1 to 1024 | hardware contexts: one is shared, others have a thread each |
 /// | `max_sectors_kb` | 1 to 1048576 | the largest request, KiB |

@@ -9,8 +9,8 @@
 //! - [`fault`]: wraps another device and lets chosen requests fail.
 //!
 //! They share [`vectors`], memory as the kernel wants it; [`zeroing`], the ways to zero a range;
-//! [`doorbell`], the price of a kick; [`timer`] and [`slack`], waits by the clock; and [`memory`], the bytes of a
-//! disk in memory.
+//! [`doorbell`], the price of a kick; [`timer`] and [`slack`], waits by the clock; and [`memory`],
+//! the bytes of a disk in memory.
 //!
 //! A [`Device`] makes a queue for each hardware context: a driver, which one thread uses at a time,
 //! and a [`Waiter`], with which another waits meanwhile.
