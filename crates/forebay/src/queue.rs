@@ -274,8 +274,8 @@ impl BioQueue {
 
     /// A descriptor for an event loop: when it is readable, [`reap`](BioQueue::reap) is due, even
     /// if that gives nothing. Valid while the queue is. Where the driver cannot tell (`ram`), and
-    /// no thread of the disk does it in its place (`service=on`), it is readable while anything is in
-    /// the layer.
+    /// no thread of the disk does so in its place (`service=on`), it is readable while anything is
+    /// in the layer.
     ///
     /// # Errors
     /// The system's, where there is no room for a descriptor; [`Refusal::Forked`] in a child of a
