@@ -30,6 +30,10 @@ pub(crate) struct Lines {
     changes: Vec<(WaitId, bool)>,
     /// The owner of what was moved to the backlog last.
     moved: u64,
+    /// Whether that is still there: the newest of the backlog.
+    has_moved: bool,
+    /// Whether it was the last of a line that was woken, and has got nothing since.
+    owes_wake: bool,
     /// Whether that was there before its thread slept.
     is_old: bool,
     /// How many tags are in use, as far as it was told.
@@ -72,6 +76,8 @@ impl Lines {
             woken: Vec::new(),
             changes: Vec::new(),
             moved: 0,
+            has_moved: false,
+            owes_wake: false,
             is_old: false,
             nr_busy: 0,
         })
@@ -124,19 +130,37 @@ impl Lines {
         let is_old = line.nr_old > 0;
         line.nr_old -= usize::from(is_old);
         if line.requests.is_empty() {
+            self.owes_wake = line.state == State::Awake { was_woken: true };
             self.lines.remove(&owner);
             self.awake.pop_front();
             self.changes.push((WaitId(owner), false));
         }
-        self.moved = owner;
-        self.is_old = is_old;
+        (self.moved, self.has_moved, self.is_old) = (owner, true, is_old);
         backlog.push_back(rq);
     }
 
-    /// What was moved last has got a tag. Says whether it had to wait for that.
-    pub(crate) fn took_one(&mut self) -> bool {
+    /// Nothing of them is in the backlog. A wake-up that was for a line, and was not used for a
+    /// tag, goes to another (T5): what it was for had nothing to do at the device, or waits for its
+    /// class now. Says how many that wakes.
+    pub(crate) fn none_moved(&mut self) -> u64 {
+        self.has_moved = false;
+        if !core::mem::take(&mut self.owes_wake) {
+            return 0;
+        }
+        let nr_busy = self.nr_busy;
+        self.note_woken(|waits, out| waits.donate(1, nr_busy, &mut |id| out(id)))
+    }
+
+    /// The oldest of the backlog, of `nr_backlog`, has got a tag. Says whether it had to wait for
+    /// that in a line. What does not wait, or waits for its class, comes from none, and goes in
+    /// front of what does.
+    pub(crate) fn took_one(&mut self, nr_backlog: usize) -> bool {
         self.waits.took(1);
         self.nr_busy += 1;
+        if !self.has_moved || nr_backlog > 1 {
+            return false;
+        }
+        self.owes_wake = false;
         if let Some(line) = self.lines.get_mut(&self.moved)
             && matches!(line.state, State::Awake { .. })
         {
@@ -148,10 +172,10 @@ impl Lines {
     /// Takes back what was moved to the backlog, and got no tag, or not for all of it.
     pub(crate) fn take_back(&mut self, rq: Request) {
         let owner = self.moved;
-        let awake = &mut self.awake;
+        let (awake, was_woken) = (&mut self.awake, core::mem::take(&mut self.owes_wake));
         let line = self.lines.entry(owner).or_insert_with(|| {
             awake.push_front(owner);
-            Line::new()
+            Line { state: State::Awake { was_woken }, ..Line::new() }
         });
         line.requests.push_front(rq);
         line.nr_old += usize::from(self.is_old);
