@@ -56,6 +56,15 @@ pub struct DiskStats {
     pub queue: QueueStats,
     /// How many system calls the driver has made.
     pub nr_syscalls: u64,
-    /// Turns of hardware contexts that were not made, because another thread was at it already.
+    /// Runs that were asked for and not made, because another thread had the token: it finds a
+    /// mark, and turns once more.
     pub skipped_runs: u64,
+}
+
+impl DiskStats {
+    /// Runs of hardware contexts that were asked for: those that were made, by taking the token,
+    /// and those that were skipped.
+    pub fn runs(&self) -> u64 {
+        self.queue.runs_made + self.skipped_runs
+    }
 }

@@ -100,9 +100,10 @@ impl<'a> Layer<'a> {
             "issued": queue.issued,
             "commits": queue.commits,
             "system_calls": stats.nr_syscalls,
-            "runs": queue.runs,
-            "empty_runs": queue.empty_runs,
+            "runs": stats.runs(),
             "skipped_runs": stats.skipped_runs,
+            "turns": queue.turns,
+            "empty_turns": queue.empty_turns,
             "tag_waits": queue.tag_waits,
             "tag_wait_ns": queue.tag_wait_ns,
             "splits": queue.splits,
@@ -135,8 +136,11 @@ impl<'a> Layer<'a> {
             format!("  merges       : {}", merges.join(", ")),
             format!("  unplugs      : {}", unplugs.join(", ")),
             format!(
-                "  runs         : all={}, empty={}, skipped={}",
-                queue.runs, queue.empty_runs, stats.skipped_runs
+                "  runs         : all={}, skipped={}, turns={}, empty turns={}",
+                stats.runs(),
+                stats.skipped_runs,
+                queue.turns,
+                queue.empty_turns
             ),
             format!(
                 "  setbacks     : tag waits={}, requeues={}, retries={}, overtaken={}",

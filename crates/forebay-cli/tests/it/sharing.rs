@@ -98,8 +98,8 @@ fn the_layer_has_its_keys_in_their_order() {
     let layer = &report["forebay"][0];
     assert_eq!(
         keys(layer),
-        "spec driver jobs bios requests issued commits system_calls runs empty_runs skipped_runs \
-         tag_waits tag_wait_ns splits requeues retries overtaken merges unplugs latency_ns policy"
+        "spec driver jobs bios requests issued commits system_calls runs skipped_runs turns \
+         empty_turns tag_waits tag_wait_ns splits requeues retries overtaken merges unplugs latency_ns policy"
     );
     assert_eq!(
         keys(&layer["jobs"][0]),

@@ -44,6 +44,7 @@ impl DerefMut for Token<'_> {
 impl<'a> Token<'a> {
     #[inline]
     pub(super) fn of(hctx: &'a Hctx) -> Token<'a> {
+        hctx.counters.count_run();
         Token { hctx, wakes: None, abort: AbortOnUnwind::arm() }
     }
 
