@@ -66,6 +66,7 @@ pub(crate) fn policy_of(info: &DiskInfo) -> Value {
         "plug": info.policy.plug.name(),
         "nomerges": info.policy.nomerges.number(),
         "kick": info.policy.kick.name(),
+        "run_queue": info.policy.run_queue.name(),
         "queue_depth": info.policy.queue_depth,
         "nr_hw_queues": info.policy.nr_hw_queues,
         "max_sectors_kb": info.limits.max_sectors / 2,

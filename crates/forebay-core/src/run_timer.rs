@@ -64,8 +64,13 @@ impl RunTimer {
     ///
     /// A delay that comes after this sets the mark anew; one that came before has published its
     /// work, and this acquires it.
+    ///
+    /// Where there is no mark, this is a load. Relaxed: if it is older than a mark, the mark stays,
+    /// and with it what it asks for.
+    #[inline]
     pub fn begin(&self) -> bool {
-        self.at_ns.swap(NONE, Ordering::AcqRel) != NONE
+        self.at_ns.load(Ordering::Relaxed) != NONE
+            && self.at_ns.swap(NONE, Ordering::AcqRel) != NONE
     }
 
     /// As [`begin`](RunTimer::begin), if the time has come. False: nothing is due by `now_ns`.
@@ -88,6 +93,12 @@ impl RunTimer {
     /// turn that finds the gate closed. Who opens the gate asks for a turn, mark or not.
     pub fn cancel(&self) {
         self.at_ns.swap(NONE, Ordering::AcqRel);
+    }
+
+    /// Whether there is a mark; a guess.
+    #[inline]
+    pub fn is_set(&self) -> bool {
+        self.at_ns.load(Ordering::Relaxed) != NONE
     }
 
     /// How long to sleep until the mark is due, ns: 0 if it is. None: there is no mark.

@@ -201,7 +201,7 @@ impl RunCounters {
         self.runs_made.add(1);
     }
 
-    /// How many requests have completed.
+    /// How many requests have completed, of all operations.
     pub fn nr_requests(&self) -> u64 {
         self.ops.iter().map(|op| op.requests.get()).sum()
     }

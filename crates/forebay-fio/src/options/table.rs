@@ -291,6 +291,7 @@ pub static OPTIONS: &[OptionSpec] = &[
     policy!("plug", "the layer's plug policy"),
     policy!("nomerges", "the layer's merge policy"),
     policy!("kick", "when the layer tells the driver to begin"),
+    policy!("run_queue", "when completions run the queue again"),
     policy!("queue_depth", "requests that each hardware context keeps in flight"),
     policy!("nr_hw_queues", "hardware contexts: one is shared, the others have a thread each"),
     policy!("max_sectors_kb", "the largest request that the layer makes, KiB"),

@@ -26,10 +26,11 @@ fn specs() {
         "null:1M?colour=red",
         "unknown key `colour` for driver `null`; there are: fua, iostats, kick, kick_ns, \
          logical_block_size, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, plug, queue_depth, \
-         read_only, service",
+         read_only, run_queue, service",
     );
     check_open("ram:1M?plug=inner", "plug=inner: expected outermost, per-level or none");
     check_open("ram:1M?nomerges=3", "nomerges=3: expected 0, 1 or 2");
+    check_open("ram:1M?run_queue=never", "run_queue=never: expected dedupe or always");
     check_open("ram:1M?queue_depth=0", "queue_depth=0: expected a number of 1 to 10240");
     check_open("ram:1M?iostats=maybe", "iostats=maybe: expected on or off");
     check_open(
@@ -89,7 +90,7 @@ fn files() {
         &format!("{path}?size=1G"),
         "unknown key `size` for driver `file`; there are: capacity, direct, engine, \
          fixed_buffers, fua, iostats, kick, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, \
-         nr_threads, plug, queue_depth, read_only, service, sqpoll, sqpoll_idle_ms",
+         nr_threads, plug, queue_depth, read_only, run_queue, service, sqpoll, sqpoll_idle_ms",
     );
     check_open(
         &format!("{path}?engine=fast"),

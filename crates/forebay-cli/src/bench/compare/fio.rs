@@ -16,10 +16,11 @@ const OLDEST: (u32, u32) = (3, 0);
 const OLDEST_WITH_IO_URING: (u32, u32) = (3, 13);
 
 /// Keys that are the layer's own affair: fio has no layer, and the job is the same without them.
-const OF_THE_LAYER: [&str; 10] = [
+const OF_THE_LAYER: [&str; 11] = [
     "plug",
     "nomerges",
     "kick",
+    "run_queue",
     "queue_depth",
     "nr_bios",
     "iostats",
