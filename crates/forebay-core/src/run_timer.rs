@@ -16,7 +16,7 @@
 //! - R1 a run clears the mark before it looks at what there is to do: what is delayed after that is
 //!   marked anew;
 //! - R3 a delayed run never extends an earlier one, and an immediate run overrides a delayed one:
-//!   either by making it ([`begin`](RunTimer::begin)), or by the mark [`delay(0)`](RunTimer::delay);
+//!   either by making it ([`begin`](RunTimer::begin)), or by a mark of time 0;
 //! - R4 who stops or quiesces the context cancels the mark; who starts it runs it at once, so
 //!   nothing has to remember it.
 //!

@@ -99,7 +99,8 @@ fn the_layer_has_its_keys_in_their_order() {
     assert_eq!(
         keys(layer),
         "spec driver jobs bios requests issued commits system_calls runs skipped_runs turns \
-         empty_turns run_arms run_rearms worker_runs tag_waits tag_wait_ns splits requeues retries overtaken merges unplugs latency_ns policy"
+         empty_turns run_arms run_rearms worker_runs \
+         tag_waits tag_wait_ns splits requeues retries overtaken merges unplugs latency_ns policy"
     );
     assert_eq!(
         keys(&layer["jobs"][0]),
