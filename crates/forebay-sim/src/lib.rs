@@ -24,6 +24,7 @@ mod device;
 mod driver;
 mod heap;
 mod jobs;
+pub mod lab;
 mod model_spec;
 mod plant;
 mod runtime;
