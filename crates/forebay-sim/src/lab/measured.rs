@@ -37,6 +37,11 @@ impl Measured {
         self.per_s(2 * self.nr_worker_runs)
     }
 
+    /// How often a thread was woken for a tag and found none, per second.
+    pub fn vain_wakes_per_s(&self) -> f64 {
+        self.per_s(self.nr_vain_wakes)
+    }
+
     /// How evenly the jobs were served, from 1 / jobs to 1.
     pub fn jain(&self) -> f64 {
         jain(&self.ios_of_jobs)
@@ -54,9 +59,9 @@ impl Measured {
     }
 }
 
-/// The fairness index of R. Jain, D. Chiu and W. Hawe (DEC-TR-301, 1984): the square of the sum over
-/// the number times the sum of the squares. 1 where all are equal, 1 / n where one has everything;
-/// 0 of nothing.
+/// The fairness index of R. Jain, D. Chiu and W. Hawe (DEC-TR-301, 1984): the square of the sum
+/// over the number times the sum of the squares. 1 where all are equal, 1 / n where one has
+/// everything; 0 of nothing.
 pub fn jain(shares: &[u64]) -> f64 {
     let sum: f64 = shares.iter().map(|&share| share as f64).sum();
     let squares: f64 = shares.iter().map(|&share| (share as f64).powi(2)).sum();

@@ -21,6 +21,7 @@ mod work;
 mod world;
 
 pub use costs::Costs;
+pub use forebay_core::WakePolicy;
 pub use measured::{Measured, jain};
 pub use processor::{RunCosts, RunCounts, RunQueue};
 pub use run::{RunLoad, measure_runs};

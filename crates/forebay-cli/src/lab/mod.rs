@@ -1,0 +1,129 @@
+//! `forebay lab`: the published experiments, beside what was published.
+//!
+//! - [`published`]: the tables, as data;
+//! - [`virtual_time`]: the experiments in the simulator, and what loads they are;
+//! - [`rows`], [`notes`], [`report`]: figures, reasons, and how they are printed.
+
+mod notes;
+mod published;
+mod report;
+mod rows;
+mod virtual_time;
+
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+
+use crate::failure::Failure;
+use crate::output;
+use report::Format;
+use rows::Row;
+
+/// The arguments after `lab`.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Debug, Subcommand)]
+enum Experiment {
+    /// Many jobs that want more tags than there are: wake=batch (before), stash (after), single and
+    /// fair (Forebay's), on hdd, ssd-sas and nvme
+    Tags {
+        #[command(flatten)]
+        options: Options,
+        /// Only the tables of this device
+        #[arg(long, value_name = "NAME")]
+        device: Option<Device>,
+    },
+    /// 8 jobs whose completions ask to run the queue: run_queue=always (before), dedupe (after), on
+    /// virtio-ram; as it is, and with the published cost of asking again, modelled
+    Run {
+        #[command(flatten)]
+        options: Options,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+struct Options {
+    /// In virtual time: seconds for all of it, and the same figures each time (the default)
+    #[arg(long, conflicts_with = "real")]
+    sim: bool,
+    /// In real time, with threads on disks of the driver model:, which takes minutes
+    #[arg(long)]
+    real: bool,
+    /// All cells, not only some of the large tables
+    #[arg(long)]
+    full: bool,
+    /// Print a JSON array of rows
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// Print tables in Markdown
+    #[arg(long)]
+    markdown: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Device {
+    Hdd,
+    SsdSas,
+    Nvme,
+}
+
+impl Device {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hdd => "hdd",
+            Self::SsdSas => "ssd-sas",
+            Self::Nvme => "nvme",
+        }
+    }
+}
+
+impl Options {
+    fn format(&self) -> Format {
+        match (self.json, self.markdown) {
+            (true, _) => Format::Json,
+            (false, true) => Format::Markdown,
+            (false, false) => Format::Text,
+        }
+    }
+}
+
+/// Runs what the arguments ask for.
+pub(crate) fn main(args: &Args) -> Result<(), Failure> {
+    let (options, rows) = match &args.experiment {
+        Experiment::Tags { options, device } => (options, tags(options, *device)?),
+        Experiment::Run { options } => (options, run(options)?),
+    };
+    output::stdout(&report::print(&rows, options.format(), title))
+}
+
+fn tags(options: &Options, device: Option<Device>) -> Result<Vec<Row>, Failure> {
+    if options.real {
+        return Err(Failure::Run(String::from("lab: --real: not built yet")));
+    }
+    Ok(virtual_time::tags(options.full, device.map(Device::name)))
+}
+
+fn run(options: &Options) -> Result<Vec<Row>, Failure> {
+    if options.real {
+        return Err(Failure::Run(String::from("lab: --real: not built yet")));
+    }
+    Ok(virtual_time::run())
+}
+
+/// What an experiment on a device is, in a line.
+fn title(experiment: &'static str, device: &'static str) -> String {
+    if experiment == "run" {
+        return format!("run: {device}, 8 jobs, random reads of 4 KiB");
+    }
+    let all = published::TAGS.iter().chain(&published::SMALL);
+    let mut all = all.filter(|table| (table.experiment, table.device) == (experiment, device));
+    let Some(table) = all.next() else { return format!("{experiment}: {device}") };
+    let reads = match table.block_bytes {
+        4096 => "random reads of 4 KiB",
+        _ => "random reads of 1 MiB in requests of 256 KiB",
+    };
+    let (depth, nr_tags) = (table.depth, table.nr_tags);
+    format!("{experiment}: {device}, {reads}, {depth} in flight in all, {nr_tags} tags")
+}
