@@ -30,7 +30,7 @@ use crate::failure::Failure;
 /// What `forebay --help` says of disks.
 const SPECS: &str = "\
 A disk is named by a spec, [driver:]target[?key=value&...]: disk.img, /dev/vdb?direct=on,
-ram:2G?req_ns=10100&io_ns=4000, null:1T, fault:disk.img?rule=read:medium:nth=10.";
+ram:2G?req_ns=10100&io_ns=4000, model:hdd, null:1T, fault:disk.img?rule=read:medium:nth=10.";
 
 /// A multi-queue block layer in user space: measure a disk through it, or see what a disk can do.
 #[derive(Debug, Parser)]

@@ -245,6 +245,7 @@ impl Turn<'_> {
                 None => {}
             }
         }
+        lines.remove_empty();
         if !is_busy && self.gates.dispatch {
             counters.vain_wakeups.add(lines.sleep_all());
         }

@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 #[derive(Debug)]
 pub(crate) struct Lines {
     waits: TagWaits,
-    /// By the owner of their bios. None is empty.
+    /// By the owner of their bios. Between turns none is empty.
     lines: BTreeMap<u64, Line>,
     /// Those that may take tags, in the order of asking.
     awake: VecDeque<u64>,
@@ -28,10 +28,9 @@ pub(crate) struct Lines {
     woken: Vec<WaitId>,
     /// Who has gone to sleep, and who lacks nothing any more, in order.
     changes: Vec<(WaitId, bool)>,
-    /// The owner of what was moved to the backlog last.
-    moved: u64,
-    /// Whether that was there before its thread slept.
-    is_old: bool,
+    /// The owner of what was moved to the backlog last, and whether that was in its line before the
+    /// thread slept.
+    moved: (u64, bool),
     /// How many tags are in use, as far as it was told.
     nr_busy: u32,
 }
@@ -71,8 +70,7 @@ impl Lines {
             awake: VecDeque::new(),
             woken: Vec::new(),
             changes: Vec::new(),
-            moved: 0,
-            is_old: false,
+            moved: (0, false),
             nr_busy: 0,
         })
     }
@@ -118,43 +116,56 @@ impl Lines {
 
     /// Moves the oldest request of the first line that is awake to the empty backlog.
     pub(crate) fn move_one(&mut self, backlog: &mut VecDeque<Request>) {
-        let Some(&owner) = self.awake.front() else { return };
-        let line = self.lines.get_mut(&owner).expect("who is awake has a line");
-        let rq = line.requests.pop_front().expect("no line is empty");
-        let is_old = line.nr_old > 0;
-        line.nr_old -= usize::from(is_old);
-        if line.requests.is_empty() {
-            self.lines.remove(&owner);
+        while let Some(&owner) = self.awake.front() {
+            let line = self.lines.get_mut(&owner).expect("who is awake has a line");
+            if let Some(rq) = line.requests.pop_front() {
+                self.moved = (owner, line.nr_old > 0);
+                line.nr_old = line.nr_old.saturating_sub(1);
+                return backlog.push_back(rq);
+            }
             self.awake.pop_front();
-            self.changes.push((WaitId(owner), false));
+            self.remove(owner);
         }
-        self.moved = owner;
-        self.is_old = is_old;
-        backlog.push_back(rq);
     }
 
     /// What was moved last has got a tag. Says whether it had to wait for that.
     pub(crate) fn took_one(&mut self) -> bool {
         self.waits.took(1);
         self.nr_busy += 1;
-        if let Some(line) = self.lines.get_mut(&self.moved)
+        let (owner, is_old) = self.moved;
+        if let Some(line) = self.lines.get_mut(&owner)
             && matches!(line.state, State::Awake { .. })
         {
             line.state = State::Awake { was_woken: false };
         }
-        self.is_old
+        is_old
     }
 
     /// Takes back what was moved to the backlog, and got no tag, or not for all of it.
     pub(crate) fn take_back(&mut self, rq: Request) {
-        let owner = self.moved;
-        let awake = &mut self.awake;
-        let line = self.lines.entry(owner).or_insert_with(|| {
-            awake.push_front(owner);
-            Line::new()
-        });
+        let (owner, is_old) = self.moved;
+        let line = self.lines.get_mut(&owner).expect("it stays until all of it has a tag");
         line.requests.push_front(rq);
-        line.nr_old += usize::from(self.is_old);
+        line.nr_old += usize::from(is_old);
+    }
+
+    /// Lines that have nothing left are gone.
+    pub(crate) fn remove_empty(&mut self) {
+        let mut awake = core::mem::take(&mut self.awake);
+        awake.retain(|&owner| {
+            let has_some = self.lines.get(&owner).is_some_and(|line| !line.requests.is_empty());
+            if !has_some {
+                self.remove(owner);
+            }
+            has_some
+        });
+        self.awake = awake;
+        self.moved = (0, false);
+    }
+
+    fn remove(&mut self, owner: u64) {
+        self.lines.remove(&owner);
+        self.changes.push((WaitId(owner), false));
     }
 
     /// There are no tags left for those who are awake: they go to sleep. Says how many of them had

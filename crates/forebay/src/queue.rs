@@ -288,8 +288,9 @@ impl BioQueue {
     }
 
     /// A descriptor for an event loop: when it is readable, [`reap`](BioQueue::reap) is due, even
-    /// if that gives nothing. Valid while the queue is. Where the driver cannot tell (`ram`), it is
-    /// readable while anything is in the layer.
+    /// if that gives nothing. Valid while the queue is. Where the driver cannot tell (`ram`), and
+    /// no thread of the disk does so in its place (`service=on`), it is readable while anything is
+    /// in the layer.
     ///
     /// # Errors
     /// The system's, where there is no room for a descriptor; [`Refusal::Forked`] in a child of a
@@ -319,7 +320,9 @@ impl BioQueue {
             self.ready.borrow_mut().set_event(&event);
             // What was delivered before told nobody.
             event.signal();
-            self.poll = Some(QueuePoll { event, any, is_mute: driver.is_none() });
+            // The thread of the disk makes the progress, and each delivery signals.
+            let is_mute = driver.is_none() && !(hctx.is_shared && self.shared.has_service());
+            self.poll = Some(QueuePoll { event, any, is_mute });
         }
         Ok(self.poll.as_ref().expect("just made").any.fd())
     }

@@ -155,7 +155,7 @@ fn one_waiter_and_one_waker() {
 /// Stash, of two words: 51 of 66 tags are in use, and two threads put one each, of different words.
 /// Four wait; the first for 17. The second put leaves 49, under three quarters, and wakes it.
 fn check_stash(counts_busy_under_the_lock: bool) {
-    explore(None, move || {
+    explore(Some(4), move || {
         let pool = Pool::new(WakePolicy::Stash, 66, 51);
         // The last word has to have one in use, and the first one free in its place.
         let second = pool.tags.try_get(&mut 1).expect("a tag");

@@ -27,6 +27,8 @@ pub(crate) mod ready;
 pub(crate) mod service;
 pub(crate) mod shared;
 pub(crate) mod stack;
+#[cfg(test)]
+mod tag_models;
 pub(crate) mod thread;
 #[cfg(test)]
 pub(crate) mod toy;

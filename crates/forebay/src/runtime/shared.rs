@@ -170,6 +170,11 @@ impl Shared {
         counters
     }
 
+    /// Whether a thread of the disk makes progress on the shared context.
+    pub(crate) fn has_service(&self) -> bool {
+        self.service.is_some()
+    }
+
     /// The hardware context for a thread that uses the disk for the first time: one of its own, if
     /// one is left.
     pub(crate) fn assign(&self) -> usize {

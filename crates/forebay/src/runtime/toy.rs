@@ -17,6 +17,7 @@ use crate::runtime::primitive::{Condvar, Mutex, UnsafeCell, lock, thread};
 use crate::runtime::shared::{SHARED, Shared};
 use forebay_core::{
     Bio, Completions, Driver, Issue, IssuedRequest, Look, Op, Policy, QueueLimits, Segment, Tag,
+    WakePolicy,
 };
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,6 +34,7 @@ pub(crate) struct How {
     pub(crate) by: By,
     /// A wait begins what was left to it. Not for [`By::Silence`].
     pub(crate) begins: bool,
+    pub(crate) wake: WakePolicy,
 }
 
 /// Who completes a request.
@@ -48,7 +50,8 @@ pub(crate) enum By {
 
 /// At once, one by one, when it is committed.
 pub(crate) const AT_ONCE: How =
-    How { queue_depth: 8, batch: 1, nr_busy: 0, by: By::Commit, begins: false };
+    How { queue_depth: 8, batch: 1, nr_busy: 0, by: By::Commit, begins: false, wake: FAIR };
+const FAIR: WakePolicy = WakePolicy::Fair;
 
 /// The device.
 pub(crate) struct Toy {
@@ -124,8 +127,8 @@ impl Toy {
     }
 
     pub(crate) fn open(toy: &Arc<Toy>) -> Arc<Shared> {
-        let policy =
-            Policy { queue_depth: toy.how.queue_depth, iostats: false, ..Policy::default() };
+        let How { queue_depth, wake, .. } = toy.how;
+        let policy = Policy { queue_depth, wake, iostats: false, ..Policy::default() };
         let info = DiskInfo {
             spec: String::from("toy"),
             driver: "toy",

@@ -199,4 +199,4 @@ fn block<'a>(hctx: &'a Hctx, token: Option<Token<'a>>) -> Option<Token<'a>> {
 
 #[cfg(test)]
 #[path = "wait_models.rs"]
-mod models;
+pub(crate) mod models;

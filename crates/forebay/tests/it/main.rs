@@ -2,6 +2,7 @@
 
 mod common;
 mod contract;
+mod crowd;
 mod data;
 mod fallback;
 mod holds;

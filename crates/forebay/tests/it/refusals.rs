@@ -17,8 +17,8 @@ fn specs() {
     check_open("", "empty device spec; expected [driver:]target[?key=value&...], such as disk.img");
     check_open(
         "nbd:localhost",
-        "driver `nbd` does not exist in this version; there are: null, ram, file, aio, psync, \
-         fault",
+        "driver `nbd` does not exist in this version; there are: null, ram, model, file, aio, \
+         psync, fault",
     );
     check_open("ram:1M?direct", "`direct` is not key=value");
     check_open("ram:1M?plugg=none", "unknown key `plugg` for driver `ram`; did you mean `plug`?");
@@ -50,6 +50,23 @@ fn specs() {
         "rule=read:busy: expected nth=2 or more, or rate below 1: a device that is always busy \
          never ends",
     );
+    check_open("model:floppy", "model:floppy: expected one of hdd, ssd-sas, nvme, virtio-ram");
+    check_open(
+        "model:nvme?colour=red",
+        "unknown key `colour` for driver `model`; there are: bytes_per_s, data, fua, iostats, \
+         kick, latency_ns, logical_block_size, max_sectors_kb, nomerges, nr_bios, nr_channels, \
+         nr_hw_queues, plug, queue_depth, read_only, seed, service, size",
+    );
+    check_open("model:hdd?nr_sorted=0", "nr_sorted=0: expected a number of 1 to 65536");
+    check_open(
+        "model:hdd?size=1000",
+        "size=1000: expected a size above 0, in whole logical blocks",
+    );
+    check_open(
+        "model:hdd?size=1000t",
+        "model: 1099511627776000 bytes of address space are not available: Cannot allocate memory \
+         (os error 12); data=off needs none",
+    );
     check_open("ram:big", "ram:big: expected a size, such as 1G");
     check_open("ram:1000", "ram:1000: expected a size above 0, in whole logical blocks");
     check_open(
@@ -77,8 +94,8 @@ fn files() {
     );
     check_open(
         "rma:1G",
-        "rma:1G: no such file; if `rma` was meant as a driver: there are null, ram, file, aio, \
-         psync, fault",
+        "rma:1G: no such file; if `rma` was meant as a driver: there are null, ram, model, file, \
+         aio, psync, fault",
     );
     check_open(
         &folder,
