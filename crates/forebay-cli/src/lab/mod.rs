@@ -2,10 +2,12 @@
 //!
 //! - [`published`]: the tables, as data;
 //! - [`virtual_time`]: the experiments in the simulator, and what loads they are;
+//! - [`real`]: the same with threads, in real time;
 //! - [`rows`], [`notes`], [`report`]: figures, reasons, and how they are printed.
 
 mod notes;
 mod published;
+mod real;
 mod report;
 mod rows;
 mod virtual_time;
@@ -48,7 +50,8 @@ struct Options {
     /// In virtual time: seconds for all of it, and the same figures each time (the default)
     #[arg(long, conflicts_with = "real")]
     sim: bool,
-    /// In real time, with threads on disks of the driver model:, which takes minutes
+    /// In real time, with threads on disks of the driver model:, which takes minutes, and 1.1 GiB
+    /// of memory
     #[arg(long)]
     real: bool,
     /// All cells, not only some of the large tables
@@ -99,17 +102,15 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
 }
 
 fn tags(options: &Options, device: Option<Device>) -> Result<Vec<Row>, Failure> {
-    if options.real {
-        return Err(Failure::Run(String::from("lab: --real: not built yet")));
+    let device = device.map(Device::name);
+    match options.real {
+        true => real::tags(options.full, device),
+        false => Ok(virtual_time::tags(options.full, device)),
     }
-    Ok(virtual_time::tags(options.full, device.map(Device::name)))
 }
 
 fn run(options: &Options) -> Result<Vec<Row>, Failure> {
-    if options.real {
-        return Err(Failure::Run(String::from("lab: --real: not built yet")));
-    }
-    Ok(virtual_time::run())
+    if options.real { real::run() } else { Ok(virtual_time::run()) }
 }
 
 /// What an experiment on a device is, in a line.

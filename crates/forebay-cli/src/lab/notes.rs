@@ -11,6 +11,10 @@ pub(super) const AS_IT_IS: &str =
 pub(super) const MODELLED: &str = "modelled: what queueing costs is injected, in virtual time: \
      2.6 us for work that is pending, 0.1 us for other, 0.02 us to look at a bit";
 
+/// On rows of `run` in real time.
+pub(super) const MEASURED: &str =
+    "measured as it is, on this machine; neither side was published on it";
+
 /// Under this index some jobs starve.
 const JAIN_STARVES: f64 = 0.9;
 
@@ -29,6 +33,23 @@ pub(super) fn add(rows: &mut [Row], table: &Tags, ios_of_jobs: &[u64], least_sha
             _ => None,
         };
         row.note = note.unwrap_or_default();
+    }
+}
+
+/// Adds what is true in real time alone.
+pub(super) fn add_of_real_time(rows: &mut [Row]) {
+    for row in rows {
+        if row.metric == metric::SWITCHES && row.published.is_some() {
+            row.note = String::from(
+                "measured: sleeps of job threads for tags; the published figure counts all switches \
+                 of that machine, a worker's included, which the library does not have",
+            );
+        } else if row.metric == metric::IOPS && row.is_over() && !row.note.starts_with("artefact") {
+            row.note = String::from(
+                "real time: how many of the woken threads run before the first has taken the tags \
+                 depends on this machine's processors",
+            );
+        }
     }
 }
 

@@ -21,11 +21,11 @@ const MANY_JOBS: u32 = 1024;
 const SOME_JOBS: [u32; 5] = [1, 16, 64, 128, 1024];
 
 /// How many jobs `run` has.
-const RUN_JOBS: u32 = 8;
+pub(super) const RUN_JOBS: u32 = 8;
 
-/// How many requests the device of `run` takes at once. It is not published; with up to 64 in flight
-/// the change made no difference, so up to then none waited.
-const RUN_TAGS: u32 = 64;
+/// How many requests the device of `run` takes at once. It is not published; with up to 64 in
+/// flight the change made no difference, so up to then none waited.
+pub(super) const RUN_TAGS: u32 = 64;
 
 /// The numbers that are drawn are always the same.
 const SEED: u64 = 1;
@@ -140,7 +140,7 @@ fn fair_wait_us(load: &TagLoad, measured: &Measured) -> f64 {
 }
 
 /// Puts the rows of each metric together, in the order in which metrics and rows came.
-fn by_metric(rows: Vec<Row>) -> Vec<Row> {
+pub(super) fn by_metric(rows: Vec<Row>) -> Vec<Row> {
     let mut order: Vec<&str> = Vec::new();
     for row in &rows {
         if !order.contains(&row.metric) {
@@ -155,8 +155,12 @@ fn by_metric(rows: Vec<Row>) -> Vec<Row> {
 /// Runs `run`: as it is, and with what queueing work that is pending cost.
 pub(super) fn run() -> Vec<Row> {
     let as_it_is = of_costs(RunCosts::default().without_queueing(), notes::AS_IT_IS, None);
-    let modelled = of_costs(RunCosts::default(), notes::MODELLED, Some("virtual time, modelled"));
-    as_it_is.into_iter().chain(modelled).collect()
+    as_it_is.into_iter().chain(run_modelled()).collect()
+}
+
+/// The rows of `run` with what queueing work that is pending cost.
+pub(super) fn run_modelled() -> Vec<Row> {
+    of_costs(RunCosts::default(), notes::MODELLED, Some("virtual time, modelled"))
 }
 
 fn of_costs(costs: RunCosts, note: &str, modelled: Option<&'static str>) -> Vec<Row> {
