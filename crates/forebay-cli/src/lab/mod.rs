@@ -5,6 +5,8 @@
 //! - [`real`]: the same with threads, in real time;
 //! - [`rows`], [`notes`], [`report`]: figures, reasons, and how they are printed.
 
+#[cfg(test)]
+mod bounds;
 mod notes;
 mod published;
 mod real;
@@ -19,8 +21,17 @@ use crate::output;
 use report::Format;
 use rows::Row;
 
+/// What `--help` says of the figures.
+const FIGURES: &str = "\
+Each figure stands beside the published one, where there is one. A deviation with a ! is over its
+bound, and a line below the tables says why. Voluntary context switches are those of job threads in
+waits for tags, two for each sleep, and those of a worker that runs the queue; tag waits are those of
+I/Os, whether it is threads that wait or the I/Os themselves (fair); jain is 1 where all jobs got the
+same, and 1/n where one got everything.";
+
 /// The arguments after `lab`.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = FIGURES)]
 pub(crate) struct Args {
     #[command(subcommand)]
     experiment: Experiment,
@@ -30,6 +41,7 @@ pub(crate) struct Args {
 enum Experiment {
     /// Many jobs that want more tags than there are: wake=batch (before), stash (after), single and
     /// fair (Forebay's), on hdd, ssd-sas and nvme
+    #[command(after_help = FIGURES)]
     Tags {
         #[command(flatten)]
         options: Options,
@@ -39,6 +51,7 @@ enum Experiment {
     },
     /// 8 jobs whose completions ask to run the queue: run_queue=always (before), dedupe (after), on
     /// virtio-ram; as it is, and with the published cost of asking again, modelled
+    #[command(after_help = FIGURES)]
     Run {
         #[command(flatten)]
         options: Options,
@@ -54,6 +67,10 @@ struct Options {
     /// of memory
     #[arg(long)]
     real: bool,
+    /// How long each cell is measured [default: 25 s of hdd, after 10 s, and 4 s of others]
+    #[arg(long, value_name = "S", requires = "real")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: Option<u64>,
     /// All cells, not only some of the large tables
     #[arg(long)]
     full: bool,
@@ -104,13 +121,13 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
 fn tags(options: &Options, device: Option<Device>) -> Result<Vec<Row>, Failure> {
     let device = device.map(Device::name);
     match options.real {
-        true => real::tags(options.full, device),
+        true => real::tags(options.full, device, options.seconds),
         false => Ok(virtual_time::tags(options.full, device)),
     }
 }
 
 fn run(options: &Options) -> Result<Vec<Row>, Failure> {
-    if options.real { real::run() } else { Ok(virtual_time::run()) }
+    if options.real { real::run(options.seconds) } else { Ok(virtual_time::run()) }
 }
 
 /// What an experiment on a device is, in a line.

@@ -131,7 +131,7 @@ fn rows_of(table: &Tags, load: &TagLoad, measured: &Measured) -> Vec<Row> {
 
 /// How long each would wait if all waited the same: where threads wait, for one read of each; where
 /// reads wait, for all that are in flight.
-fn fair_wait_us(load: &TagLoad, measured: &Measured) -> f64 {
+pub(super) fn fair_wait_us(load: &TagLoad, measured: &Measured) -> f64 {
     let each = match load.wake {
         WakePolicy::Fair => (load.depth / load.nr_jobs).max(1),
         _ => 1,

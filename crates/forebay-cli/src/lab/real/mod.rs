@@ -32,12 +32,16 @@ struct Planned {
 }
 
 /// Runs `tags`: of all devices, or of one.
-pub(super) fn tags(is_full: bool, device: Option<&str>) -> Result<Vec<Row>, Failure> {
+pub(super) fn tags(
+    is_full: bool,
+    device: Option<&str>,
+    seconds: Option<u64>,
+) -> Result<Vec<Row>, Failure> {
     let small = published::SMALL.iter().filter(|_| is_full);
     let tables = published::TAGS.iter().chain(small);
     let tables = tables.filter(|table| device.is_none_or(|name| name == table.device));
     let planned = tables.map(|table| tags_of(table, is_full)).collect();
-    run_all(planned)
+    run_all(planned, seconds)
 }
 
 fn tags_of(table: &'static Tags, is_full: bool) -> Vec<Planned> {
@@ -139,7 +143,7 @@ impl Measured {
 }
 
 /// Runs `run`: measured; and, in virtual time, with what queueing work that is pending cost.
-pub(super) fn run() -> Result<Vec<Row>, Failure> {
+pub(super) fn run(seconds: Option<u64>) -> Result<Vec<Row>, Failure> {
     let planned = published::RUN.iter().flat_map(|&(depth, _)| {
         RunQueue::ALL.map(|run_queue| Planned {
             cell: run_cell(depth, run_queue.name()),
@@ -147,7 +151,7 @@ pub(super) fn run() -> Result<Vec<Row>, Failure> {
             rows: Box::new(move |measured| run_rows(depth, run_queue.name(), measured)),
         })
     });
-    let mut rows = run_all(vec![planned.collect()])?;
+    let mut rows = run_all(vec![planned.collect()], seconds)?;
     for (depth, _) in published::RUN {
         let of = |policy| {
             let mut of_depth =
@@ -206,8 +210,11 @@ fn run_row(depth: u32, policy: &'static str, metric: &'static str, value: f64) -
 }
 
 /// Runs lists of cells, one after another, each of whose rows go together. After a signal it gives
-/// what it has.
-fn run_all(lists: Vec<Vec<Planned>>) -> Result<Vec<Row>, Failure> {
+/// what it has. `seconds`: how long each is measured, if not as long as planned.
+fn run_all(mut lists: Vec<Vec<Planned>>, seconds: Option<u64>) -> Result<Vec<Row>, Failure> {
+    if let Some(seconds) = seconds {
+        lists.iter_mut().flatten().for_each(|it| it.cell.run = Duration::from_secs(seconds));
+    }
     let stop = Stop::on_signals()?;
     let took = |planned: &Planned| planned.cell.warm_up + planned.cell.run;
     let all = || lists.iter().flatten();
