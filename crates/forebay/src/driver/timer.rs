@@ -80,7 +80,9 @@ impl Timer {
 
     /// Sleeps until a time, unless something came since `due_ns` was read. May return early.
     fn sleep(&self, len: Duration, due_ns: u64) {
-        let _no_slack = self.is_punctual.then(NoSlack::begin);
+        // Only for what is due: a wait that ends by its time limit alone may be late.
+        let is_due = self.is_punctual && due_ns != NEVER;
+        let _no_slack = is_due.then(NoSlack::begin);
         let mut asleep = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);
         if self.kicked.load(Ordering::Acquire) || self.due_ns.load(Ordering::Acquire) != due_ns {
             return;

@@ -1,12 +1,12 @@
 //! A crowd at few tags: a thousand threads that read, refuse to wait, give up, and leave, while
 //! others freeze the disk and change how many tags there are. All of it ends, and in the end every
-//! tag is there.
+//! tag is there. Each policy has one crowd, or as many as come in `FOREBAY_SOAK_SECONDS`.
 
 use crate::common::{Numbers, open, submit};
 use forebay::{BlockStatus, Buf, Disk, Io, Op};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const THREADS: u64 = 1024;
 const DEPTH: u32 = 16;
@@ -67,13 +67,24 @@ impl Visitor<'_> {
     }
 }
 
-fn crowd(wake: &str) {
+fn crowds(wake: &str) {
+    let text = std::env::var("FOREBAY_SOAK_SECONDS").ok();
+    let seconds = text.map_or(0, |text| text.parse().expect("a number"));
+    let end = Instant::now() + Duration::from_secs(seconds);
+    for nth in 0.. {
+        crowd(wake, u64::from(std::process::id()) + nth);
+        if Instant::now() >= end {
+            return;
+        }
+    }
+}
+
+fn crowd(wake: &str, seed: u64) {
     let disk = open(&format!(
         "ram:16M?wake={wake}&queue_depth={DEPTH}&nr_hw_queues=1&max_sectors_kb=4&req_ns=500\
          &reserved_tags=1&async_depth=8"
     ));
     let (nr_begun, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-    let seed = u64::from(std::process::id());
     println!("seed {seed}");
     std::thread::scope(|scope| {
         let (disk, nr_begun, is_over) = (&disk, &nr_begun, &is_over);
@@ -129,20 +140,20 @@ fn check_all_tags(disk: &Disk, wake: &str) {
 
 #[test]
 fn a_crowd_at_few_tags_ends_and_loses_none_under_fair() {
-    crowd("fair");
+    crowds("fair");
 }
 
 #[test]
 fn a_crowd_at_few_tags_ends_and_loses_none_under_batch() {
-    crowd("batch");
+    crowds("batch");
 }
 
 #[test]
 fn a_crowd_at_few_tags_ends_and_loses_none_under_stash() {
-    crowd("stash");
+    crowds("stash");
 }
 
 #[test]
 fn a_crowd_at_few_tags_ends_and_loses_none_under_single() {
-    crowd("single");
+    crowds("single");
 }
