@@ -246,7 +246,7 @@ impl BioQueue {
             let later = self.ready.borrow().len() < min && !is_shared;
             let commit = if later { Commit::Later } else { Commit::Now };
             let turned = self.turn(now_ns(iostats), Some(commit));
-            if is_shared && min > 0 {
+            if min > 0 {
                 self.wait_for_tags();
             }
             let nr_ready = self.take_mail();
@@ -275,9 +275,15 @@ impl BioQueue {
         }
     }
 
-    /// Where threads wait for tags: until nothing that this queue has submitted lacks one.
+    /// Where threads wait for tags (`wake=` other than `fair`): until nothing that this queue has
+    /// submitted lacks one, as a thread of Linux waits within its submission. Elsewhere it returns
+    /// at once. [`reap`](BioQueue::reap) does so by itself; who calls this after each submission
+    /// submits nothing while it lacks tags.
     #[inline]
-    fn wait_for_tags(&self) {
+    pub fn wait_for_tags(&self) {
+        if !self.shared.hctx(self.ctx.hctx()).is_shared {
+            return;
+        }
         let mailbox = {
             let ready = self.ready.borrow();
             ready.mailbox().lacks_tags().then(|| Arc::clone(ready.mailbox()))
