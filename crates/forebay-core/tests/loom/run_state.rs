@@ -128,6 +128,33 @@ fn a_poller_takes_nothing_away() {
     check(2, Some(4), steps);
 }
 
+/// Whoever gets the token, and however, sees all that the last holder did, before it looks at
+/// anything else.
+#[test]
+fn what_a_holder_did_is_seen_by_the_next() {
+    explore(None, || {
+        let shared = Arc::new((RunState::new(), AtomicU32::new(0), Ghost::new(0)));
+        fn turn((state, inner, nr_turns): &(RunState, AtomicU32, Ghost)) {
+            loop {
+                inner.store(inner.load(Relaxed) + 1, Relaxed);
+                nr_turns.fetch_add(1, Relaxed);
+                if state.release() {
+                    break;
+                }
+            }
+        }
+        let spawn = |take: fn(&RunState) -> bool| {
+            let shared = shared.clone();
+            thread::spawn(move || take(&shared.0).then(|| turn(&shared)))
+        };
+        let others = [spawn(RunState::try_take), spawn(RunState::run)];
+        for thread in others {
+            thread.join().unwrap();
+        }
+        assert_eq!(shared.1.load(Relaxed), shared.2.load(Relaxed), "the last holder is not seen");
+    });
+}
+
 /// R1, planted: the holder reads the inbox and clears the mark *afterwards*. The mark of a producer
 /// that came in between is lost, and its item with it.
 #[test]
