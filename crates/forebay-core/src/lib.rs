@@ -71,4 +71,4 @@ pub use request::Request;
 pub use run_state::{Gate, RunState};
 pub use stats::{OpStats, PlugCounters, QueueStats, RunCounters, StageStats};
 pub use status::BlockStatus;
-pub use tag::{Tag, TagSet, TagWaits, Wait, WaitId, WaiterCount, WakePolicy};
+pub use tag::{Tag, TagSet, TagShares, TagWaits, Wait, WaitId, WaiterCount, WakePolicy};

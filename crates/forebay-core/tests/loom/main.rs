@@ -13,5 +13,6 @@
 mod common;
 mod leader;
 mod run_state;
+mod shared;
 mod tags;
 mod waits;
