@@ -1,5 +1,5 @@
-//! Many threads that wait for tags, in random schedules: what loom does with two or three threads in
-//! all of them, with a set that becomes smaller and larger meanwhile.
+//! Many threads that wait for tags, in random schedules, of a set that becomes smaller and larger
+//! meanwhile: what loom does with two or three threads in all of them.
 //!
 //! `cargo xtask shuttle`; `BLK_SHUTTLE_SCHEDULES` says how many of each kind, for each model.
 #![cfg(blk_shuttle)]
