@@ -123,10 +123,12 @@ fn a_number_of_tags_that_cannot_be_is_refused() {
 fn beside(spec: &str, fill: fn(Io) -> Io, other: fn(Io) -> Io) -> Result<u64, BlockStatus> {
     let disk = open(spec);
     let mut queue = disk.queue();
+    let plug = forebay::plug();
     for at in 0..8 {
         submit(&mut queue, fill(Io::write(Buf::new(4096), at * 8192).user_data(1)));
     }
     submit(&mut queue, other(Io::write(Buf::new(4096), 512 << 10)).nowait().user_data(2));
+    drop(plug);
     let mut done = Vec::new();
     queue.reap(9, 9, &mut done);
     done.iter().find(|done| done.user_data == 2).expect("all have ended").result
