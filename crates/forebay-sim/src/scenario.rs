@@ -5,7 +5,10 @@
 
 use crate::scheduler::PREEMPT_OF;
 use crate::task::random::Load;
-use forebay_core::{BlockStatus, MergePolicy, Op, PlugPolicy, Policy, QueueLimits, SECTOR_SHIFT};
+use forebay_core::{
+    BlockStatus, MergePolicy, Op, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, SECTOR_SHIFT,
+    WakePolicy,
+};
 use forebay_model::{Faults, Fixed, Flaky, Model, Random};
 
 /// A device, the layer's settings, and how tasks are interleaved.
@@ -80,11 +83,23 @@ fn limits(random: &mut Random) -> QueueLimits {
 }
 
 fn policy(random: &mut Random, nr_tasks: usize) -> Policy {
+    let queue_depth = random.pick(&[1, 2, 3, 8, 32, 70]);
     let plug = [PlugPolicy::Outermost, PlugPolicy::Outermost, PlugPolicy::PerLevel];
     Policy {
         plug: if random.chance(1, 6) { PlugPolicy::None } else { random.pick(&plug) },
         nomerges: random.pick(&[MergePolicy::All, MergePolicy::All, MergePolicy::Never]),
-        queue_depth: random.pick(&[1, 2, 3, 8, 32, 70]),
+        queue_depth,
+        nr_requests: random.chance(1, 4).then(|| random.between(1, queue_depth.into()) as u32),
+        nr_reserved: random.pick(&[0, 0, 0, 1, 4]),
+        async_depth: random.pick(&[QUEUE_DEPTH_MAX, QUEUE_DEPTH_MAX, 1, 4]),
+        wake: random.pick(&[
+            WakePolicy::Fair,
+            WakePolicy::Fair,
+            WakePolicy::Fair,
+            WakePolicy::Batch,
+            WakePolicy::Stash,
+            WakePolicy::Single,
+        ]),
         nr_hw_queues: random.pick(&[1, 1, 2, nr_tasks as u32 + 1]),
         iostats: random.chance(1, 2),
         ..Policy::default()
@@ -140,6 +155,10 @@ fn load(random: &mut Random, scenario: &Scenario, nr_bios: u32) -> Load {
         preflush: percent(&[5, 30]),
         nomerge: percent(&[5, 50]),
         nowait: percent(&[5, 5, 20, 100]),
+        reserved: percent(&[5, 30]),
+        background: percent(&[5, 50]),
+        resizes: percent(&[1, 5, 30]),
+        queue_depth: scenario.policy.queue_depth,
         sequential: percent(&[80, 95, 99]).max(10),
         gates: percent(&[1, 5]),
         forget: percent(&[2, 20]),

@@ -71,7 +71,7 @@ impl World {
             Some(Plant::WideLimits) => widened(limits),
             _ => limits,
         };
-        let checks = Checks::new(Trace::new(seed), limits, nr_hctxs, bound);
+        let checks = Checks::new(Trace::new(seed), limits, &policy, bound);
         let world = World {
             seed,
             scheduler: Scheduler::new(nr_tasks, preempt, nap, step_ns, stream(1)),

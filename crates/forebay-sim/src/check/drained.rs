@@ -18,11 +18,11 @@ pub(crate) fn inner(at: usize, hctx: &Hctx) -> Verdict {
     let inner = hctx.inner.borrow();
     let Some(inner) = &*inner else { return Ok(()) };
     let nr_bios = inner.core.check_invariants();
-    let (free, depth) = (inner.core.nr_free_tags(), inner.tags.depth());
+    let (free, nr_requests) = (inner.core.nr_free_tags(), inner.nr_requests);
     let is_empty = hctx.inbox.borrow().is_empty() && inner.driver.is_idle();
-    if nr_bios > 0 || free < depth || !is_empty {
+    if nr_bios > 0 || free < nr_requests || !is_empty {
         let what = format!(
-            "context {at} has {nr_bios} bios, {free} of {depth} tags are free; its inbox and \
+            "context {at} has {nr_bios} bios, {free} of {nr_requests} tags are free; its inbox and \
              driver are empty: {is_empty}"
         );
         return broken("in the end everything is drained", what);

@@ -25,7 +25,7 @@ pub(crate) mod register;
 
 use crate::trace::{Kind, Trace};
 use bios::Bios;
-use forebay_core::QueueLimits;
+use forebay_core::{Policy, QueueLimits};
 use gates::Gatekeeper;
 use order::Order;
 use register::Register;
@@ -61,14 +61,14 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    pub(crate) fn new(trace: Trace, limits: QueueLimits, nr_hctxs: usize, bound: u64) -> Checks {
+    pub(crate) fn new(trace: Trace, limits: QueueLimits, policy: &Policy, bound: u64) -> Checks {
         Checks {
             trace,
             limits,
             bios: Bios::new(limits.logical_block_size),
             register: Register::default(),
-            order: Order::new(nr_hctxs, bound),
-            gates: Gatekeeper::new(nr_hctxs),
+            order: Order::new(policy, bound),
+            gates: Gatekeeper::new(policy.nr_hw_queues as usize),
             broken: None,
             progress_at: 0,
         }

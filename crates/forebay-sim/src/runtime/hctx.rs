@@ -4,6 +4,7 @@ use crate::check::broken;
 use crate::driver::{DriverState, Port};
 use crate::plant::Plant;
 use crate::runtime::mailbox::Tell;
+use crate::runtime::tags::TagCalls;
 use crate::runtime::thread::Thread;
 use crate::trace::Kind;
 use crate::world::World;
@@ -41,6 +42,7 @@ pub(crate) struct Hctx {
     pub(crate) is_shared: bool,
     pub(crate) is_owned: Cell<bool>,
     pub(crate) inbox: RefCell<Inbox>,
+    pub(crate) tags: TagCalls,
     /// A leader was told from outside its context's turns, and must be kicked.
     pub(crate) tell_leader: Cell<bool>,
     pub(crate) followers: RefCell<Vec<usize>>,
@@ -61,7 +63,8 @@ pub(crate) struct Hctx {
 pub(crate) struct Inner {
     pub(crate) core: HardwareContext,
     pub(crate) driver: DriverState,
-    pub(crate) tags: Arc<TagSet>,
+    /// How many tags may be in use.
+    pub(crate) nr_requests: u32,
     is_kicked: bool,
 }
 
@@ -73,6 +76,7 @@ impl Hctx {
             is_shared: at == 0,
             is_owned: Cell::new(at == 0),
             inbox: RefCell::new(Inbox::new()),
+            tags: TagCalls::default(),
             tell_leader: Cell::new(false),
             followers: RefCell::default(),
             waiter: Cell::new(None),
@@ -88,17 +92,18 @@ impl Hctx {
     /// Puts a new inner part in place.
     pub(crate) fn open(&self, world: &World) {
         let depth = world.disk.policy.queue_depth;
-        let tags = Arc::new(TagSet::new(depth));
         let core = HardwareContext::new(
             world.disk.limits,
             world.disk.policy,
             self.at as u32,
             Arc::clone(&world.device_state),
-            Arc::clone(&tags),
+            Arc::new(TagSet::new(depth)),
             Arc::clone(&self.counters),
         );
         let driver = DriverState::new(self.at, depth);
-        *self.inner.borrow_mut() = Some(Inner { core, driver, tags, is_kicked: false });
+        let nr_requests = world.disk.policy.nr_requests.unwrap_or(depth);
+        let inner = Inner { core, driver, nr_requests, is_kicked: false };
+        *self.inner.borrow_mut() = Some(inner);
     }
 
     /// Calls `act` with the inner part and its driver.
@@ -257,6 +262,7 @@ impl Thread {
             commit => commit,
         };
         self.step().await;
+        self.hear_of_tags(hctx).await;
         let inbox = early.unwrap_or_else(|| hctx.inbox.replace(Inbox::new()));
         let outgoing = if with_outgoing { self.take_outgoing_slots() } else { Vec::new() };
         {
@@ -283,9 +289,14 @@ impl Thread {
             }
         });
         let mut ended = std::mem::take(&mut self.ended);
-        let turned = self.turn_core(hctx, gates, commit, &mut ended);
+        let mut turned = self.turn_core(hctx, gates, commit, &mut ended);
         self.step().await;
-        let mut kick = turned.work_left && turned.nr_in_flight == 0;
+        let mut kick = false;
+        if hctx.with_inner(|inner| inner.core.has_lines()) {
+            kick = self.tell_of_tags(hctx, gates, commit, &mut ended, &mut turned).await;
+        }
+        hctx.is_drained.set(turned.is_drained);
+        kick |= turned.work_left && turned.nr_in_flight == 0;
         kick |= self.deliver(hctx, own, &mut ended).await;
         self.ended = ended;
         kick |= hctx.tell_leader.take();
@@ -308,7 +319,7 @@ impl Thread {
     }
 
     /// The core's turn, and what the checkers say to it.
-    fn turn_core(
+    pub(super) fn turn_core(
         &self,
         hctx: &Hctx,
         gates: Gates,
@@ -320,10 +331,11 @@ impl Thread {
             if self.world.device_state.is_failed() {
                 port.checks.bios.offline();
             }
+            let nr_before = ended.len();
             let turned = core.turn(port, now, gates, commit, ended);
             let checks = &mut *port.checks;
             checks.note(Kind::Turn, hctx.at as u64, turned.nr_in_flight.into());
-            for bio in ended.iter() {
+            for bio in &ended[nr_before..] {
                 checks.note(Kind::End, bio.number().into(), crate::trace::code(bio.result()));
                 checks.progress_at = checks.trace.step;
                 let verdict = checks.bios.end(bio, &mut checks.register);
@@ -333,7 +345,6 @@ impl Thread {
             checks.expect(verdict);
             turned
         });
-        hctx.is_drained.set(turned.is_drained);
         hctx.nr_turns.set(hctx.nr_turns.get() + 1);
         if hctx.nr_turns.get().is_multiple_of(TURNS_PER_CHECK) {
             hctx.with_inner(|inner| inner.core.check_invariants());

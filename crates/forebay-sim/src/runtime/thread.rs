@@ -283,6 +283,10 @@ impl Thread {
             let later = self.ready.len() < min && !hctx.is_shared;
             let commit = if later { Commit::Later } else { Commit::Now };
             let turned = self.turn(commit, Own::Direct).await;
+            if hctx.is_shared && min > 0 && self.world.mailboxes[self.id].lacks_tags.get() {
+                // As a thread of Linux, which sleeps in its submission.
+                self.wait_for(Goal::Lines).await;
+            }
             self.take_mail();
             if self.ready.len() >= min || self.nr_in_layer == 0 {
                 if later {

@@ -17,6 +17,9 @@ pub(crate) const RESOURCE_DELAY_NS: u64 = 3_000_000;
 /// the library: it is to happen.
 const BUSY: u32 = 2;
 
+/// How late a task is where a planted bug makes it so.
+const LATE_NS: u64 = 20_000;
+
 impl Thread {
     pub(crate) fn is_reached(&self, goal: Goal) -> bool {
         self.world.mailboxes[self.id].is_reached(goal)
@@ -72,7 +75,7 @@ impl Thread {
             }
         }
         self.step().await;
-        mailbox.end_wait()
+        self.end_wait().await
     }
 
     /// Waits in an owned context until `nr` more bios may have ended, or for a while.
@@ -141,8 +144,12 @@ impl Thread {
     async fn follow(&mut self, hctx: &Hctx, goal: Goal) -> bool {
         self.step().await;
         self.world.note(Kind::Follow, hctx.at as u64, 0);
-        let may_park =
-            |thread: &Thread| hctx.run.has_leader() || thread.world.plants(Plant::ParkBlindly);
+        let is_blind = self.world.plants(Plant::ParkBlindly);
+        if is_blind {
+            // The harm is done to one that is late.
+            self.world.scheduler.sleep(self.id, LATE_NS).await;
+        }
+        let may_park = |_: &Thread| hctx.run.has_leader() || is_blind;
         self.park(goal, Some(&hctx.followers), may_park).await == Doing::Baton
     }
 
@@ -175,7 +182,7 @@ impl Thread {
                 }
                 hctx.run.unblock();
             }
-            mailbox.end_wait();
+            self.end_wait().await;
         }
         if is_kept {
             if !world.plants(Plant::LeaveKept) {
