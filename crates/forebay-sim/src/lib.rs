@@ -36,6 +36,7 @@ mod trace;
 mod violation;
 mod world;
 
+pub use check::rules::RULES;
 pub use jobs::{JobError, run_jobs};
 pub use model_spec::ModelSpec;
 pub use plant::Plant;
@@ -43,6 +44,7 @@ pub use summary::{Reached, Summary, Tally};
 pub use violation::Violation;
 
 use crate::check::Broken;
+use crate::check::rules;
 use crate::scenario::Scenario;
 use crate::world::{Task, World};
 use forebay_model::Random;
@@ -93,7 +95,9 @@ fn run(
     let tasks = (0..nr_tasks).map(|id| task(Rc::clone(&world), id)).collect();
     // The core's assertions are checkers too.
     let outcome = catch_unwind(AssertUnwindSafe(|| world.run(tasks)));
-    let outcome = outcome.unwrap_or_else(|panic| Err(assertion(&*panic)));
+    // A rule that was broken before is why.
+    let outcome = outcome
+        .unwrap_or_else(|panic| Err(world.take_broken().unwrap_or_else(|| assertion(&*panic))));
     outcome.map_err(|broken| Box::new(world.violation(broken)))?;
     Ok(world.summary())
 }
@@ -101,5 +105,5 @@ fn run(
 fn assertion(panic: &(dyn Any + Send)) -> Broken {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    Broken { rule: "no assertion fails", what: text.unwrap_or_default() }
+    Broken { rule: rules::ASSERTION, what: text.unwrap_or_default() }
 }

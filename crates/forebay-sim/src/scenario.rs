@@ -22,10 +22,19 @@ pub(crate) struct Scenario {
     /// How often a task naps between two steps, in the same parts.
     pub(crate) nap: u32,
     pub(crate) step_ns: u64,
-    /// The depth of the tag set for which tasks wait, if they do.
-    pub(crate) budget: Option<u32>,
+    /// The tag set for which tasks wait, if they do.
+    pub(crate) budget: Option<BudgetSettings>,
     /// How many may overtake a bio.
     pub(crate) bound: u64,
+}
+
+/// A tag set that all tasks share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BudgetSettings {
+    pub(crate) depth: u32,
+    /// The fewest that may be in use while the number changes.
+    pub(crate) limit_min: u32,
+    pub(crate) wake: WakePolicy,
 }
 
 /// How many may overtake a bio where the device fails: a retry holds others back (A1).
@@ -44,12 +53,25 @@ pub(crate) fn swarm(random: &mut Random, nr_bios: u32) -> (Scenario, Load) {
         preempt: random.pick(&[PREEMPT_OF / 50, PREEMPT_OF / 8, PREEMPT_OF / 2, PREEMPT_OF]),
         nap: random.pick(&[0, 0, 2, 20]),
         step_ns: random.pick(&[1, 50, 500]),
-        budget: random.chance(1, 3).then(|| random.pick(&[1, 2, 4, 16])),
+        budget: random.chance(1, 3).then(|| budget(random)),
         bound: if has_faults { OVERTAKEN_MAX_WITH_FAULTS } else { 0 },
         limits,
     };
     let load = load(random, &scenario, nr_bios);
     (scenario, load)
+}
+
+fn budget(random: &mut Random) -> BudgetSettings {
+    let depth: u32 = random.pick(&[1, 2, 4, 16]);
+    let limit_min = random.pick(&[depth, depth, depth.div_ceil(2), 1]);
+    BudgetSettings { depth, limit_min, wake: wake(random) }
+}
+
+fn wake(random: &mut Random) -> WakePolicy {
+    match random.chance(1, 2) {
+        true => WakePolicy::Fair,
+        false => random.pick(&[WakePolicy::Batch, WakePolicy::Stash, WakePolicy::Single]),
+    }
 }
 
 fn limits(random: &mut Random) -> QueueLimits {
@@ -92,14 +114,7 @@ fn policy(random: &mut Random, nr_tasks: usize) -> Policy {
         nr_requests: random.chance(1, 4).then(|| random.between(1, queue_depth.into()) as u32),
         nr_reserved: random.pick(&[0, 0, 0, 1, 4]),
         async_depth: random.pick(&[QUEUE_DEPTH_MAX, QUEUE_DEPTH_MAX, 1, 4]),
-        wake: random.pick(&[
-            WakePolicy::Fair,
-            WakePolicy::Fair,
-            WakePolicy::Fair,
-            WakePolicy::Batch,
-            WakePolicy::Stash,
-            WakePolicy::Single,
-        ]),
+        wake: wake(random),
         nr_hw_queues: random.pick(&[1, 1, 2, nr_tasks as u32 + 1]),
         iostats: random.chance(1, 2),
         ..Policy::default()

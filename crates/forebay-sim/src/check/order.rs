@@ -7,7 +7,7 @@
 //! the order is that of each thread's own bios.
 
 use super::bios::{Bios, Stage, Unit};
-use super::{Verdict, broken};
+use super::{Verdict, broken, rules};
 use forebay_core::{BioFlags, Op, Policy, WakePolicy};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -87,7 +87,7 @@ impl Order {
         for (slot, serial) in nowait.drain(..) {
             if is_waiting(bios, slot, serial) {
                 let what = format!("bio {serial} is neither ended nor issued after its turn");
-                return broken("a NOWAIT bio does not wait", what);
+                return broken(rules::NOWAIT, what);
             }
         }
         lines.values_mut().try_for_each(|line| line.check(self.bound, bios))
@@ -107,7 +107,7 @@ impl Line {
                 let (first, later) = (first.serial, later.serial);
                 let what =
                     format!("bio {first} waits, and bio {later}, which came after, does not");
-                broken("nobody is overtaken beyond the bound", what)
+                broken(rules::T8, what)
             }
             None => Ok(()),
         }

@@ -1,11 +1,12 @@
 //! A hardware context: the token, the inbox, and the turn.
 
-use crate::check::broken;
+use crate::check::{broken, rules, stall};
 use crate::driver::{DriverState, Port};
 use crate::plant::Plant;
 use crate::runtime::mailbox::Tell;
 use crate::runtime::tags::TagCalls;
 use crate::runtime::thread::Thread;
+use crate::runtime::wait::LATE_NS;
 use crate::trace::Kind;
 use crate::world::World;
 use forebay_core::{Commit, Gates, HardwareContext, QueuedBio, RunCounters, RunState, TagSet};
@@ -50,6 +51,8 @@ pub(crate) struct Hctx {
     pub(crate) waiter: Cell<Option<(usize, u32)>>,
     /// Whether the last turn left nothing that was let in.
     pub(crate) is_drained: Cell<bool>,
+    /// Whether it left something that could not be issued.
+    pub(crate) has_work: Cell<bool>,
     pub(crate) nr_skipped: Cell<u64>,
     /// Tasks that have published something and not asked for a run yet.
     pub(crate) nr_publishing: Cell<u32>,
@@ -81,6 +84,7 @@ impl Hctx {
             followers: RefCell::default(),
             waiter: Cell::new(None),
             is_drained: Cell::new(true),
+            has_work: Cell::new(false),
             nr_skipped: Cell::new(0),
             nr_publishing: Cell::new(0),
             nr_turns: Cell::new(0),
@@ -149,12 +153,14 @@ impl Thread {
     pub(crate) fn run(&self, hctx: &Hctx) -> bool {
         let mut checks = self.world.checks();
         let is_ours = hctx.run.run() || self.world.plants(Plant::RunWithoutToken);
+        checks.runs.asked(hctx.at, self.id, !is_ours);
         if is_ours {
             checks.note(Kind::Take, hctx.at as u64, 0);
             let taken = checks.gates.take(hctx.at, self.id);
             checks.expect(taken);
         } else {
-            hctx.nr_skipped.set(hctx.nr_skipped.get() + 1);
+            let nr = u64::from(!self.world.plants(Plant::SkipCount));
+            hctx.nr_skipped.set(hctx.nr_skipped.get() + nr);
             checks.note(Kind::Skip, hctx.at as u64, 0);
         }
         is_ours
@@ -189,13 +195,17 @@ impl Thread {
         let released = if to_wait { hctx.run.release_to_wait() } else { hctx.run.release() };
         if released {
             checks.gates.give(hctx.at);
-            if !hctx.inbox.borrow().is_empty() && hctx.nr_publishing.get() == 0 {
-                let what = format!("context {}: its inbox is not empty, and nobody runs", hctx.at);
-                checks.expect(broken("no run is lost (R2)", what));
-            }
             checks.note(Kind::Release, hctx.at as u64, to_wait.into());
+            drop(checks);
+            self.check_inbox(hctx);
         }
         released
+    }
+
+    /// Now that this task has asked, or given the token back: nothing is left that nobody takes in.
+    pub(crate) fn check_inbox(&self, hctx: &Hctx) {
+        let verdict = stall::lost_run(&self.world, hctx);
+        self.world.fail(verdict);
     }
 
     /// The token was given back: wakes whom it is about.
@@ -210,6 +220,7 @@ impl Thread {
     /// since nobody holds it any more, and a turn is due.
     pub(crate) async fn block(&self, hctx: &Hctx) -> bool {
         hctx.run.block();
+        self.world.checks().runs.blocked(hctx.at);
         if self.world.plants(Plant::BlockUnasked) {
             return false;
         }
@@ -255,6 +266,7 @@ impl Thread {
         own: Own,
         early: Option<Inbox>,
     ) -> Turned {
+        self.is_in_turn = true;
         let gates = self.gates(hctx);
         let commit = match commit {
             // Without a leader in the driver nobody commits what is left.
@@ -263,13 +275,17 @@ impl Thread {
         };
         self.step().await;
         self.hear_of_tags(hctx).await;
-        let inbox = early.unwrap_or_else(|| hctx.inbox.replace(Inbox::new()));
+        let mut inbox = early.unwrap_or_else(|| hctx.inbox.replace(Inbox::new()));
+        if self.world.plants(Plant::NewestFirst) {
+            inbox.requests.reverse();
+        }
         let outgoing = if with_outgoing { self.take_outgoing_slots() } else { Vec::new() };
         {
             let mut checks = self.world.checks();
             let held = checks.gates.check_holder(hctx.at, self.id);
             checks.expect(held);
             let checks = &mut *checks;
+            checks.runs.read(hctx.at);
             for slot in inbox.slots.into_iter().chain(outgoing) {
                 checks.order.arrive(hctx.at, slot, &checks.bios);
             }
@@ -296,6 +312,7 @@ impl Thread {
             kick = self.tell_of_tags(hctx, gates, commit, &mut ended, &mut turned).await;
         }
         hctx.is_drained.set(turned.is_drained);
+        hctx.has_work.set(turned.work_left);
         kick |= turned.work_left && turned.nr_in_flight == 0;
         kick |= self.deliver(hctx, own, &mut ended).await;
         self.ended = ended;
@@ -306,6 +323,7 @@ impl Thread {
             self.world.note(Kind::Kick, hctx.at as u64, 0);
             self.world.wake_waiter(hctx);
         }
+        self.is_in_turn = false;
         turned
     }
 
@@ -332,9 +350,12 @@ impl Thread {
                 port.checks.bios.offline();
             }
             let nr_before = ended.len();
+            let nr_issued = port.checks.trace.counts[Kind::Issue as usize];
             let turned = core.turn(port, now, gates, commit, ended);
             let checks = &mut *port.checks;
             checks.note(Kind::Turn, hctx.at as u64, turned.nr_in_flight.into());
+            let is_idle = checks.trace.counts[Kind::Issue as usize] == nr_issued;
+            checks.runs.turned(hctx.at, is_idle && ended.len() == nr_before);
             for bio in &ended[nr_before..] {
                 checks.note(Kind::End, bio.number().into(), crate::trace::code(bio.result()));
                 checks.progress_at = checks.trace.step;
@@ -359,6 +380,10 @@ impl Thread {
             let mut checks = self.world.checks();
             ended.iter().filter_map(|bio| checks.bios.row_mut(bio.number()).charge.take()).collect()
         };
+        if self.world.plants(Plant::WaitInTurn) && !ended.is_empty() {
+            self.check_may_wait();
+            self.world.scheduler.park_for(self.id, LATE_NS).await;
+        }
         if !charges.is_empty() {
             self.refund(charges).await;
         }
@@ -385,9 +410,9 @@ impl Thread {
             match mailbox.count(nr) {
                 Tell::Nobody => {}
                 Tell::Kick if hctx.is_shared => to_leader = true,
-                Tell::Kick => self
-                    .world
-                    .fail(broken("an owned context has no leader", format!("context {}", hctx.at))),
+                Tell::Kick => {
+                    self.world.fail(broken(rules::NO_LEADER, format!("context {}", hctx.at)))
+                }
                 Tell::Wake if world.plants(Plant::SkipWake) => {}
                 Tell::Wake => self.wakes.push(to),
             }

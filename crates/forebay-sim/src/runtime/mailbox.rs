@@ -44,6 +44,8 @@ pub(crate) struct Mailbox {
     pub(crate) has_tags: Cell<u64>,
     /// Bios of the owner are in its line for tags, as the holder of the token has it.
     pub(crate) lacks_tags: Cell<bool>,
+    /// It is parked as a follower, and would lead.
+    pub(crate) is_following: Cell<bool>,
     /// It is in the list of a context's followers.
     pub(crate) is_listed: Cell<bool>,
 }

@@ -1,6 +1,7 @@
 //! Waiting for the tags of a hardware context, where threads do so (`wake` other than `fair`), and
 //! how many there are: the library's `hctx/tags.rs` and `mailbox/tags.rs`.
 
+use crate::plant::Plant;
 use crate::runtime::hctx::Hctx;
 use crate::runtime::mailbox::{Doing, Tell};
 use crate::runtime::thread::Thread;
@@ -37,7 +38,8 @@ impl Thread {
     pub(crate) async fn end_wait(&self) -> Doing {
         let mailbox = &self.world.mailboxes[self.id];
         let doing = mailbox.end_wait();
-        if doing == Doing::Told && mailbox.lacks_tags.get() {
+        if doing == Doing::Told && mailbox.lacks_tags.get() && !self.world.plants(Plant::AskNoMore)
+        {
             self.step().await;
             self.hctx().tags.asking.borrow_mut().push(self.id);
         }
@@ -64,6 +66,7 @@ impl Thread {
     /// The next turn tries for the line of a task.
     fn try_for(&self, hctx: &Hctx, task: usize) {
         self.world.note(Kind::Ask, hctx.at as u64, task as u64);
+        self.world.checks().lines.tries(hctx.at, task);
         hctx.with_inner(|inner| inner.core.awake(WaitId(task as u64)));
     }
 
@@ -97,13 +100,20 @@ impl Thread {
                 }
             }
             let mut awake = Vec::new();
+            for &task in &woken {
+                world.checks().lines.given(hctx.at, task as usize);
+            }
             for task in woken {
                 self.step().await;
                 let tell = world.mailboxes[task as usize].tell_of_tags();
                 world.note(Kind::TagWake, task, (tell != Tell::Nobody).into());
                 match tell {
+                    Tell::Nobody if world.plants(Plant::LoseWake) => {}
                     Tell::Nobody => awake.push(task as usize),
-                    tell => to_leader |= self.pass_on(tell, task as usize),
+                    tell => {
+                        world.checks().lines.told(hctx.at, task as usize);
+                        to_leader |= self.pass_on(tell, task as usize);
+                    }
                 }
             }
             if awake.is_empty() {

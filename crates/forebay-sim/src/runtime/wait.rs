@@ -1,6 +1,7 @@
 //! Waiting: for the ends of one's own bios, or for tags. The rules W1 to W5 are those of the
 //! library's `runtime/wait.rs`, whose steps these are.
 
+use crate::check::{broken, rules};
 use crate::plant::Plant;
 use crate::runtime::hctx::{Hctx, Own};
 use crate::runtime::mailbox::{Doing, Goal};
@@ -18,15 +19,29 @@ pub(crate) const RESOURCE_DELAY_NS: u64 = 3_000_000;
 const BUSY: u32 = 2;
 
 /// How late a task is where a planted bug makes it so.
-const LATE_NS: u64 = 20_000;
+pub(crate) const LATE_NS: u64 = 20_000;
 
 impl Thread {
+    /// It is about to wait. Not within a submit (T11) or a turn (T12).
+    pub(crate) fn check_may_wait(&self) {
+        let verdict = match (self.is_in_turn, self.is_submitting) {
+            (true, _) => broken(rules::T12, format!("task {} is about to", self.id)),
+            (_, true) => broken(rules::T11, format!("that of task {} is about to", self.id)),
+            _ => Ok(()),
+        };
+        self.world.fail(verdict);
+    }
+
     pub(crate) fn is_reached(&self, goal: Goal) -> bool {
         self.world.mailboxes[self.id].is_reached(goal)
     }
 
     /// Waits until the goal is reached, driving the own hardware context meanwhile.
     pub(crate) async fn wait_for(&mut self, goal: Goal) {
+        self.check_may_wait();
+        if matches!(goal, Goal::Tags(_)) {
+            self.check_has_sent();
+        }
         match self.hctx().is_shared {
             true => self.wait_shared(goal).await,
             false => self.wait_owned(goal).await,
@@ -61,6 +76,7 @@ impl Thread {
         let world = Rc::clone(&self.world);
         let mailbox = &world.mailboxes[self.id];
         mailbox.begin_wait(goal, Doing::Parked);
+        mailbox.is_following.set(followers.is_some());
         self.step().await;
         if let Some(followers) = followers
             && !mailbox.is_listed.replace(true)
@@ -82,6 +98,7 @@ impl Thread {
     pub(crate) async fn wait_as_owner(&mut self, turned: Turned, nr: u32, goal: Goal) {
         let world = Rc::clone(&self.world);
         let hctx = self.hctx();
+        self.check_may_wait();
         if turned.nr_in_flight == 0 {
             if turned.work_left {
                 world.scheduler.park_for(self.id, RESOURCE_DELAY_NS).await;

@@ -85,6 +85,13 @@ impl RandomTask {
             return self.thread.close_and_open(gate, closed_ns).await;
         }
         if self.random.chance(self.load.resizes, 100) {
+            if let Some(budget) = &self.thread.world.budget
+                && self.random.chance(1, 2)
+            {
+                let (min, max) = budget.limits();
+                let limit = self.random.between(min.into(), max.into()) as u32;
+                return self.thread.resize_budget(limit).await;
+            }
             let nr_requests = self.random.between(1, self.load.queue_depth.into()) as u32;
             return self.thread.set_nr_requests(nr_requests).await;
         }

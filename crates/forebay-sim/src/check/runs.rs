@@ -1,0 +1,115 @@
+//! Runs of hardware contexts: who has published something, who has asked for a run after it, and
+//! whether all of it is counted (R1, R2, R4, R6).
+
+use super::{Verdict, broken, rules};
+use std::collections::BTreeSet;
+
+/// What is known of one hardware context.
+#[derive(Clone, Debug, Default)]
+struct Runs {
+    /// Who has published since the inbox was last read, and not asked for a run after it.
+    unasked: BTreeSet<usize>,
+    /// A leader has said that it blocks, and nobody has asked for a run since.
+    has_blocked: bool,
+    /// A gate was opened, and nobody has asked for a run since.
+    has_opened: bool,
+    nr_turns: u64,
+    nr_empty: u64,
+    nr_skipped: u64,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct RunLog {
+    hctxs: Vec<Runs>,
+}
+
+impl RunLog {
+    pub(crate) fn new(nr_hctxs: usize) -> RunLog {
+        RunLog { hctxs: vec![Runs::default(); nr_hctxs] }
+    }
+
+    /// A task has published requests.
+    pub(crate) fn published(&mut self, hctx: usize, task: usize) {
+        self.hctxs[hctx].unasked.insert(task);
+    }
+
+    /// A task asks for a run, and gets the token or not.
+    pub(crate) fn asked(&mut self, hctx: usize, task: usize, is_skipped: bool) {
+        let runs = &mut self.hctxs[hctx];
+        runs.unasked.remove(&task);
+        (runs.has_blocked, runs.has_opened) = (false, false);
+        runs.nr_skipped += u64::from(is_skipped);
+    }
+
+    /// The inbox was read.
+    pub(crate) fn read(&mut self, hctx: usize) {
+        self.hctxs[hctx].unasked.clear();
+    }
+
+    /// A leader without the token has said that it blocks.
+    pub(crate) fn blocked(&mut self, hctx: usize) {
+        self.hctxs[hctx].has_blocked = true;
+    }
+
+    /// A gate of the shared context was opened. (An owner looks by itself.)
+    pub(crate) fn opened(&mut self) {
+        self.hctxs[0].has_opened = true;
+    }
+
+    /// Who has opened it is done.
+    pub(crate) fn check_opened(&self) -> Verdict {
+        match self.hctxs[0].has_opened {
+            true => broken(rules::R4, "nobody has asked since one of context 0 was".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// A turn was made.
+    pub(crate) fn turned(&mut self, hctx: usize, is_empty: bool) {
+        let runs = &mut self.hctxs[hctx];
+        (runs.has_blocked, runs.has_opened) = (false, false);
+        runs.nr_turns += 1;
+        runs.nr_empty += u64::from(is_empty);
+    }
+
+    /// Something is in the inbox, nobody holds the token, and nobody is about to ask.
+    pub(crate) fn lost_run(&self, hctx: usize) -> Verdict {
+        match self.hctxs[hctx].unasked.first() {
+            Some(task) => {
+                let what = format!("context {hctx}: task {task} has not asked since it did");
+                broken(rules::R2, what)
+            }
+            None => {
+                let what = format!(
+                    "context {hctx}: its inbox is not empty, nobody holds the token, and there is \
+                     no mark"
+                );
+                broken(rules::R1, what)
+            }
+        }
+    }
+
+    /// A context has work that nobody turns it for, and its gates are open.
+    pub(crate) fn why_idle(&self, hctx: usize) -> Verdict {
+        let runs = &self.hctxs[hctx];
+        if runs.has_blocked {
+            let what = format!("context {hctx}: its leader blocks, and has not asked after that");
+            return broken(rules::R2, what);
+        }
+        Ok(())
+    }
+
+    /// What was counted, against what there was.
+    pub(crate) fn check_counts(&self, hctx: usize, counted: [u64; 3]) -> Verdict {
+        let Runs { nr_turns, nr_empty, nr_skipped, .. } = self.hctxs[hctx];
+        let there_were = [nr_turns, nr_empty, nr_skipped];
+        match counted == there_were {
+            true => Ok(()),
+            false => {
+                let what = format!("context {hctx}: {counted:?} were counted of {there_were:?}");
+                broken(rules::R6, what)
+            }
+        }
+    }
+}
