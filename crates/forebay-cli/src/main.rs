@@ -3,6 +3,7 @@
 //! - [`mod@bench`]: `forebay bench`, with the options and the report of fio;
 //! - [`info`]: `forebay info`, what a disk is and can do;
 //! - [`sim`]: `forebay sim`, the layer in virtual time, with faults, checked;
+//! - [`lab`]: `forebay lab`, the published experiments beside what was published;
 //! - [`machine`]: what job files need to know of the machine;
 //! - [`output`] and [`failure`]: how anything is printed, and how a run ends.
 //!
@@ -14,6 +15,7 @@
 mod bench;
 mod failure;
 mod info;
+mod lab;
 mod machine;
 mod output;
 mod sim;
@@ -28,7 +30,7 @@ use crate::failure::Failure;
 /// What `forebay --help` says of disks.
 const SPECS: &str = "\
 A disk is named by a spec, [driver:]target[?key=value&...]: disk.img, /dev/vdb?direct=on,
-ram:2G?req_ns=10100&io_ns=4000, null:1T, fault:disk.img?rule=read:medium:nth=10.";
+ram:2G?req_ns=10100&io_ns=4000, model:hdd, null:1T, fault:disk.img?rule=read:medium:nth=10.";
 
 /// A multi-queue block layer in user space: measure a disk through it, or see what a disk can do.
 #[derive(Debug, Parser)]
@@ -57,6 +59,8 @@ enum Command {
     },
     /// Run a fio job file, or random scenarios, in virtual time on a modelled device, and check all
     Sim(sim::Args),
+    /// Run the published experiments, and put the figures beside what was published
+    Lab(lab::Args),
 }
 
 fn main() -> ExitCode {
@@ -81,6 +85,7 @@ fn run() -> Result<(), Failure> {
         Ok(Cli { command: Command::Bench { options } }) => bench::main(options.into_iter()),
         Ok(Cli { command: Command::Info { spec, json } }) => info::main(&spec, json),
         Ok(Cli { command: Command::Sim(args) }) => sim::main(&args),
+        Ok(Cli { command: Command::Lab(args) }) => lab::main(&args),
         Err(error) if error.use_stderr() => {
             output::stderr(&error.render().to_string());
             Err(Failure::Told { usage: true })

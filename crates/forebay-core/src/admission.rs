@@ -206,8 +206,7 @@ impl Turn<'_> {
         if let Some(lines) = lines
             && backlog.is_empty()
         {
-            counters.tag_wakeups.add(lines.none_moved());
-            lines.move_one(backlog);
+            counters.tag_wakeups.add(lines.move_one(backlog));
         }
     }
 
@@ -239,16 +238,16 @@ impl Turn<'_> {
     /// found none sleeps. (Behind a closed gate, or with a busy driver, nobody has looked.)
     #[cold]
     pub(crate) fn settle_lines(&mut self, is_busy: bool) {
-        let HardwareContext { admission, backlog, counters, tags, .. } = &mut *self.hctx;
+        let HardwareContext { admission, backlog, counters, tags, splits, .. } = &mut *self.hctx;
         let Some(Admission { lines: Some(lines), .. }) = admission.as_deref_mut() else { return };
         for _ in 0..backlog.len() {
             match backlog.pop_front() {
                 Some(rq) if Classes::are_of(rq.flags) => backlog.push_back(rq),
-                Some(rq) => lines.take_back(rq),
+                Some(rq) => lines.take_back(rq, splits),
                 None => {}
             }
         }
-        counters.tag_wakeups.add(lines.none_moved());
+        counters.tag_wakeups.add(lines.remove_empty());
         if !is_busy && self.gates.dispatch {
             counters.vain_wakeups.add(lines.sleep_all());
         }

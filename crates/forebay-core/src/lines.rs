@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 #[derive(Debug)]
 pub(crate) struct Lines {
     waits: TagWaits,
-    /// By the owner of their bios. None is empty.
+    /// By the owner of their bios. Between turns none is empty.
     lines: BTreeMap<u64, Line>,
     /// Those that may take tags, in the order of asking.
     awake: VecDeque<u64>,
@@ -28,14 +28,9 @@ pub(crate) struct Lines {
     woken: Vec<WaitId>,
     /// Who has gone to sleep, and who lacks nothing any more, in order.
     changes: Vec<(WaitId, bool)>,
-    /// The owner of what was moved to the backlog last.
-    moved: u64,
-    /// Whether that is still there: the newest of the backlog.
-    has_moved: bool,
-    /// Whether it was the last of a line that was woken, and has got nothing since.
-    owes_wake: bool,
-    /// Whether that was there before its thread slept.
-    is_old: bool,
+    /// The owner of what was moved to the backlog and is still there, its newest; and whether that
+    /// was in its line before the thread slept.
+    moved: Option<(u64, bool)>,
     /// How many tags are in use, as far as it was told.
     nr_busy: u32,
 }
@@ -75,10 +70,7 @@ impl Lines {
             awake: VecDeque::new(),
             woken: Vec::new(),
             changes: Vec::new(),
-            moved: 0,
-            has_moved: false,
-            owes_wake: false,
-            is_old: false,
+            moved: None,
             nr_busy: 0,
         })
     }
@@ -122,33 +114,23 @@ impl Lines {
         self.lines.contains_key(&id.0)
     }
 
-    /// Moves the oldest request of the first line that is awake to the empty backlog.
-    pub(crate) fn move_one(&mut self, backlog: &mut VecDeque<Request>) {
-        let Some(&owner) = self.awake.front() else { return };
-        let line = self.lines.get_mut(&owner).expect("who is awake has a line");
-        let rq = line.requests.pop_front().expect("no line is empty");
-        let is_old = line.nr_old > 0;
-        line.nr_old -= usize::from(is_old);
-        if line.requests.is_empty() {
-            self.owes_wake = line.state == State::Awake { was_woken: true };
-            self.lines.remove(&owner);
+    /// Moves the oldest request of the first line that is awake to the empty backlog. Says how many
+    /// that wakes: see [`Lines::remove`].
+    pub(crate) fn move_one(&mut self, backlog: &mut VecDeque<Request>) -> u64 {
+        let mut nr_woken = 0;
+        self.moved = None;
+        while let Some(&owner) = self.awake.front() {
+            let line = self.lines.get_mut(&owner).expect("who is awake has a line");
+            if let Some(rq) = line.requests.pop_front() {
+                self.moved = Some((owner, line.nr_old > 0));
+                line.nr_old = line.nr_old.saturating_sub(1);
+                backlog.push_back(rq);
+                break;
+            }
             self.awake.pop_front();
-            self.changes.push((WaitId(owner), false));
+            nr_woken += self.remove(owner);
         }
-        (self.moved, self.has_moved, self.is_old) = (owner, true, is_old);
-        backlog.push_back(rq);
-    }
-
-    /// Nothing of them is in the backlog. A wake-up that was for a line, and was not used for a
-    /// tag, goes to another (T5): what it was for had nothing to do at the device, or waits for its
-    /// class now. Says how many that wakes.
-    pub(crate) fn none_moved(&mut self) -> u64 {
-        self.has_moved = false;
-        if !core::mem::take(&mut self.owes_wake) {
-            return 0;
-        }
-        let nr_busy = self.nr_busy;
-        self.note_woken(|waits, out| waits.donate(1, nr_busy, &mut |id| out(id)))
+        nr_woken
     }
 
     /// The oldest of the backlog, of `nr_backlog`, has got a tag. Says whether it had to wait for
@@ -157,28 +139,58 @@ impl Lines {
     pub(crate) fn took_one(&mut self, nr_backlog: usize) -> bool {
         self.waits.took(1);
         self.nr_busy += 1;
-        if !self.has_moved || nr_backlog > 1 {
-            return false;
-        }
-        self.owes_wake = false;
-        if let Some(line) = self.lines.get_mut(&self.moved)
+        let Some((owner, is_old)) = self.moved.filter(|_| nr_backlog == 1) else { return false };
+        if let Some(line) = self.lines.get_mut(&owner)
             && matches!(line.state, State::Awake { .. })
         {
             line.state = State::Awake { was_woken: false };
         }
-        self.is_old
+        is_old
     }
 
-    /// Takes back what was moved to the backlog, and got no tag, or not for all of it.
-    pub(crate) fn take_back(&mut self, rq: Request) {
-        let owner = self.moved;
-        let (awake, was_woken) = (&mut self.awake, core::mem::take(&mut self.owes_wake));
+    /// Takes back what was moved to the backlog, and got no tag, or not for all of it. Or takes in
+    /// what is left of a bio that did not want to wait, and was cut: its first part is at the
+    /// driver, and the rest waits as any.
+    pub(crate) fn take_back(&mut self, rq: Request, splits: &Splits) {
+        let moved = self.moved.take();
+        let owner = moved.map_or_else(|| rq.head(splits).owner(), |(owner, _)| owner);
+        let awake = &mut self.awake;
         let line = self.lines.entry(owner).or_insert_with(|| {
-            awake.push_front(owner);
-            Line { state: State::Awake { was_woken }, ..Line::new() }
+            awake.push_back(owner);
+            Line::new()
         });
+        let is_old = moved.map_or(line.state == State::Asleep, |(_, is_old)| is_old);
         line.requests.push_front(rq);
-        line.nr_old += usize::from(self.is_old);
+        line.nr_old += usize::from(is_old);
+    }
+
+    /// Lines that have nothing left are gone. Says how many that wakes.
+    pub(crate) fn remove_empty(&mut self) -> u64 {
+        let mut nr_woken = 0;
+        let mut awake = core::mem::take(&mut self.awake);
+        awake.retain(|&owner| {
+            let has_some = self.lines.get(&owner).is_some_and(|line| !line.requests.is_empty());
+            if !has_some {
+                nr_woken += self.remove(owner);
+            }
+            has_some
+        });
+        self.awake = awake;
+        self.moved = None;
+        nr_woken
+    }
+
+    /// Removes a line that is empty. A wake-up that was for it, and was not used for a tag, goes to
+    /// another (T5): what it was for had nothing to do at the device, or waits for its class now.
+    /// Says how many that wakes.
+    fn remove(&mut self, owner: u64) -> u64 {
+        self.changes.push((WaitId(owner), false));
+        let line = self.lines.remove(&owner);
+        if line.is_none_or(|line| line.state != State::Awake { was_woken: true }) {
+            return 0;
+        }
+        let nr_busy = self.nr_busy;
+        self.note_woken(|waits, out| waits.donate(1, nr_busy, &mut |id| out(id)))
     }
 
     /// There are no tags left for those who are awake: they go to sleep. Says how many of them had

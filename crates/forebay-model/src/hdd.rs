@@ -11,17 +11,21 @@ params! {
     ///
     /// Source: the 4 TB disk of the mails "blk-mq: provide more tags for woken-up process when tag
     /// allocation is busy" (2020): 120 random reads of 1 MiB per second with one job, each in four
-    /// requests of 256 KiB. Of its 8.33 ms the transfer is taken to be 1.25 ms per request, the
-    /// rate of such disks; the rest is one positioning. Both together are calibrated on that one
-    /// row. The width of the sweep is the block layer's usual `nr_requests`, 256: which queue
-    /// sorted, and how deep the disk's own was, is not published.
+    /// requests of 256 KiB. That row gives the sum: 8.33 ms are one positioning and four transfers.
+    /// How it is divided, and among how many commands the disk chooses, is not published. A SATA
+    /// disk takes 32 commands at once (NCQ); it sorts those, and what does not fit waits in order
+    /// of coming. 163 MB/s is what disks of that size move on average over all of their surface,
+    /// 1.6 ms per request; the rest of the 8.33 ms, 1.9 ms, is a positioning that was chosen
+    /// among 32. (With 3.33 ms, 1.25 ms and a sweep over 256, which fit that row as well, tags that
+    /// are taken one by one tear apart fewer reads than was published: 113, 108 and 103 reads per
+    /// second with 24, 48 and 72 jobs, and not 105, 102 and 100.)
     pub struct HddParams {
         /// The mean time to position the arm, ns; each time it is 0.5 to 1.5 times that.
-        seek_ns: 3_330_000, TIME_NS;
-        /// Bytes that pass the head in a second: 256 KiB in 1.25 ms.
-        bytes_per_s: 209_715_200, PER_S;
+        seek_ns: 1_900_000, TIME_NS;
+        /// Bytes that pass the head in a second: 256 KiB in 1.6 ms.
+        bytes_per_s: 163_000_000, PER_S;
         /// Among how many commands it chooses; others wait in the order of their coming.
-        nr_sorted: 256, NUMBER;
+        nr_sorted: 32, NUMBER;
     }
 }
 
@@ -172,8 +176,8 @@ mod tests {
         }
         let last = finish(&mut hdd, &mut random).last().expect("it did something").done_at_ns;
         let iops = 100 * 1_000_000_000 / last;
-        // 4 x (3.33 + 1.25) ms.
-        assert!((53..=56).contains(&iops), "{iops}");
+        // 4 x (1.9 + 1.6) ms.
+        assert!((70..=73).contains(&iops), "{iops}");
     }
 
     #[test]
@@ -201,8 +205,8 @@ mod tests {
         }
         let ends: Vec<u64> =
             finish(&mut hdd, &mut random).iter().map(|done| done.done_at_ns).collect();
-        assert!((1_665_000 + 1_250_000..=4_995_000 + 1_250_000).contains(&ends[0]), "{ends:?}");
-        assert!(ends.windows(2).all(|pair| pair[1] - pair[0] == 1_250_000), "{ends:?}");
+        assert!((950_000 + 1_608_000..=2_850_000 + 1_609_000).contains(&ends[0]), "{ends:?}");
+        assert!(ends.windows(2).all(|pair| pair[1] - pair[0] == 1_608_246), "{ends:?}");
     }
 
     #[test]
@@ -216,9 +220,9 @@ mod tests {
         let ends: Vec<u64> =
             finish(&mut hdd, &mut random).iter().map(|done| done.done_at_ns).collect();
         let gaps = ends.windows(2).map(|pair| pair[1] - pair[0]);
-        assert!(gaps.clone().all(|gap| (1_665_000..=4_995_001).contains(&gap)));
+        assert!(gaps.clone().all(|gap| (950_000..=2_850_001).contains(&gap)));
         let mean = gaps.sum::<u64>() / 999;
-        assert!((3_250_000..3_410_000).contains(&mean), "{mean}");
+        assert!((1_850_000..1_950_000).contains(&mean), "{mean}");
     }
 
     #[test]

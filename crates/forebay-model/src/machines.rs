@@ -38,7 +38,7 @@ pub static ALL: [Preset; 4] = [
         capacity_bytes: 4_000_000_000_000,
         rotational: true,
         max_sectors: KIB_256,
-        // Not published: as many as it sorts.
+        // Not published: the block layer's usual number, of which the disk sorts a part.
         queue_depth: 256,
         parameters: HddParams::PARAMETERS,
         build: |values| Box::new(Hdd::new(HddParams::from_values(values))),
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(params, HddParams { seek_ns: 1, bytes_per_s: 2000, nr_sorted: 3 });
         assert_eq!(HddParams::default(), HddParams::from_values(&ALL[0].defaults()));
         let what = named("hdd").map(|hdd| hdd.parameters[1].what);
-        assert_eq!(what, Some("Bytes that pass the head in a second: 256 KiB in 1.25 ms."));
+        assert_eq!(what, Some("Bytes that pass the head in a second: 256 KiB in 1.6 ms."));
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod device;
 mod driver;
 mod heap;
 mod jobs;
+pub mod lab;
 mod model_spec;
 mod plant;
 mod runtime;
@@ -37,6 +38,7 @@ mod violation;
 mod world;
 
 pub use check::rules::RULES;
+pub use forebay_model::machines;
 pub use jobs::{JobError, run_jobs};
 pub use model_spec::ModelSpec;
 pub use plant::Plant;

@@ -27,6 +27,8 @@ pub enum Plant {
     LeaveKept,
     /// A turn dispatches behind a closed gate (R5).
     DispatchQuiesced,
+    /// A delayed run is put off by a later one (R3).
+    ExtendDelay,
     /// Whoever opens a gate asks for no run (R4).
     OpenUnasked,
     /// A run is asked for, and then the work is published (R2).
@@ -107,7 +109,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 47] = [
+    pub const ALL: [Plant; 48] = [
         Plant::SkipWake,
         Plant::SkipKick,
         Plant::DropBaton,
@@ -117,6 +119,7 @@ impl Plant {
         Plant::RunWithoutToken,
         Plant::LeaveKept,
         Plant::DispatchQuiesced,
+        Plant::ExtendDelay,
         Plant::OpenUnasked,
         Plant::RunFirst,
         Plant::SkipCount,
@@ -174,6 +177,7 @@ impl Plant {
             Plant::WaitInTurn => rules::T12,
             Plant::InboxBeforeRun | Plant::LeaveKept => rules::R1,
             Plant::BlockUnasked | Plant::RunFirst => rules::R2,
+            Plant::ExtendDelay => rules::R3,
             Plant::OpenUnasked => rules::R4,
             Plant::DispatchQuiesced | Plant::EnterFrozen => rules::R5,
             Plant::SkipCount => rules::R6,

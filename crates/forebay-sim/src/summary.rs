@@ -110,7 +110,7 @@ impl Summary {
             ("overtaken", stats.overtaken),
             ("waits for tags", stats.tag_waits),
             ("vain wake-ups for tags", stats.vain_wakeups),
-            ("empty runs", stats.empty_runs),
+            ("empty turns", stats.empty_turns),
             ("failed bios", self.tally.nr_failed),
         ]);
         counts

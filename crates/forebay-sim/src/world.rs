@@ -224,7 +224,7 @@ impl World {
             drained::hctx(at, hctx)?;
             let mut stats = QueueStats::default();
             stats.add_runs(&hctx.counters);
-            let counted = [stats.runs, stats.empty_runs, hctx.nr_skipped.get()];
+            let counted = [stats.turns, stats.empty_turns, stats.runs_made, hctx.nr_skipped.get()];
             self.checks().runs.check_counts(at, counted)?;
         }
         if let Some(budget) = &self.budget {

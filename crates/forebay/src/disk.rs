@@ -205,7 +205,8 @@ impl Disk {
 
     /// A descriptor for an event loop: when it is readable, [`poll`](Disk::poll) is due. None where
     /// the driver's completions are there at once, so that nobody has to wait for them, or come by
-    /// the clock (`ram` with service times: use `service=on`); and in a child of a fork.
+    /// the clock (`model`, and `ram` with service times: `service=on` makes the progress, and is
+    /// the default of `model`); and in a child of a fork.
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.shared.poll_fd()
     }

@@ -110,6 +110,12 @@ pub enum OpenError {
         /// The system's answer.
         source: io::Error,
     },
+    /// The worker of a disk with `run_queue=always` could not be started.
+    #[error("run_queue=always: no thread: {source}; raise the limit of processes (ulimit -u)")]
+    Worker {
+        /// The system's answer.
+        source: io::Error,
+    },
     /// A system call failed.
     #[error("{}: {call}: {source}", path.display())]
     System {
@@ -146,13 +152,17 @@ pub enum OpenError {
         /// What may help; begins with a separator, or is empty.
         hint: String,
     },
-    /// Memory for a RAM disk is not to be had.
-    #[error("ram: {len} bytes of address space are not available: {source}")]
+    /// Memory for a disk in memory is not to be had.
+    #[error("{driver}: {len} bytes of address space are not available: {source}{hint}")]
     NoMemory {
+        /// The driver.
+        driver: &'static str,
         /// The size asked for.
         len: u64,
         /// The kernel's answer.
         source: io::Error,
+        /// What may help; begins with a separator, or is empty.
+        hint: &'static str,
     },
     /// The settings make limits that contradict each other.
     #[error("{spec}: {source}")]

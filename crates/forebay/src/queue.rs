@@ -246,7 +246,7 @@ impl BioQueue {
             let later = self.ready.borrow().len() < min && !is_shared;
             let commit = if later { Commit::Later } else { Commit::Now };
             let turned = self.turn(now_ns(iostats), Some(commit));
-            if is_shared && min > 0 {
+            if min > 0 {
                 self.wait_for_tags();
             }
             let nr_ready = self.take_mail();
@@ -275,9 +275,15 @@ impl BioQueue {
         }
     }
 
-    /// Where threads wait for tags: until nothing that this queue has submitted lacks one.
+    /// Where threads wait for tags (`wake=` other than `fair`): until nothing that this queue has
+    /// submitted lacks one, as a thread of Linux waits within its submission. Elsewhere it returns
+    /// at once. [`reap`](BioQueue::reap) does so by itself; who calls this after each submission
+    /// submits nothing while it lacks tags.
     #[inline]
-    fn wait_for_tags(&self) {
+    pub fn wait_for_tags(&self) {
+        if !self.shared.hctx(self.ctx.hctx()).is_shared {
+            return;
+        }
         let mailbox = {
             let ready = self.ready.borrow();
             ready.mailbox().lacks_tags().then(|| Arc::clone(ready.mailbox()))
@@ -288,8 +294,9 @@ impl BioQueue {
     }
 
     /// A descriptor for an event loop: when it is readable, [`reap`](BioQueue::reap) is due, even
-    /// if that gives nothing. Valid while the queue is. Where the driver cannot tell (`ram`), it is
-    /// readable while anything is in the layer.
+    /// if that gives nothing. Valid while the queue is. Where the driver cannot tell (`ram`), and
+    /// no thread of the disk does so in its place (`service=on`), it is readable while anything is
+    /// in the layer.
     ///
     /// # Errors
     /// The system's, where there is no room for a descriptor; [`Refusal::Forked`] in a child of a
@@ -319,7 +326,9 @@ impl BioQueue {
             self.ready.borrow_mut().set_event(&event);
             // What was delivered before told nobody.
             event.signal();
-            self.poll = Some(QueuePoll { event, any, is_mute: driver.is_none() });
+            // The thread of the disk makes the progress, and each delivery signals.
+            let is_mute = driver.is_none() && !(hctx.is_shared && self.shared.has_service());
+            self.poll = Some(QueuePoll { event, any, is_mute });
         }
         Ok(self.poll.as_ref().expect("just made").any.fd())
     }

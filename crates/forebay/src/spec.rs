@@ -13,6 +13,7 @@ use std::str::FromStr;
 /// | `aio` | a path | `direct`, `capacity`, `read_only` |
 /// | `psync` | a path | `direct`, `capacity`, `read_only`, `nr_threads` |
 /// | `ram` | a size | `req_ns`, `io_ns`, `kick_ns`, `logical_block_size` |
+/// | `model` | a device | `size`, `data`, `seed`, `logical_block_size`, its constants |
 /// | `null` | a size | `kick_ns`, `logical_block_size` |
 /// | `fault` | another spec, without keys | `rule` (repeated), `seed`, the keys of the other |
 ///
@@ -21,6 +22,21 @@ use std::str::FromStr;
 /// [`DiskInfo::notice`](crate::DiskInfo::notice) says if it is not io_uring. `nr_threads` is how
 /// many threads make blocking calls at most, 1 to 1024; 32.
 ///
+/// A modelled device takes as long as that of a published experiment did, by the constants of its
+/// model in `forebay-model`:
+///
+/// | device | size; requests in flight | constants |
+/// |---|---|---|
+/// | `hdd` | 4 TB; 256 | `seek_ns`, `bytes_per_s`, `nr_sorted` |
+/// | `ssd-sas` | 1.8 TB; 1024 | `bytes_per_s`, `commands_per_s`, `latency_ns`, `nr_channels` |
+/// | `nvme` | 1.5 TB; 1023 | `bytes_per_s`, `latency_ns`, `nr_channels` |
+/// | `virtio-ram` | 64 GiB; 1024 | `req_ns`, `page_ns`, `latency_ns` |
+///
+/// Its data is kept in memory, which only what is written takes; with `data=off` none is kept, and
+/// reads leave their buffers as they are. `seed` is of what the model draws by chance. By default
+/// it has a thread, `service=on`, which stands for its interrupts, requests of up to 256 KiB, and
+/// as many in flight as the table says.
+///
 /// Every disk has these keys:
 ///
 /// | key | values | what |
@@ -28,17 +44,19 @@ use std::str::FromStr;
 /// | `plug` | the names of [`PlugPolicy`](crate::PlugPolicy) | when bios are unplugged |
 /// | `nomerges` | the numbers of [`MergePolicy`](crate::MergePolicy) | which merges are tried |
 /// | `kick` | the names of [`KickPolicy`](crate::KickPolicy) | when the driver begins |
-/// | `queue_depth` | 1 to 10240; 256 | requests that a hardware context has at the driver |
+/// | `run_queue` | the names of [`RunQueuePolicy`](crate::RunQueuePolicy) | when it is run again |
+/// | `queue_depth` | 1 to 10240; 256, but of `model` | requests of a context at the driver |
 /// | `nr_bios` | 1 to 1048576; 4096 | I/Os in a [`BioQueue`](crate::BioQueue) |
 /// | `nr_hw_queues` | 1 to 1024 | hardware contexts: one is shared, others have a thread each |
 /// | `max_sectors_kb` | 1 to 1048576 | the largest request, KiB |
-/// | `service` | switch; `off` | a thread of the disk makes progress |
+/// | `service` | switch; `off`, but for `model` | a thread of the disk makes progress |
 /// | `iostats` | switch; `on` | latencies are recorded |
 /// | `fua` | switch | `off`: a flush follows a durable write instead |
 /// | `read_only` | switch; `off` | whatever changes the disk is refused |
 ///
 /// Behind a semicolon stands the default. Without `nr_hw_queues` there is one context
-/// more than processors, and only one with `service=on`. Switches
+/// more than processors, and only one with `service=on` or `run_queue=always`, which are
+/// about the shared one. Switches
 /// are `on` or `off`. Sizes take `k`, `m`, `g` and `t`, powers of 1024. In a path, `?` is written
 /// `%3F`, and `%` is written `%25` if a `3F` or `25` follows it.
 ///
@@ -55,7 +73,7 @@ pub struct Spec {
 }
 
 /// Drivers that are to come: their names are not taken for paths.
-const RESERVED: [&str; 5] = ["model", "nbd", "rbd", "nvme", "trace"];
+const RESERVED: [&str; 4] = ["nbd", "rbd", "nvme", "trace"];
 
 /// Drivers whose targets are paths.
 const OF_PATHS: [&str; 3] = ["file", "aio", "psync"];
@@ -170,6 +188,7 @@ mod tests {
         check("disk.img", "file", "disk.img", "disk.img");
         check("file:/dev/vdb?direct=on", "file", "/dev/vdb", "/dev/vdb?direct=on");
         check("ram:2G?req_ns=1&io_ns=2", "ram", "2G", "ram:2G?req_ns=1&io_ns=2");
+        check("model:hdd?size=4T", "model", "hdd", "model:hdd?size=4T");
         check("fault:ram:1M?rule=a&rule=b", "fault", "ram:1M", "fault:ram:1M?rule=a&rule=b");
         check("odd:name", "file", "odd:name", "odd:name");
         check("file:ram:x", "file", "ram:x", "file:ram:x");

@@ -101,7 +101,7 @@ fn a_disk_takes_two_mebibytes_at_most_and_gives_them_back() {
     file.as_file().set_len(1 << 20).expect("its length");
     let path = file.path().display();
     let files = ["file", "aio", "psync"].map(|driver| format!("{driver}:{path}"));
-    for driver in files.iter().map(String::as_str).chain(["null:1M", "ram:1M"]) {
+    for driver in files.iter().map(String::as_str).chain(["null:1M", "ram:1M", "model:hdd"]) {
         let spec = format!("{driver}?queue_depth={DEPTH}&nr_hw_queues={}", THREADS + 1);
         // What a process keeps for good is there after the first.
         held(&spec);

@@ -75,6 +75,7 @@ fn no_io_allocates_once_the_layer_is_warm() {
         String::from("ram:1M"),
         String::from("ram:1M?nomerges=2&queue_depth=8"),
         String::from("ram:1M?req_ns=300&io_ns=100&max_sectors_kb=8"),
+        String::from("model:virtio-ram?size=1M&latency_ns=50000"),
         String::from("fault:ram:1M?rule=any:short=1k:nth=3"),
         format!("{file}"),
         format!("{file}?direct=on"),

@@ -35,7 +35,7 @@ mod plan;
 mod queued;
 mod run;
 mod status;
-mod stop;
+pub(crate) mod stop;
 mod tally;
 mod usage;
 mod user;

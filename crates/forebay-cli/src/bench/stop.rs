@@ -9,11 +9,11 @@ use crate::failure::Failure;
 
 /// Set by an interrupt or a termination signal.
 #[derive(Debug, Default)]
-pub(super) struct Stop(Arc<AtomicBool>);
+pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
     /// A flag that the first signal sets. A second one ends the process at once.
-    pub(super) fn on_signals() -> Result<Self, Failure> {
+    pub(crate) fn on_signals() -> Result<Self, Failure> {
         let stop = Self::default();
         for signal in [SIGINT, SIGTERM] {
             let flag = || Arc::clone(&stop.0);
@@ -27,7 +27,7 @@ impl Stop {
 
     /// Whether a signal has come.
     #[inline]
-    pub(super) fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         // The flag stands for itself: nothing else is published with it.
         self.0.load(Ordering::Relaxed)
     }

@@ -7,6 +7,7 @@ mod compare;
 mod endings;
 mod engines;
 mod job_files;
+mod lab;
 mod load;
 mod refusals;
 #[path = "../../../forebay/tests/it/seccomp.rs"]

@@ -8,26 +8,22 @@
 //! it. What lazy clearing is for, few writes to a shared word, comes from batches instead: a
 //! hardware context takes many at once, and keeps what is freed at hand (`TagCache`).
 //!
-//! The argument for the orderings: a bit is set by the one that puts the tag, and cleared by the
-//! one that gets it, both by a read-modify-write that returns what was there before. For each bit
-//! these alternate, so exactly one thread sees the change from 1 to 0, and it owns the tag. A put
-//! releases and a get acquires; whatever gets and puts of other bits come in between are
-//! read-modify-writes as well, and carry the release on. So all that the last owner did with the
-//! request's slot happens before anything the next one does. Loads only choose where to try; that
-//! a *failed* try is no older than an announced wait is the business of
-//! [`WaiterCount`](crate::WaiterCount).
+//! The orderings are argued in `bitmap/word.rs`, and in `bitmap/resize.rs` for depths that change.
+
+mod resize;
+mod special;
+mod word;
 
 use alloc::boxed::Box;
 
+use self::word::{WORD_BITS, Word, below, tag_of, tags};
 use super::Tag;
 use crate::policy::QUEUE_DEPTH_MAX;
-use crate::primitive::{AtomicU64, Ordering};
+use crate::primitive::{AtomicU32, Ordering};
 
-/// Tags of one word.
-const WORD_BITS: u32 = u64::BITS;
 const NR_WORDS_MAX: usize = QUEUE_DEPTH_MAX.div_ceil(WORD_BITS) as usize;
 
-/// The free tags of a set of a fixed depth, shared by threads.
+/// The free tags of a set, shared by threads.
 ///
 /// Each caller keeps a `hint`, the number of the word it last got a tag from: at first anything,
 /// best something that differs between callers, so that they spread over the words. Within a word
@@ -35,46 +31,76 @@ const NR_WORDS_MAX: usize = QUEUE_DEPTH_MAX.div_ceil(WORD_BITS) as usize;
 #[derive(Debug)]
 pub struct TagSet {
     words: Box<[Word]>,
-    depth: u32,
-}
-
-/// Alone in its cache line: callers that spread over words must not meet in a line.
-#[derive(Debug)]
-#[repr(align(64))]
-struct Word {
-    free: AtomicU64,
+    /// The depth less the reserved ones, which makes one comparison of two. Relaxed, always: see
+    /// `bitmap/resize.rs`.
+    nr_plain: AtomicU32,
+    depth_max: u32,
+    nr_reserved: u32,
 }
 
 impl TagSet {
-    /// A set of `depth` tags, all free.
+    /// A set of `depth` tags, all free, for ever.
     ///
     /// # Panics
     /// If `depth` is 0 or over [`QUEUE_DEPTH_MAX`](crate::QUEUE_DEPTH_MAX).
     pub fn new(depth: u32) -> TagSet {
-        assert!(depth > 0 && depth <= QUEUE_DEPTH_MAX);
-        let word = |index: u32| {
-            let nr_bits = (depth - index * WORD_BITS).min(WORD_BITS);
-            Word { free: AtomicU64::new(u64::MAX >> (WORD_BITS - nr_bits)) }
-        };
-        TagSet { words: (0..depth.div_ceil(WORD_BITS)).map(word).collect(), depth }
+        TagSet::with_capacity(depth, depth)
     }
 
-    /// How many tags there are.
+    /// A set of `depth` tags, all free, that may be resized to at most `depth_max`.
+    ///
+    /// # Panics
+    /// If `depth` is 0 or over `depth_max`, or that over
+    /// [`QUEUE_DEPTH_MAX`](crate::QUEUE_DEPTH_MAX).
+    pub fn with_capacity(depth: u32, depth_max: u32) -> TagSet {
+        assert!(depth > 0 && depth <= depth_max && depth_max <= QUEUE_DEPTH_MAX);
+        let word = |index: u32| {
+            let free = below(depth, index as usize);
+            Word::new(free, below(depth_max, index as usize) & !free, 0)
+        };
+        let words = (0..depth_max.div_ceil(WORD_BITS)).map(word).collect();
+        TagSet { words, nr_plain: AtomicU32::new(depth), depth_max, nr_reserved: 0 }
+    }
+
+    /// How many tags there are, reserved ones included.
+    #[inline]
     pub fn depth(&self) -> u32 {
-        self.depth
+        self.nr_plain() + self.nr_reserved
+    }
+
+    /// The largest depth that the set can have: all its tags are below.
+    pub fn depth_max(&self) -> u32 {
+        self.depth_max
     }
 
     /// Gets a tag, if one is found.
     #[inline]
     pub fn try_get(&self, hint: &mut u32) -> Option<Tag> {
+        self.try_get_of(hint, |_| u64::MAX)
+    }
+
+    /// Gets a tag of those that are `allowed` of each word.
+    #[inline]
+    fn try_get_of(&self, hint: &mut u32, allowed: impl Fn(usize) -> u64) -> Option<Tag> {
         for index in self.words_from(*hint) {
-            let taken = self.words[index].take_one();
-            if taken != 0 {
+            let taken = self.words[index].free.take_one(allowed(index));
+            if taken == 0 {
+                continue;
+            }
+            let tag = tag_of(index, taken);
+            if self.is_plain(tag.index() as u32) || self.park(index, taken) != 0 {
                 *hint = index as u32;
-                return Some(tag_of(index, taken));
+                return Some(tag);
             }
         }
         None
+    }
+
+    /// Of tags of a word that the caller has just taken those below the depth. The others drop out.
+    #[inline]
+    fn keep(&self, index: usize, taken: u64) -> u64 {
+        let last = (index as u32 + 1) * WORD_BITS - 1 - taken.leading_zeros();
+        if last < self.depth() { taken } else { self.park(index, taken) }
     }
 
     /// Gets up to `nr` tags, hands them to `out`, and returns how many: with one write for each
@@ -86,8 +112,9 @@ impl TagSet {
             if nr_left == 0 {
                 break;
             }
-            let taken = self.words[index].take(nr_left);
+            let mut taken = self.words[index].free.take(nr_left, u64::MAX);
             if taken != 0 {
+                taken = self.keep(index, taken);
                 *hint = index as u32;
                 nr_left -= taken.count_ones();
                 tags(index, taken).for_each(&mut *out);
@@ -107,7 +134,10 @@ impl TagSet {
         let mut taken = [0; NR_WORDS_MAX];
         let mut nr_left = nr;
         for index in self.words_from(*hint) {
-            taken[index] = self.words[index].take(nr_left);
+            taken[index] = self.words[index].free.take(nr_left, u64::MAX);
+            if taken[index] != 0 {
+                taken[index] = self.keep(index, taken[index]);
+            }
             nr_left -= taken[index].count_ones();
             if nr_left == 0 {
                 *hint = index as u32;
@@ -116,7 +146,7 @@ impl TagSet {
         }
         let words = || taken[..self.words.len()].iter().copied().enumerate();
         if nr_left > 0 {
-            words().filter(|(_, bits)| *bits != 0).for_each(|(index, bits)| self.give(index, bits));
+            words().for_each(|(index, bits)| self.give(index, bits));
             return false;
         }
         words().flat_map(|(index, bits)| tags(index, bits)).for_each(out);
@@ -129,8 +159,12 @@ impl TagSet {
     /// If the tag was free, or is none of this set.
     #[inline]
     pub fn put(&self, tag: Tag) {
-        let (index, bit) = self.place(tag);
-        self.give(index, bit);
+        let (index, bit) = place(tag);
+        if self.is_plain(tag.index() as u32) {
+            self.words[index].free.give(bit);
+        } else {
+            self.put_special(tag);
+        }
     }
 
     /// Gives tags back: with one write for each run of them that share a word. Then look for
@@ -141,21 +175,48 @@ impl TagSet {
     pub fn put_many(&self, tags: impl Iterator<Item = Tag>) {
         let mut run = (0, 0);
         for tag in tags {
-            let (index, bit) = self.place(tag);
+            assert!(
+                tag.index() < self.depth_max as usize,
+                "tag {} is none of this set",
+                tag.index()
+            );
+            let (index, bit) = place(tag);
             if index != run.0 {
-                self.give(run.0, run.1);
+                self.put_run(run.0, run.1);
                 run = (index, 0);
             }
             assert!(run.1 & bit == 0, "tag {} was put twice", tag.index());
             run.1 |= bit;
         }
-        self.give(run.0, run.1);
+        self.put_run(run.0, run.1);
     }
 
-    /// How many tags are free: exact if nobody else gets or puts any, else a number that may never
-    /// have been true.
+    /// Puts tags of one word.
+    #[inline]
+    fn put_run(&self, index: usize, bits: u64) {
+        if bits == 0 {
+            return;
+        }
+        let word = index as u32 * WORD_BITS;
+        let ends = [bits.trailing_zeros(), WORD_BITS - 1 - bits.leading_zeros()];
+        if ends.iter().all(|bit| self.is_plain(word + bit)) {
+            self.words[index].free.give(bits);
+        } else {
+            tags(index, bits).for_each(|tag| self.put(tag));
+        }
+    }
+
+    /// How many tags are free, reserved ones not included: exact if nobody else gets or puts any,
+    /// else a number that may never have been true.
     pub fn nr_free(&self) -> u32 {
-        self.words.iter().map(|word| word.free.load(Ordering::Relaxed).count_ones()).sum()
+        let free = |(index, word): (usize, &Word)| word.free.get() & below(self.depth(), index);
+        self.words.iter().enumerate().map(free).map(u64::count_ones).sum()
+    }
+
+    /// How many tags below the depth are in use, reserved ones not included: as exact as
+    /// [`nr_free`](TagSet::nr_free). For [`TagWaits::wake`](crate::TagWaits::wake).
+    pub fn nr_busy(&self) -> u32 {
+        self.nr_plain().saturating_sub(self.nr_free())
     }
 
     /// The numbers of all words, once each, from the one of the hint on.
@@ -167,81 +228,48 @@ impl TagSet {
         (first..nr_words).chain(0..first)
     }
 
+    /// Whether a tag is below the depth and not reserved: then it is one of the set, and goes back
+    /// to the free ones.
     #[inline]
-    fn place(&self, tag: Tag) -> (usize, u64) {
-        let index = tag.index();
-        assert!(index < self.depth as usize, "tag {index} is none of this set");
-        (index / WORD_BITS as usize, 1 << (index % WORD_BITS as usize))
+    fn is_plain(&self, tag: u32) -> bool {
+        tag.wrapping_sub(self.nr_reserved) < self.nr_plain()
     }
 
-    /// Release: pairs with the Acquire of `take`.
+    #[inline]
+    fn nr_plain(&self) -> u32 {
+        self.nr_plain.load(Ordering::Relaxed)
+    }
+
+    /// Gives back a tag that is reserved, or too high.
+    #[cold]
+    fn put_special(&self, tag: Tag) {
+        assert!(tag.index() < self.depth_max as usize, "tag {} is none of this set", tag.index());
+        let (index, bit) = place(tag);
+        if tag.index() < self.nr_reserved as usize {
+            self.words[index].reserved.give(bit);
+        } else {
+            self.give(index, self.park(index, bit));
+        }
+    }
+
+    /// The tags of a word that are not reserved.
+    fn usable(&self, index: usize) -> u64 {
+        below(self.depth(), index) & !below(self.nr_reserved, index)
+    }
+
+    /// Gives back tags of which none was reserved. One that is too high is found by who gets it.
     #[inline]
     fn give(&self, index: usize, bits: u64) {
-        if bits == 0 {
-            return;
+        if bits != 0 {
+            self.words[index].free.give(bits);
         }
-        let before = self.words[index].free.fetch_or(bits, Ordering::Release);
-        assert!(before & bits == 0, "tags {:#x} of word {index} were put twice", before & bits);
     }
 }
 
-impl Word {
-    /// As [`take`](Word::take), of one.
-    #[inline]
-    fn take_one(&self) -> u64 {
-        let mut free = self.free.load(Ordering::Relaxed);
-        while free != 0 {
-            let wanted = free & free.wrapping_neg();
-            let before = self.free.fetch_and(!wanted, Ordering::Acquire);
-            if before & wanted != 0 {
-                return wanted;
-            }
-            free = before;
-        }
-        0
-    }
-
-    /// Takes the lowest `nr` free bits, or what there is.
-    ///
-    /// Clearing a bit that another thread has just cleared does nothing; the bits that were set
-    /// before are ours. Acquire: pairs with the Release of `give`. The load is a guess, and
-    /// what the write found there is a better one.
-    #[inline]
-    fn take(&self, nr: u32) -> u64 {
-        let mut taken: u64 = 0;
-        let mut free = self.free.load(Ordering::Relaxed);
-        while free != 0 && taken.count_ones() < nr {
-            let wanted = lowest(free, nr - taken.count_ones());
-            let before = self.free.fetch_and(!wanted, Ordering::Acquire);
-            taken |= before & wanted;
-            free = before & !wanted;
-        }
-        taken
-    }
-}
-
-/// The lowest `nr` bits that are set.
 #[inline]
-fn lowest(bits: u64, nr: u32) -> u64 {
-    if nr >= bits.count_ones() {
-        return bits;
-    }
-    let rest = (0..nr).fold(bits, |rest, _| rest & (rest - 1));
-    bits ^ rest
-}
-
-/// The tags of some bits of a word, in order.
-#[inline]
-fn tags(index: usize, bits: u64) -> impl Iterator<Item = Tag> {
-    let rest = |bits: &u64| Some(bits & (bits - 1)).filter(|rest| *rest != 0);
-    let bits = Some(bits).filter(|bits| *bits != 0);
-    core::iter::successors(bits, rest).map(move |bits| tag_of(index, bits))
-}
-
-/// The tag of the lowest bit of a word that is set.
-#[inline]
-fn tag_of(index: usize, bits: u64) -> Tag {
-    Tag::from_index(index * WORD_BITS as usize + bits.trailing_zeros() as usize)
+fn place(tag: Tag) -> (usize, u64) {
+    let index = tag.index();
+    (index / WORD_BITS as usize, 1 << (index % WORD_BITS as usize))
 }
 
 #[cfg(all(test, not(blk_loom)))]

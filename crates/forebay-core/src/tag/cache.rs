@@ -3,6 +3,9 @@
 //! Counterpart in Linux: `blk_mq_get_tags`, which takes a run of tags at once; and the
 //! per-processor hints of `struct sbitmap_queue`. The tag freed last is given out first: its slot
 //! of the request table is the one most likely to be in the processor's cache.
+//!
+//! When the set has become smaller, tags at hand that are too high go back to it, where they drop
+//! out, instead of being given out.
 
 use super::{Tag, TagSet};
 use alloc::sync::Arc;
@@ -59,7 +62,7 @@ impl TagCache {
     /// Gives a tag back. The request table asserts that it was in use.
     #[inline]
     pub(crate) fn put(&mut self, tag: Tag) {
-        assert!(self.at_hand.len() < self.set.depth() as usize);
+        assert!(self.at_hand.len() < self.set.depth_max() as usize);
         self.at_hand.push(tag);
         self.nr_busy -= 1;
     }
@@ -84,5 +87,23 @@ impl TagCache {
     pub(crate) fn set_nr_requests(&mut self, nr_requests: u32) {
         assert!(nr_requests > 0 && nr_requests <= self.set.depth());
         self.nr_requests = nr_requests;
+    }
+}
+
+#[cfg(all(test, not(any(blk_loom, blk_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_are_given_out_than_may_be_and_those_that_are_out_stay_so() {
+        let mut cache = TagCache::new(Arc::new(TagSet::new(8)), 8);
+        let tags: Vec<Tag> = core::iter::from_fn(|| cache.get(1)).collect();
+        assert_eq!((tags.len(), cache.nr_busy(), cache.nr_free()), (7, 7, 1));
+        cache.set_nr_requests(3);
+        assert_eq!((cache.nr_free(), cache.get(0)), (0, None));
+        tags.into_iter().for_each(|tag| cache.put(tag));
+        assert_eq!(core::iter::from_fn(|| cache.get(0)).count(), 3);
+        cache.set_nr_requests(8);
+        assert_eq!(core::iter::from_fn(|| cache.get(0)).count(), 5);
     }
 }

@@ -12,6 +12,8 @@ use crate::common::explore;
 /// A set of which all but a few tags were taken beforehand, and the slots of its requests.
 struct Table {
     tags: TagSet,
+    /// The first tag that has a slot.
+    first: usize,
     live: Vec<Ghost>,
     /// What the owner of a tag does with its slot, without any order of its own.
     slots: Vec<AtomicU32>,
@@ -23,14 +25,20 @@ impl Table {
         let tags = TagSet::new(66);
         assert!(tags.try_get_all(63, &mut 0, &mut |_| ()));
         assert!(tags.try_get_all(2 - nr_free_second, &mut 1, &mut |_| ()));
+        Table::of(tags, 63)
+    }
+
+    /// Three slots, from tag `first` on.
+    fn of(tags: TagSet, first: usize) -> Arc<Table> {
         let live = (0..3).map(|_| Ghost::new(0)).collect();
-        Arc::new(Table { tags, live, slots: (0..3).map(|_| AtomicU32::new(0)).collect() })
+        let slots = (0..3).map(|_| AtomicU32::new(0)).collect();
+        Arc::new(Table { tags, first, live, slots })
     }
 
     /// Takes note of a tag that was got: it is nobody else's, and all that its last owner did with
     /// the slot has been seen.
     fn note(&self, tag: Tag) -> Tag {
-        let place = tag.index() - 63;
+        let place = tag.index() - self.first;
         assert_eq!(self.live[place].fetch_add(1, Relaxed), 0, "a tag is live twice");
         let nr_uses = self.slots[place].load(Relaxed);
         self.slots[place].store(nr_uses + 1, Relaxed);
@@ -38,7 +46,7 @@ impl Table {
     }
 
     fn forget(&self, tag: Tag) -> Tag {
-        self.live[tag.index() - 63].fetch_sub(1, Relaxed);
+        self.live[tag.index() - self.first].fetch_sub(1, Relaxed);
         tag
     }
 
@@ -118,6 +126,67 @@ fn a_free_tag_is_never_hidden() {
         1
     };
     check(1, None, [get, get, get], 2);
+}
+
+/// A set that becomes smaller and larger again, between two others: nothing is lost, and nothing is
+/// handed on unseen. Tag 1 is in use at first; `steps` are those of the others, and get it.
+fn check_resize(bound: Option<usize>, steps: [fn(&Table, Tag); 2]) {
+    explore(bound, move || {
+        let table = Table::of(TagSet::with_capacity(2, 2), 0);
+        let low = table.note(table.tags.try_get(&mut 0).unwrap());
+        let high = table.note(table.tags.try_get(&mut 0).unwrap());
+        table.tags.put(table.forget(low));
+        let others = steps.map(|step| {
+            let table = table.clone();
+            thread::spawn(move || step(&table, high))
+        });
+        table.tags.resize(1);
+        table.tags.resize(2);
+        others.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!((table.tags.nr_free(), table.tags.nr_busy()), (2, 0), "a tag was lost");
+        let got: Vec<Tag> = std::iter::from_fn(|| table.tags.try_get(&mut 0)).collect();
+        assert!(got.into_iter().map(|tag| table.note(tag).index()).eq(0..2));
+    });
+}
+
+/// A tag that is put while the depth falls below it and rises again is free in the end, wherever it
+/// was meanwhile.
+#[test]
+fn a_put_against_two_resizes_loses_nothing() {
+    let put: fn(&Table, Tag) = |table, high| table.tags.put(table.forget(high));
+    check_resize(None, [put, |_, _| ()]);
+}
+
+/// The same with one that gets a tag, which may be the one that was put, and too high. Bound 4.
+#[test]
+fn a_get_against_two_resizes_loses_nothing() {
+    let put: fn(&Table, Tag) = |table, high| table.tags.put(table.forget(high));
+    let get: fn(&Table, Tag) = |table, _| {
+        table.use_one(0);
+    };
+    check_resize(Some(4), [put, get]);
+}
+
+/// Once a shrink has ended, nothing is given out that is too high, though it was put meanwhile; and
+/// a grow brings it back, with all that its last owner did.
+#[test]
+fn what_is_too_high_is_not_given_out() {
+    explore(None, || {
+        let table = Table::of(TagSet::with_capacity(2, 2), 0);
+        let low = table.note(table.tags.try_get(&mut 0).unwrap());
+        let high = table.note(table.tags.try_get(&mut 0).unwrap());
+        let other = table.clone();
+        let thread = thread::spawn(move || other.tags.put(other.forget(high)));
+        table.tags.resize(1);
+        assert_eq!(table.tags.try_get(&mut 0), None, "a tag that is too high was given out");
+        table.tags.put(table.forget(low));
+        thread.join().unwrap();
+        table.tags.resize(2);
+        let mut got = 0;
+        table.tags.try_get_many(2, &mut 0, &mut |tag| got += u32::from(table.note(tag) == high));
+        assert_eq!(got, 1);
+        assert_eq!(table.slots[1].load(Relaxed), 2, "an owner did not see what the last one did");
+    });
 }
 
 /// T7, planted: lazy clearing as `sbitmap` had it without its lock. The allocator that moves the

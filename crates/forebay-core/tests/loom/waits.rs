@@ -152,10 +152,53 @@ fn one_waiter_and_one_waker() {
     }
 }
 
+/// T1, T6: the depth rises from 1 to 2. Tag 0 stays in use, and tag 1 is put at the same time: by one
+/// that reads either depth. Who waits gets it.
+#[test]
+fn a_waiter_and_a_depth_that_rises() {
+    for policy in WakePolicy::ALL {
+        explore(Some(3), move || {
+            let pool = Arc::new(Pool::new(policy, 2, 2));
+            pool.with_waits(|waits, out| waits.resize(1, &mut |id| out(id)));
+            pool.tags.resize(1);
+            let [grower, putter] = [pool.clone(), pool.clone()];
+            let grower = thread::spawn(move || {
+                grower.tags.resize(2);
+                grower.with_waits(|waits, out| waits.resize(2, &mut |id| out(id)));
+            });
+            let putter = thread::spawn(move || putter.put(Tag::from_index(1)));
+            assert_eq!(pool.get(WaitId(0)).index(), 1);
+            grower.join().unwrap();
+            putter.join().unwrap();
+        });
+    }
+}
+
+/// The same of a depth that falls from 2 to 1: both tags are put, and the one that stays is got.
+#[test]
+fn a_waiter_and_a_depth_that_falls() {
+    for policy in WakePolicy::ALL {
+        explore(Some(3), move || {
+            let pool = Arc::new(Pool::new(policy, 2, 2));
+            let [shrinker, putter] = [pool.clone(), pool.clone()];
+            let shrinker = thread::spawn(move || {
+                shrinker.with_waits(|waits, out| waits.resize(1, &mut |id| out(id)));
+                shrinker.tags.resize(1);
+                shrinker.put(Tag::from_index(1));
+            });
+            let putter = thread::spawn(move || putter.put(Tag::from_index(0)));
+            let got = pool.get(WaitId(0));
+            assert!(got.index() < 2);
+            shrinker.join().unwrap();
+            putter.join().unwrap();
+        });
+    }
+}
+
 /// Stash, of two words: 51 of 66 tags are in use, and two threads put one each, of different words.
 /// Four wait; the first for 17. The second put leaves 49, under three quarters, and wakes it.
 fn check_stash(counts_busy_under_the_lock: bool) {
-    explore(None, move || {
+    explore(Some(4), move || {
         let pool = Pool::new(WakePolicy::Stash, 66, 51);
         // The last word has to have one in use, and the first one free in its place.
         let second = pool.tags.try_get(&mut 1).expect("a tag");

@@ -8,7 +8,7 @@
 //! - [`order`]: nobody is overtaken beyond the bound (T8), and NOWAIT does not wait (P5);
 //! - [`gates`]: one holder of the token; nothing is dispatched behind a closed gate (R5);
 //! - [`waits`], [`lines`]: waits for tags, of the budget and of hardware contexts (T1 to T7, T10);
-//! - [`runs`]: runs of hardware contexts (R1, R2, R4, R6).
+//! - [`runs`]: runs of hardware contexts (R1 to R4, R6).
 //!
 //! What the rules are called and say stands in [`rules`]. That no tag is live twice, the driver
 //! sees (`driver.rs`); that nobody waits where it may not (T9, T11, T12), who is about to

@@ -19,9 +19,10 @@ pub(crate) const T12: &str = "T12: nobody waits within a turn";
 
 pub(crate) const R1: &str = "R1: the mark is cleared before the inbox is read";
 pub(crate) const R2: &str = "R2: a run is asked for after the work is published";
+pub(crate) const R3: &str = "R3: a delayed run is not later than the earliest that was asked for";
 pub(crate) const R4: &str = "R4: who opens a gate asks for a run";
 pub(crate) const R5: &str = "R5: nothing is dispatched behind a closed gate";
-pub(crate) const R6: &str = "R6: turns, empty turns and skipped runs add up";
+pub(crate) const R6: &str = "R6: turns, empty turns, runs and skipped runs add up";
 
 pub(crate) const W1: &str = "W1: nobody parks on a context that has work and no leader";
 pub(crate) const W2: &str = "W2: who sleeps is woken when what it waits for has come";
@@ -50,7 +51,6 @@ pub(crate) const NOWAIT: &str = "a NOWAIT bio does not wait";
 pub(crate) const NO_STALL: &str = "no stall while work exists";
 pub(crate) const ASSERTION: &str = "no assertion fails";
 
-/// The rules of tags and of runs, in order. R3, of delayed runs, has none here: nothing in the
-/// simulator delays a run.
-pub const RULES: [&str; 17] =
-    [T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12, R1, R2, R4, R5, R6];
+/// The rules of tags and of runs, in order.
+pub const RULES: [&str; 18] =
+    [T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12, R1, R2, R3, R4, R5, R6];

@@ -1,5 +1,5 @@
 //! Runs of hardware contexts: who has published something, who has asked for a run after it, and
-//! whether all of it is counted (R1, R2, R4, R6).
+//! whether all of it is counted (R1 to R4, R6).
 
 use super::{Verdict, broken, rules};
 use std::collections::BTreeSet;
@@ -15,6 +15,7 @@ struct Runs {
     has_opened: bool,
     nr_turns: u64,
     nr_empty: u64,
+    nr_made: u64,
     nr_skipped: u64,
 }
 
@@ -22,11 +23,13 @@ struct Runs {
 #[derive(Debug)]
 pub(crate) struct RunLog {
     hctxs: Vec<Runs>,
+    /// When a run of the shared context is due, if one was delayed.
+    due_ns: Option<u64>,
 }
 
 impl RunLog {
     pub(crate) fn new(nr_hctxs: usize) -> RunLog {
-        RunLog { hctxs: vec![Runs::default(); nr_hctxs] }
+        RunLog { hctxs: vec![Runs::default(); nr_hctxs], due_ns: None }
     }
 
     /// A task has published requests.
@@ -42,6 +45,11 @@ impl RunLog {
         runs.nr_skipped += u64::from(is_skipped);
     }
 
+    /// A task has got the token.
+    pub(crate) fn made(&mut self, hctx: usize) {
+        self.hctxs[hctx].nr_made += 1;
+    }
+
     /// The inbox was read.
     pub(crate) fn read(&mut self, hctx: usize) {
         self.hctxs[hctx].unasked.clear();
@@ -50,6 +58,24 @@ impl RunLog {
     /// A leader without the token has said that it blocks.
     pub(crate) fn blocked(&mut self, hctx: usize) {
         self.hctxs[hctx].has_blocked = true;
+    }
+
+    /// A run was delayed until then; the mark says how long to wait for it now (R3).
+    pub(crate) fn delayed(&mut self, now: u64, at_ns: u64, left_ns: Option<u64>) -> Verdict {
+        let earliest = self.due_ns.map_or(at_ns, |due| due.min(at_ns));
+        self.due_ns = Some(earliest);
+        match left_ns.is_some_and(|left| left <= earliest.saturating_sub(now)) {
+            true => Ok(()),
+            false => broken(
+                rules::R3,
+                format!("one at {earliest} ns is due in {left_ns:?} ns at {now} ns"),
+            ),
+        }
+    }
+
+    /// What was delayed is done now, or nothing is to be run any more.
+    pub(crate) fn undelayed(&mut self) {
+        self.due_ns = None;
     }
 
     /// A gate of the shared context was opened. (An owner looks by itself.)
@@ -101,9 +127,9 @@ impl RunLog {
     }
 
     /// What was counted, against what there was.
-    pub(crate) fn check_counts(&self, hctx: usize, counted: [u64; 3]) -> Verdict {
-        let Runs { nr_turns, nr_empty, nr_skipped, .. } = self.hctxs[hctx];
-        let there_were = [nr_turns, nr_empty, nr_skipped];
+    pub(crate) fn check_counts(&self, hctx: usize, counted: [u64; 4]) -> Verdict {
+        let Runs { nr_turns, nr_empty, nr_made, nr_skipped, .. } = self.hctxs[hctx];
+        let there_were = [nr_turns, nr_empty, nr_made, nr_skipped];
         match counted == there_were {
             true => Ok(()),
             false => {

@@ -23,8 +23,7 @@ pub(crate) struct Budget {
     pub(crate) tags: TagSet,
     pub(crate) waits: RefCell<TagWaits>,
     count: WaiterCount,
-    /// How many of the tags may be in use.
-    limit: Cell<u32>,
+    /// How few there may be at times.
     limit_min: u32,
     /// Somebody changes that: a lock.
     is_resizing: Cell<bool>,
@@ -37,7 +36,6 @@ impl Budget {
             tags: TagSet::new(depth),
             waits: RefCell::new(TagWaits::new(wake, depth, nr_tasks)),
             count: WaiterCount::new(),
-            limit: Cell::new(depth),
             limit_min,
             is_resizing: Cell::new(false),
         }
@@ -50,16 +48,11 @@ impl Budget {
 
     /// How few and how many may be in use.
     pub(crate) fn limits(&self) -> (u32, u32) {
-        (self.limit_min, self.tags.depth())
-    }
-
-    fn nr_busy(&self) -> u32 {
-        self.tags.depth() - self.tags.nr_free()
+        (self.limit_min, self.tags.depth_max())
     }
 
     fn try_get(&self, need: u32, out: &mut Vec<Tag>) -> bool {
-        let is_got = self.nr_busy() + need <= self.limit.get()
-            && self.tags.try_get_all(need, &mut 0, &mut |tag| out.push(tag));
+        let is_got = self.tags.try_get_all(need, &mut 0, &mut |tag| out.push(tag));
         let mut waits = self.waits.borrow_mut();
         if is_got && waits.policy() == WakePolicy::StashV1 {
             waits.took(need);
@@ -82,7 +75,7 @@ impl Thread {
         let world = Rc::clone(&self.world);
         let budget = world.budget.as_ref().expect("there is a budget");
         if world.plants(Plant::NeedMore) {
-            need = 2 * budget.limit.get();
+            need = 2 * budget.tags.depth();
         }
         let mut got = Vec::new();
         if self.try_budget(budget, need, &mut got) {
@@ -156,7 +149,7 @@ impl Thread {
             let is_fair = budget.waits.borrow().policy() == WakePolicy::Fair;
             let nr_freed = if is_fair { wait.need } else { 1 };
             world.checks().waits.donated(self.id);
-            let nr_busy = budget.nr_busy();
+            let nr_busy = budget.tags.nr_busy();
             woken.extend(self.with_waits(budget, nr_freed, |waits, out| {
                 waits.donate(wait.need, nr_busy, &mut |id| out(id));
             }));
@@ -198,7 +191,7 @@ impl Thread {
             return;
         }
         let nr_told = if world.plants(Plant::CountTwice) { 2 * nr } else { nr };
-        let nr_busy = budget.nr_busy();
+        let nr_busy = budget.tags.nr_busy();
         let woken = self.with_waits(budget, nr, |waits, out| {
             waits.wake(nr_told, nr_busy, &mut |id| out(id));
         });
@@ -213,7 +206,7 @@ impl Thread {
         if budget.is_resizing.replace(true) {
             return;
         }
-        let nr_more = limit.saturating_sub(budget.limit.get());
+        let nr_more = limit.saturating_sub(budget.tags.depth());
         if nr_more > 0 || world.plants(Plant::ShrinkFirst) {
             self.set_limit(budget, limit);
             self.step().await;
@@ -228,7 +221,7 @@ impl Thread {
     }
 
     fn set_limit(&self, budget: &Budget, limit: u32) {
-        budget.limit.set(limit);
+        budget.tags.resize(limit);
         let depth = budget.waits.borrow().depth();
         let verdict = self.world.checks().waits.limited(limit, depth);
         self.world.fail(verdict);

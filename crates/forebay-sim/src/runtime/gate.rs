@@ -21,6 +21,11 @@ impl Thread {
         for hctx in &world.hctxs {
             hctx.run.close(gate);
             world.note(Kind::Close, hctx.at as u64, gate as u64);
+            if gate != Gate::Frozen {
+                // R4.
+                hctx.timer.cancel();
+                world.checks().runs.undelayed();
+            }
             self.step().await;
         }
         for hctx in &world.hctxs {

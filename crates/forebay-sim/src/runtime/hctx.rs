@@ -6,10 +6,12 @@ use crate::plant::Plant;
 use crate::runtime::mailbox::Tell;
 use crate::runtime::tags::TagCalls;
 use crate::runtime::thread::Thread;
-use crate::runtime::wait::LATE_NS;
+use crate::runtime::wait::{LATE_NS, RESOURCE_DELAY_NS};
 use crate::trace::Kind;
 use crate::world::World;
-use forebay_core::{Commit, Gates, HardwareContext, QueuedBio, RunCounters, RunState, TagSet};
+use forebay_core::{
+    Commit, Gates, HardwareContext, QueuedBio, RunCounters, RunState, RunTimer, TagSet,
+};
 use forebay_core::{Tag, Turned};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -44,6 +46,8 @@ pub(crate) struct Hctx {
     pub(crate) is_owned: Cell<bool>,
     pub(crate) inbox: RefCell<Inbox>,
     pub(crate) tags: TagCalls,
+    /// When a delayed run is due.
+    pub(crate) timer: RunTimer,
     /// A leader was told from outside its context's turns, and must be kicked.
     pub(crate) tell_leader: Cell<bool>,
     pub(crate) followers: RefCell<Vec<usize>>,
@@ -80,6 +84,7 @@ impl Hctx {
             is_owned: Cell::new(at == 0),
             inbox: RefCell::new(Inbox::new()),
             tags: TagCalls::default(),
+            timer: RunTimer::new(),
             tell_leader: Cell::new(false),
             followers: RefCell::default(),
             waiter: Cell::new(None),
@@ -155,7 +160,9 @@ impl Thread {
         let is_ours = hctx.run.run() || self.world.plants(Plant::RunWithoutToken);
         checks.runs.asked(hctx.at, self.id, !is_ours);
         if is_ours {
+            hctx.counters.count_run();
             checks.note(Kind::Take, hctx.at as u64, 0);
+            checks.runs.made(hctx.at);
             let taken = checks.gates.take(hctx.at, self.id);
             checks.expect(taken);
         } else {
@@ -170,8 +177,10 @@ impl Thread {
     pub(crate) fn try_take(&self, hctx: &Hctx) -> bool {
         let is_ours = hctx.run.try_take();
         if is_ours {
+            hctx.counters.count_run();
             let mut checks = self.world.checks();
             checks.note(Kind::Take, hctx.at as u64, 0);
+            checks.runs.made(hctx.at);
             let taken = checks.gates.take(hctx.at, self.id);
             checks.expect(taken);
         }
@@ -317,14 +326,37 @@ impl Thread {
         kick |= self.deliver(hctx, own, &mut ended).await;
         self.ended = ended;
         kick |= hctx.tell_leader.take();
-        if kick && hctx.is_shared && !self.world.plants(Plant::SkipKick) && hctx.run.kick() {
+        if kick && hctx.is_shared {
+            if turned.work_left && turned.nr_in_flight == 0 {
+                // Before the leader is told of it.
+                self.delay_run(hctx);
+            }
+            self.kick(hctx);
+        }
+        self.is_in_turn = false;
+        turned
+    }
+
+    fn kick(&self, hctx: &Hctx) {
+        if !self.world.plants(Plant::SkipKick) && hctx.run.kick() {
             hctx.with_inner(|inner| inner.is_kicked = true);
             hctx.with_port(&self.world, |_, port| forebay_core::Driver::kick(port));
             self.world.note(Kind::Kick, hctx.at as u64, 0);
             self.world.wake_waiter(hctx);
         }
-        self.is_in_turn = false;
-        turned
+    }
+
+    /// A turn has left work at a busy driver with nothing in flight: another is due after a while.
+    fn delay_run(&self, hctx: &Hctx) {
+        let at_ns = self.world.now() + RESOURCE_DELAY_NS;
+        if self.world.plants(Plant::ExtendDelay) {
+            hctx.timer.cancel();
+        }
+        hctx.timer.delay(at_ns);
+        let now = self.world.now();
+        let left_ns = hctx.timer.left_ns(now);
+        let verdict = self.world.checks().runs.delayed(now, at_ns, left_ns);
+        self.world.fail(verdict);
     }
 
     fn gates(&self, hctx: &Hctx) -> Gates {

@@ -180,6 +180,8 @@ impl Thread {
             let mut timeout = None;
             let is_held = is_kept || self.try_take(hctx);
             if is_held {
+                hctx.timer.begin();
+                world.checks().runs.undelayed();
                 let turned = self.turn_once(hctx, Commit::Now, false, Own::Mail, None).await;
                 timeout = (turned.nr_in_flight == 0).then_some(RESOURCE_DELAY_NS);
             } else {
@@ -195,7 +197,8 @@ impl Thread {
                 self.step().await;
                 // W2; a delivery that comes later kicks (W4).
                 if !mailbox.is_reached(goal) {
-                    self.wait_in_driver(hctx, 1, goal, timeout).await;
+                    let until_run = hctx.timer.left_ns(world.now());
+                    self.wait_in_driver(hctx, 1, goal, until_run.or(timeout)).await;
                 }
                 hctx.run.unblock();
             }

@@ -2,14 +2,15 @@
 //!
 //! - [`null`]: completes everything at once and moves nothing;
 //! - [`ram`]: memory, with the service times of a simple device if wanted;
+//! - [`model`]: the devices of published experiments, in real time;
 //! - [`mod@file`]: a file or block device, through io_uring, or what there is in its place;
 //! - [`aio`]: the same through the kernel's AIO;
 //! - [`psync`]: the same through system calls that block;
 //! - [`fault`]: wraps another device and lets chosen requests fail.
 //!
 //! They share [`vectors`], memory as the kernel wants it; [`zeroing`], the ways to zero a range;
-//! [`doorbell`], the price of a kick; [`timer`], waits by the clock; and [`memory`], the bytes of a
-//! disk in memory.
+//! [`doorbell`], the price of a kick; [`timer`] and [`slack`], waits by the clock; and [`memory`],
+//! the bytes of a disk in memory.
 //!
 //! A [`Device`] makes a queue for each hardware context: a driver, which one thread uses at a time,
 //! and a [`Waiter`], with which another waits meanwhile.
@@ -22,9 +23,11 @@ mod doorbell;
 mod fault;
 mod file;
 mod memory;
+mod model;
 mod null;
 mod psync;
 mod ram;
+mod slack;
 #[cfg(test)]
 mod testing;
 mod timer;
@@ -147,9 +150,10 @@ pub(crate) struct Opened {
 type Open = fn(&Spec, &mut Keys, &Settings) -> Result<Opened, OpenError>;
 
 /// The drivers that there are: their names in specs, and what opens them.
-const DRIVERS: [(&str, Open); 6] = [
+const DRIVERS: [(&str, Open); 7] = [
     ("null", null::open),
     ("ram", ram::open),
+    ("model", model::open),
     ("file", file::open),
     ("aio", file::open_aio),
     ("psync", file::open_psync),
@@ -175,19 +179,23 @@ pub(crate) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<
 
 /// The size that is the target of a spec, in whole blocks of the size that its keys give.
 fn sized_target(spec: &Spec, keys: &mut Keys) -> Result<(u64, u32), SpecError> {
-    let block = keys
-        .take_number("logical_block_size", "a power of two, 1 to 4096", 1..=4096)?
-        .unwrap_or(512);
+    let block = take_block(keys)?;
     let bad_target = |expected| SpecError::BadTarget {
         driver: spec.driver(),
         target: spec.target().to_owned(),
         expected,
     };
     let len = crate::size::size(spec.target()).ok_or_else(|| bad_target("a size, such as 1G"))?;
-    if len == 0 || len > i64::MAX as u64 || !len.is_multiple_of(block) {
+    if len == 0 || len > i64::MAX as u64 || !len.is_multiple_of(u64::from(block)) {
         return Err(bad_target("a size above 0, in whole logical blocks"));
     }
-    Ok((len, block as u32))
+    Ok((len, block))
+}
+
+/// The logical block size that a key gives, bytes.
+fn take_block(keys: &mut Keys) -> Result<u32, SpecError> {
+    let expected = "a power of two, 1 to 4096";
+    Ok(keys.take_number("logical_block_size", expected, 1..=4096)?.unwrap_or(512) as u32)
 }
 
 /// A time that a key gives, ns; 0 where it is not given.

@@ -1,4 +1,5 @@
-//! Waits beside the drivers of files, whichever does the I/O: no completion and no kick is missed.
+//! Waits beside the drivers of files, whichever does the I/O, and beside a modelled device, which
+//! works by the clock: no completion and no kick is missed.
 
 use super::testing::{DEPTH, Numbers, data, device, forget, is_readable, issue, queue, reap};
 use super::{DriverQueue, Mode};
@@ -13,11 +14,17 @@ use std::time::Duration;
 /// Long enough that only a wait that nothing ends lasts as long.
 const LONG: Duration = Duration::from_secs(100);
 
-const DRIVERS: [&str; 3] = ["file", "aio", "psync"];
+const FILES: [&str; 3] = ["file", "aio", "psync"];
 
-/// The spec of a new file of 1 MiB, and the folder that it is in.
+/// Those that a thread waits for.
+const ALL: [&str; 4] = ["file", "aio", "psync", "model"];
+
+/// The spec of a new disk of 1 MiB; and the folder that it is in, if it is a file.
 fn scratch(driver: &str) -> (String, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a scratch folder");
+    if driver == "model" {
+        return (String::from("model:nvme?size=1M&latency_ns=20000"), folder);
+    }
     let path = folder.path().join("disk.img");
     std::fs::write(&path, vec![0; 1 << 20]).expect("a scratch file");
     (format!("{driver}:{}", path.display()), folder)
@@ -38,7 +45,7 @@ fn any_bio(kind: u64, tag: usize, buf: &mut [u8]) -> Bio {
 #[test]
 fn one_waits_while_others_submit_and_reap() {
     const NR: u64 = 3000;
-    for driver in DRIVERS {
+    for driver in ALL {
         let (spec, _folder) = scratch(driver);
         let DriverQueue { driver, waiter } = queue(&spec, Mode::Shared);
         let driver = Mutex::new(driver);
@@ -79,7 +86,7 @@ fn one_waits_while_others_submit_and_reap() {
 
 #[test]
 fn a_wait_sees_what_was_complete_before_it_began() {
-    for driver in DRIVERS {
+    for driver in ALL {
         let (spec, _folder) = scratch(driver);
         let DriverQueue { mut driver, waiter } = queue(&spec, Mode::Shared);
         let begin = clock::now_ns();
@@ -96,7 +103,7 @@ fn a_wait_sees_what_was_complete_before_it_began() {
 
 #[test]
 fn a_wait_ends_with_what_is_issued_meanwhile() {
-    for driver in DRIVERS {
+    for driver in ALL {
         let (spec, _folder) = scratch(driver);
         let DriverQueue { mut driver, waiter } = queue(&spec, Mode::Shared);
         let mut buf = Buf::new(4096);
@@ -124,7 +131,7 @@ fn a_wait_ends_with_what_is_issued_meanwhile() {
 
 #[test]
 fn no_kick_is_missed() {
-    for driver in DRIVERS {
+    for driver in ALL {
         let (spec, _folder) = scratch(driver);
         let DriverQueue { mut driver, waiter } = queue(&spec, Mode::Shared);
         let mut numbers = Numbers(3);
@@ -164,7 +171,7 @@ fn no_kick_is_missed() {
 
 #[test]
 fn several_kicks_are_one_and_a_wait_without_a_reason_lasts() {
-    for driver in DRIVERS {
+    for driver in ALL {
         let (spec, _folder) = scratch(driver);
         let DriverQueue { mut driver, waiter } = queue(&spec, Mode::Shared);
         driver.kick();
@@ -182,7 +189,7 @@ fn several_kicks_are_one_and_a_wait_without_a_reason_lasts() {
 
 #[test]
 fn an_owner_waits_for_as_many_as_it_asks_for() {
-    for driver in DRIVERS {
+    for driver in ALL {
         let (spec, _folder) = scratch(driver);
         let mut driver = queue(&spec, Mode::Owned).driver;
         let mut bufs: Vec<Buf> = (0..DEPTH).map(|_| Buf::new(4096)).collect();
@@ -206,7 +213,7 @@ fn an_owner_waits_for_as_many_as_it_asks_for() {
 
 #[test]
 fn a_descriptor_tells_of_every_completion() {
-    for driver in DRIVERS {
+    for driver in FILES {
         for mode in [Mode::Owned, Mode::Shared] {
             let (spec, _folder) = scratch(driver);
             let DriverQueue { mut driver, waiter } = queue(&spec, mode);
@@ -237,7 +244,7 @@ fn a_descriptor_tells_of_every_completion() {
 
 #[test]
 fn what_a_thread_leaves_behind_is_done() {
-    for driver in DRIVERS {
+    for driver in FILES {
         for keys in ["", "?direct=on"] {
             let (spec, folder) = scratch(driver);
             let DriverQueue { mut driver, waiter } = queue(&(spec.clone() + keys), Mode::Shared);
@@ -276,7 +283,7 @@ fn what_a_thread_leaves_behind_is_done() {
 
 #[test]
 fn queues_of_one_device_do_not_starve_each_other() {
-    for driver in DRIVERS {
+    for driver in ALL {
         let (spec, _folder) = scratch(driver);
         let keys = if driver == "psync" { "?nr_threads=1" } else { "" };
         let device = device(&(spec + keys));

@@ -16,7 +16,8 @@ use crate::runtime::ctx::Ctx;
 use crate::runtime::primitive::{Condvar, Mutex, UnsafeCell, lock, thread};
 use crate::runtime::shared::{SHARED, Shared};
 use forebay_core::{
-    Bio, Completions, Driver, Issue, IssuedRequest, Look, Op, Policy, QueueLimits, Segment, Tag,
+    Bio, Completions, Driver, Issue, IssuedRequest, Look, Op, Policy, QueueLimits, RunQueuePolicy,
+    Segment, Tag, WakePolicy,
 };
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub(crate) struct How {
     pub(crate) by: By,
     /// A wait begins what was left to it. Not for [`By::Silence`].
     pub(crate) begins: bool,
+    pub(crate) wake: WakePolicy,
+    pub(crate) run_queue: RunQueuePolicy,
 }
 
 /// Who completes a request.
@@ -47,8 +50,15 @@ pub(crate) enum By {
 }
 
 /// At once, one by one, when it is committed.
-pub(crate) const AT_ONCE: How =
-    How { queue_depth: 8, batch: 1, nr_busy: 0, by: By::Commit, begins: false };
+pub(crate) const AT_ONCE: How = How {
+    queue_depth: 8,
+    batch: 1,
+    nr_busy: 0,
+    by: By::Commit,
+    begins: false,
+    wake: WakePolicy::Fair,
+    run_queue: RunQueuePolicy::Dedupe,
+};
 
 /// The device.
 pub(crate) struct Toy {
@@ -124,8 +134,8 @@ impl Toy {
     }
 
     pub(crate) fn open(toy: &Arc<Toy>) -> Arc<Shared> {
-        let policy =
-            Policy { queue_depth: toy.how.queue_depth, iostats: false, ..Policy::default() };
+        let How { queue_depth, wake, run_queue, .. } = toy.how;
+        let policy = Policy { queue_depth, wake, run_queue, iostats: false, ..Policy::default() };
         let info = DiskInfo {
             spec: String::from("toy"),
             driver: "toy",

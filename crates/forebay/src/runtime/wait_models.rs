@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// `nr_threads` of `nr_reads` blocking reads each; the device's own thread, if it has one, is
 /// beside them.
-fn read_from(how: How, nr_threads: usize, nr_reads: usize) {
+pub(crate) fn read_from(how: How, nr_threads: usize, nr_reads: usize) {
     let toy = Toy::new(how);
     let shared = Toy::open(&toy);
     let work = move |shared: &Arc<Shared>| {

@@ -2,6 +2,7 @@
 
 mod common;
 mod contract;
+mod crowd;
 mod data;
 mod fallback;
 mod holds;
@@ -10,6 +11,7 @@ mod overlap;
 mod plug;
 mod progress;
 mod refusals;
+mod run_queue;
 mod seccomp;
 mod signals;
 mod soak;

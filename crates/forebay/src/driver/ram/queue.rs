@@ -65,8 +65,12 @@ pub(in crate::driver) fn open(
     let (capacity, block) = sized_target(spec, keys)?;
     let (req_ns, io_ns) = (take_ns(keys, "req_ns")?, take_ns(keys, "io_ns")?);
     let doorbell = Doorbell::take(keys)?;
-    let memory =
-        Memory::new(capacity).map_err(|source| OpenError::NoMemory { len: capacity, source })?;
+    let memory = Memory::new(capacity).map_err(|source| OpenError::NoMemory {
+        driver: "ram",
+        len: capacity,
+        source,
+        hint: "",
+    })?;
     let limits = ideal_limits(capacity, block);
     let ram = Ram { limits, memory, req_ns, io_ns, free_at_ns: AtomicU64::new(0) };
     let features = vec![

@@ -29,9 +29,11 @@ pub(crate) struct Subject {
 const HARMLESS: &str = "rule=read:short=4k:nth=3&rule=write:short=8k:nth=5&rule=any:busy:nth=7";
 
 impl Subject {
-    /// The driver of this name; `fault_x` is `x` behind `fault` with harmless rules.
+    /// The driver of this name; `fault_x` is `x` behind `fault` with harmless rules, `model_x` the
+    /// device `x` of the driver `model`.
     fn of(name: &str) -> Subject {
-        Subject { driver: name.replace("fault_", "fault:"), scratch: Scratch::new(LEN) }
+        let driver = name.replace("fault_", "fault:").replace("model_", "model:");
+        Subject { driver, scratch: Scratch::new(LEN) }
     }
 
     /// Whether what is written can be read.
@@ -48,11 +50,16 @@ impl Subject {
     }
 
     fn spec(&self, keys: &str) -> String {
+        let rules = if self.is_faulty() { HARMLESS } else { "" };
+        if let Some((_, device)) = self.driver.split_once("model:") {
+            // As slow as it has to be to do things in an order of its own.
+            let constants = if device == "hdd" { "seek_ns=20k&bytes_per_s=4g" } else { "" };
+            return format!("{}?size={LEN}&{constants}&{keys}&{rules}", self.driver);
+        }
         let target = match self.is_file() {
             true => self.scratch.path.display().to_string(),
             false => LEN.to_string(),
         };
-        let rules = if self.is_faulty() { HARMLESS } else { "" };
         format!("{}:{target}?{keys}&{rules}", self.driver)
     }
 
@@ -68,9 +75,10 @@ impl Subject {
     }
 
     /// A disk on whose first context each thread has its I/O; and one on which the thread that
-    /// makes a queue has its own.
-    pub(crate) fn both(&self, keys: &str) -> [Disk; 2] {
-        ["1", "2"].map(|nr| self.open(&format!("nr_hw_queues={nr}&{keys}")))
+    /// makes a queue has its own; and one whose shared context a worker runs as well.
+    pub(crate) fn each(&self, keys: &str) -> [Disk; 3] {
+        ["nr_hw_queues=1", "nr_hw_queues=2", "run_queue=always"]
+            .map(|more| self.open(&format!("{more}&{keys}")))
     }
 
     /// Looks at what was read, where that is there.
@@ -127,5 +135,6 @@ tests! {
         a_thread_of_the_disk_makes_progress;
     trace:
         a_random_trace_ends_as_on_a_ram_disk;
-    => (null ram file aio psync fault_null fault_ram fault_file fault_aio fault_psync)
+    => (null ram file aio psync model_hdd model_nvme
+        fault_null fault_ram fault_file fault_aio fault_psync fault_model_hdd)
 }

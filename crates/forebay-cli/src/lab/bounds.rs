@@ -1,0 +1,139 @@
+//! What the experiments must show in virtual time, as tests: they are exact, and take no clock.
+
+use super::published::{RUN, SMALL, TAGS, Tags};
+use super::rows::{Row, metric};
+use super::virtual_time::{self, load};
+use forebay_sim::lab::{Measured, RunCosts, RunQueue, TagLoad, WakePolicy, measure_tags};
+
+/// A shorter run than is reported: the build under test is slow.
+fn shorter(load: TagLoad) -> TagLoad {
+    TagLoad { warm_up_ns: load.warm_up_ns / 2, run_ns: load.run_ns / 2, ..load }
+}
+
+fn measure(table: &Tags, nr_jobs: u32, wake: WakePolicy) -> Measured {
+    measure_tags(&shorter(load(table, nr_jobs, wake)))
+}
+
+#[track_caller]
+fn check_within(what: &str, value: f64, published: f64, bound: f64) {
+    let off = value / published - 1.0;
+    assert!(off.abs() <= bound, "{what}: {value:.1}, published {published}: {:+.1} %", off * 100.0);
+}
+
+/// Reads per second of all cells, and what the policies must keep of the row of one job.
+fn check_iops(table: &Tags, loss_of_batch: std::ops::RangeInclusive<f64>) {
+    let of = |jobs, wake| measure(table, jobs, wake).iops();
+    let alone = of(1, WakePolicy::Batch);
+    for (jobs, [before, after, ..]) in table.rows {
+        let batch = of(*jobs, WakePolicy::Batch);
+        let stash = of(*jobs, WakePolicy::Stash);
+        let what = |policy| format!("{}, {jobs} jobs, {policy}", table.device);
+        check_within(&what("batch"), batch, *before, table.bound);
+        check_within(&what("stash"), stash, *after, table.bound);
+        check_within(&what("stash, of 1 job"), stash, alone, 0.02);
+        check_within(&what("fair, of 1 job"), of(*jobs, WakePolicy::Fair), alone, 0.02);
+        let loss = 1.0 - batch / alone;
+        assert!(*jobs == 1 || loss_of_batch.contains(&loss), "{} loses {loss:.3}", what("batch"));
+    }
+}
+
+#[test]
+fn the_disk_that_turns_loses_an_eighth_to_a_sixth_with_batches_and_nothing_with_the_others() {
+    check_iops(&TAGS[0], 0.12..=0.17);
+}
+
+#[test]
+fn flash_loses_nothing() {
+    check_iops(&TAGS[1], -0.01..=0.01);
+    check_iops(&TAGS[2], -0.01..=0.01);
+}
+
+#[test]
+fn stash_and_fair_switch_less_than_batch_by_the_published_factor() {
+    for (table, factor) in TAGS.iter().zip([1.5, 4.0, 5.0]) {
+        let switches = |wake| {
+            let measured = measure(table, 72, wake);
+            measured.tag_switches_per_s() + measured.run_queue_switches_per_s()
+        };
+        let batch = switches(WakePolicy::Batch);
+        for wake in [WakePolicy::Stash, WakePolicy::Fair] {
+            let of_wake = switches(wake);
+            assert!(of_wake * factor <= batch, "{}: {of_wake} of {batch}", table.device);
+        }
+    }
+}
+
+#[test]
+fn fair_starves_nobody_and_makes_nobody_wait_twice_the_fair_share() {
+    for table in &TAGS {
+        for jobs in [24, 72, 1024] {
+            let load = load(table, jobs, WakePolicy::Fair);
+            let measured = measure_tags(&load);
+            let share = measured.least_share();
+            assert!(share >= 0.9, "{}, {jobs} jobs: {share}", table.device);
+            let fair_share_ns = virtual_time::fair_wait_us(&load, &measured) * 1000.0;
+            let longest_ns = measured.tag_waits.max() as f64;
+            assert!(longest_ns <= 2.0 * fair_share_ns, "{}, {jobs} jobs", table.device);
+        }
+    }
+}
+
+#[test]
+fn small_reads_never_pass_the_device_whatever_was_published_and_stash_is_seen_to_starve() {
+    for table in &SMALL {
+        let jobs = table.rows.iter().map(|(jobs, _)| *jobs).filter(|jobs| *jobs >= 128);
+        for jobs in jobs.take(1) {
+            let [batch, stash] =
+                [WakePolicy::Batch, WakePolicy::Stash].map(|wake| measure(table, jobs, wake));
+            let cap = if table.device == "nvme" { 774_000.0 } else { 198_000.0 };
+            assert!(batch.iops() <= cap && stash.iops() <= cap, "{}", table.experiment);
+            check_within(table.experiment, stash.iops(), batch.iops(), 0.01);
+            let is_short_of_tags = table.depth > table.nr_tags;
+            if is_short_of_tags && table.device == "ssd-sas" {
+                assert!(stash.jain() < 0.6 && batch.jain() > 0.9, "{}", table.experiment);
+                // As long as the run is, and more.
+                assert!(stash.tag_waits.max() > 100 * batch.tag_waits.max() / 10);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_queueing_pending_work_cost_comes_out_with_the_published_gains() {
+    let rows = virtual_time::run();
+    let gains = |part: &str| -> Vec<f64> {
+        let of_part = |row: &&Row| row.part.ends_with(part) && row.metric == metric::GAIN;
+        rows.iter().filter(of_part).map(|row| row.value).collect()
+    };
+    let modelled = gains("modelled");
+    assert_eq!(modelled.len(), RUN.len());
+    for (gain, (depth, [.., published])) in modelled.iter().zip(RUN) {
+        assert!((gain - published).abs() <= 10.0, "depth {depth}: {gain}");
+    }
+    assert!(gains("as it is").iter().all(|gain| gain.abs() < 1e-9), "nothing was injected");
+    let marked = rows.iter().filter(|row| row.part.ends_with("modelled"));
+    assert!(
+        marked.clone().count() > 0 && marked.clone().all(|row| row.note.starts_with("modelled"))
+    );
+}
+
+#[test]
+fn the_same_load_gives_the_same_figures() {
+    let measured = || measure(&TAGS[2], 18, WakePolicy::Batch);
+    let (one, other) = (measured(), measured());
+    assert_eq!(one.ios_of_jobs, other.ios_of_jobs);
+    assert_eq!((one.nr_tag_sleeps, one.nr_vain_wakes), (other.nr_tag_sleeps, other.nr_vain_wakes));
+    assert_eq!(one.tag_waits.max(), other.tag_waits.max());
+    assert_eq!(virtual_time::run(), virtual_time::run());
+}
+
+#[test]
+fn the_injected_costs_are_those_that_the_published_rows_imply() {
+    let costs = RunCosts::default();
+    let without = costs.without_queueing();
+    assert_eq!(without, RunCosts { queue_ns: 0, requeue_ns: 0, test_ns: 0, ..costs });
+    // What the row of depth 1024 takes longer than 250k per second would, for each read.
+    let surplus_ns = 1e9 / RUN[3].1[0] - costs.base_ns as f64;
+    assert!((0.9..=1.0).contains(&(surplus_ns / costs.requeue_ns as f64)), "{surplus_ns}");
+    assert_eq!(RunQueue::ALL.map(RunQueue::name), ["always", "dedupe"]);
+}

@@ -1,0 +1,147 @@
+//! `forebay lab`: the published experiments, beside what was published.
+//!
+//! - [`published`]: the tables, as data;
+//! - [`virtual_time`]: the experiments in the simulator, and what loads they are;
+//! - [`real`]: the same with threads, in real time;
+//! - [`rows`], [`notes`], [`report`]: figures, reasons, and how they are printed.
+
+#[cfg(test)]
+mod bounds;
+mod notes;
+mod published;
+mod real;
+mod report;
+mod rows;
+mod virtual_time;
+
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+
+use crate::failure::Failure;
+use crate::output;
+use report::Format;
+use rows::Row;
+
+/// What `--help` says of the figures.
+const FIGURES: &str = "\
+Each figure stands beside the published one, where there is one. A deviation with a ! is over its
+bound, and a line below the tables says why. Voluntary context switches are those of job threads in
+waits for tags, two for each sleep, and those of a worker that runs the queue; tag waits are those of
+I/Os, whether it is threads that wait or the I/Os themselves (fair); jain is 1 where all jobs got the
+same, and 1/n where one got everything.";
+
+/// The arguments after `lab`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = FIGURES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Debug, Subcommand)]
+enum Experiment {
+    /// Many jobs that want more tags than there are: wake=batch (before), stash (after), single and
+    /// fair (Forebay's), on hdd, ssd-sas and nvme
+    #[command(after_help = FIGURES)]
+    Tags {
+        #[command(flatten)]
+        options: Options,
+        /// Only the tables of this device
+        #[arg(long, value_name = "NAME")]
+        device: Option<Device>,
+    },
+    /// 8 jobs whose completions ask to run the queue: run_queue=always (before), dedupe (after), on
+    /// virtio-ram; as it is, and with the published cost of asking again, modelled
+    #[command(after_help = FIGURES)]
+    Run {
+        #[command(flatten)]
+        options: Options,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+struct Options {
+    /// In virtual time: seconds for all of it, and the same figures each time (the default)
+    #[arg(long, conflicts_with = "real")]
+    sim: bool,
+    /// In real time, with threads on disks of the driver model:, which takes minutes, and 1.1 GiB
+    /// of memory
+    #[arg(long)]
+    real: bool,
+    /// How long each cell is measured [default: 25 s of hdd, after 10 s, and 4 s of others]
+    #[arg(long, value_name = "S", requires = "real")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: Option<u64>,
+    /// All cells, not only some of the large tables
+    #[arg(long)]
+    full: bool,
+    /// Print a JSON array of rows
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+    /// Print tables in Markdown
+    #[arg(long)]
+    markdown: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Device {
+    Hdd,
+    SsdSas,
+    Nvme,
+}
+
+impl Device {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hdd => "hdd",
+            Self::SsdSas => "ssd-sas",
+            Self::Nvme => "nvme",
+        }
+    }
+}
+
+impl Options {
+    fn format(&self) -> Format {
+        match (self.json, self.markdown) {
+            (true, _) => Format::Json,
+            (false, true) => Format::Markdown,
+            (false, false) => Format::Text,
+        }
+    }
+}
+
+/// Runs what the arguments ask for.
+pub(crate) fn main(args: &Args) -> Result<(), Failure> {
+    let (options, rows) = match &args.experiment {
+        Experiment::Tags { options, device } => (options, tags(options, *device)?),
+        Experiment::Run { options } => (options, run(options)?),
+    };
+    output::stdout(&report::print(&rows, options.format(), title))
+}
+
+fn tags(options: &Options, device: Option<Device>) -> Result<Vec<Row>, Failure> {
+    let device = device.map(Device::name);
+    match options.real {
+        true => real::tags(options.full, device, options.seconds),
+        false => Ok(virtual_time::tags(options.full, device)),
+    }
+}
+
+fn run(options: &Options) -> Result<Vec<Row>, Failure> {
+    if options.real { real::run(options.seconds) } else { Ok(virtual_time::run()) }
+}
+
+/// What an experiment on a device is, in a line.
+fn title(experiment: &'static str, device: &'static str) -> String {
+    if experiment == "run" {
+        return format!("run: {device}, 8 jobs, random reads of 4 KiB");
+    }
+    let all = published::TAGS.iter().chain(&published::SMALL);
+    let mut all = all.filter(|table| (table.experiment, table.device) == (experiment, device));
+    let Some(table) = all.next() else { return format!("{experiment}: {device}") };
+    let reads = match table.block_bytes {
+        4096 => "random reads of 4 KiB",
+        _ => "random reads of 1 MiB in requests of 256 KiB",
+    };
+    let (depth, nr_tags) = (table.depth, table.nr_tags);
+    format!("{experiment}: {device}, {reads}, {depth} in flight in all, {nr_tags} tags")
+}

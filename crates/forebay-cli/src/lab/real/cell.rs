@@ -1,0 +1,126 @@
+//! One cell in real time: a disk of the driver `model`, its jobs as threads, and a look at what they
+//! have done, before and after.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use forebay::{Disk, Histogram};
+
+use super::job::{self, Board, Work};
+use crate::bench::stop::Stop;
+use crate::failure::Failure;
+
+/// The stack of a job's thread, bytes: there may be two thousand, and most of it is never touched.
+const STACK: usize = 256 << 10;
+
+/// How often who watches looks around.
+const POLL: Duration = Duration::from_millis(100);
+
+/// What is to be measured.
+#[derive(Debug, Clone)]
+pub(super) struct Cell {
+    /// The disk.
+    pub(super) spec: String,
+    pub(super) nr_jobs: u32,
+    pub(super) work: Work,
+    pub(super) warm_up: Duration,
+    pub(super) run: Duration,
+}
+
+/// What was measured.
+#[derive(Debug)]
+pub(super) struct Measured {
+    pub(super) run: Duration,
+    pub(super) ios_of_jobs: Vec<u64>,
+    pub(super) nr_tag_sleeps: u64,
+    pub(super) nr_vain_wakes: u64,
+    /// Turns that were asked for while another was due or under way.
+    pub(super) nr_redundant_runs: u64,
+    pub(super) waits: Histogram,
+}
+
+/// Measures a cell. None: a signal came before it had measured anything. `tick` is called now and
+/// then.
+pub(super) fn measure(
+    cell: &Cell,
+    stop: &Stop,
+    tick: &mut dyn FnMut(),
+) -> Result<Option<Measured>, Failure> {
+    let disk = Disk::open(&cell.spec).map_err(|error| Failure::open("lab: ", &error))?;
+    let board = Board::new(cell.nr_jobs);
+    thread::scope(|scope| {
+        let mut jobs = Vec::new();
+        for id in 0..cell.nr_jobs {
+            let (disk, board, work) = (&disk, &board, cell.work);
+            let builder = thread::Builder::new().stack_size(STACK);
+            match builder.spawn_scoped(scope, move || job::run(disk, work, board, id)) {
+                Ok(job) => jobs.push(job),
+                Err(error) => {
+                    board.is_over.store(true, Ordering::Relaxed);
+                    return Err(Failure::Run(format!(
+                        "lab: {} threads were asked for, and only {id} could be started: {error}; \
+                         raise the limit (ulimit -u, the container's pids)",
+                        cell.nr_jobs
+                    )));
+                }
+            }
+        }
+        let is_warm = sleep(cell.warm_up, stop, tick);
+        let before = look(&disk, &board);
+        board.is_measuring.store(true, Ordering::Relaxed);
+        let started = Instant::now();
+        let is_whole = is_warm && sleep(cell.run, stop, tick);
+        let run = started.elapsed();
+        let after = look(&disk, &board);
+        let late = board.waits();
+        board.is_over.store(true, Ordering::Relaxed);
+        let mut waits = Histogram::default();
+        late.into_iter().for_each(|waited_ns| waits.record(waited_ns));
+        for job in jobs {
+            waits.add(&job.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        // Half of a cell says something; less does not.
+        let is_enough = is_whole || is_warm && run >= cell.run / 2;
+        let ios = after.ios.iter().zip(&before.ios).map(|(after, before)| after - before);
+        Ok(is_enough.then(|| Measured {
+            run,
+            ios_of_jobs: ios.collect(),
+            nr_tag_sleeps: after.nr_tag_sleeps - before.nr_tag_sleeps,
+            nr_vain_wakes: after.nr_vain_wakes - before.nr_vain_wakes,
+            nr_redundant_runs: after.nr_redundant_runs - before.nr_redundant_runs,
+            waits,
+        }))
+    })
+}
+
+/// What has been done so far.
+struct Looked {
+    ios: Vec<u64>,
+    nr_tag_sleeps: u64,
+    nr_vain_wakes: u64,
+    nr_redundant_runs: u64,
+}
+
+fn look(disk: &Disk, board: &Board) -> Looked {
+    let stats = disk.stats();
+    Looked {
+        ios: board.ios(),
+        nr_tag_sleeps: stats.tag_sleeps,
+        nr_vain_wakes: stats.queue.vain_wakeups,
+        nr_redundant_runs: stats.skipped_runs,
+    }
+}
+
+/// False: a signal came.
+fn sleep(time: Duration, stop: &Stop, tick: &mut dyn FnMut()) -> bool {
+    let started = Instant::now();
+    while let Some(left) = time.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) {
+        if stop.is_set() {
+            return false;
+        }
+        thread::sleep(left.min(POLL));
+        tick();
+    }
+    !stop.is_set()
+}

@@ -1,0 +1,245 @@
+//! The published experiments in real time: threads on disks of the driver `model`.
+//!
+//! - [`cell`]: one cell, measured; [`job`]: one of its threads;
+//! - [`progress`]: how far it is.
+
+mod cell;
+mod job;
+mod progress;
+
+use std::time::Duration;
+
+use super::published::{self, Tags};
+use super::rows::{Bound, Row, metric};
+use super::virtual_time::{self, RUN_JOBS, RUN_TAGS, WAKES, by_metric};
+use super::{notes, virtual_time::device};
+use crate::bench::stop::Stop;
+use crate::failure::Failure;
+use crate::output;
+use cell::{Cell, Measured};
+use forebay_sim::lab::{RunQueue, WakePolicy, jain};
+use job::Work;
+use progress::Progress;
+
+/// The jobs that are run if not all are asked for: the least and the most of the tables.
+const FEW_JOBS: [u32; 2] = [1, 72];
+
+/// A cell, and what becomes of it.
+struct Planned {
+    cell: Cell,
+    name: String,
+    rows: Box<dyn Fn(&Measured) -> Vec<Row>>,
+}
+
+/// Runs `tags`: of all devices, or of one.
+pub(super) fn tags(
+    is_full: bool,
+    device: Option<&str>,
+    seconds: Option<u64>,
+) -> Result<Vec<Row>, Failure> {
+    let small = published::SMALL.iter().filter(|_| is_full);
+    let tables = published::TAGS.iter().chain(small);
+    let tables = tables.filter(|table| device.is_none_or(|name| name == table.device));
+    let planned = tables.map(|table| tags_of(table, is_full)).collect();
+    run_all(planned, seconds)
+}
+
+fn tags_of(table: &'static Tags, is_full: bool) -> Vec<Planned> {
+    let jobs = table.rows.iter().map(|(jobs, _)| *jobs);
+    let jobs: Vec<u32> = jobs.filter(|jobs| is_full || FEW_JOBS.contains(jobs)).collect();
+    let cells = WAKES.iter().flat_map(|&wake| jobs.iter().map(move |&jobs| (wake, jobs)));
+    let planned = cells.map(|(wake, nr_jobs)| Planned {
+        cell: cell_of(table, wake, nr_jobs),
+        name: format!(
+            "{} {}, wake={}, {nr_jobs} jobs",
+            table.experiment,
+            table.device,
+            wake.name()
+        ),
+        rows: Box::new(move |measured| rows_of(table, wake, nr_jobs, measured)),
+    });
+    planned.collect()
+}
+
+fn cell_of(table: &Tags, wake: WakePolicy, nr_jobs: u32) -> Cell {
+    let preset = device(table.device);
+    let request_bytes = u64::from(preset.max_sectors) * 512;
+    // Where threads wait for tags, they get them request by request; see virtual_time.
+    let parts = match wake {
+        WakePolicy::Fair => 1,
+        _ => table.block_bytes.div_ceil(request_bytes) as u32,
+    };
+    let depth = (table.depth / nr_jobs).max(1);
+    let (name, nr_tags, nr_bios) = (table.device, table.nr_tags, depth * parts);
+    let wake = wake.name();
+    let seconds = |of_hdd, of_others| {
+        Duration::from_secs(if table.device == "hdd" { of_hdd } else { of_others })
+    };
+    Cell {
+        spec: format!(
+            "model:{name}?data=off&nr_hw_queues=1&queue_depth={nr_tags}&nr_bios={nr_bios}&wake={wake}"
+        ),
+        nr_jobs,
+        work: Work {
+            depth,
+            block_bytes: table.block_bytes,
+            parts,
+            nr_places: preset.capacity_bytes / table.block_bytes,
+        },
+        warm_up: seconds(10, 1),
+        run: seconds(25, 4),
+    }
+}
+
+fn rows_of(table: &Tags, wake: WakePolicy, nr_jobs: u32, measured: &Measured) -> Vec<Row> {
+    let policy = wake.name();
+    let (iops, switches) = table.of(nr_jobs, policy);
+    let row = |metric, value, published: Option<f64>, bound: Option<Bound>| Row {
+        experiment: table.experiment,
+        part: "real time",
+        device: table.device,
+        x: nr_jobs,
+        metric,
+        policy,
+        value,
+        published,
+        bound: bound.filter(|_| published.is_some()),
+        note: String::new(),
+    };
+    let us = |ns: u64| ns as f64 / 1e3;
+    let sleeps = measured.per_s(2 * measured.nr_tag_sleeps);
+    let least_share = measured.least_share();
+    let mut rows = vec![
+        row(metric::IOPS, measured.iops(), iops, Some(Bound::Share(table.bound))),
+        row(metric::SWITCHES, sleeps, switches, None),
+        row(metric::TAG_SWITCHES, sleeps, None, None),
+        // The library has no worker that runs queues.
+        row(metric::RUN_SWITCHES, 0.0, None, None),
+        row(metric::VAIN_WAKES, measured.per_s(measured.nr_vain_wakes), None, None),
+        row(metric::WAIT_P99, us(measured.waits.percentile(990_000)), None, None),
+        row(metric::WAIT_MAX, us(measured.waits.max()), None, None),
+        row(metric::JAIN, jain(&measured.ios_of_jobs), None, None),
+        row(metric::LEAST_SHARE, least_share, None, None),
+    ];
+    notes::add(&mut rows, table, &measured.ios_of_jobs, least_share);
+    notes::add_of_real_time(&mut rows);
+    rows
+}
+
+impl Measured {
+    fn per_s(&self, nr: u64) -> f64 {
+        nr as f64 / self.run.as_secs_f64()
+    }
+
+    fn iops(&self) -> f64 {
+        self.per_s(self.ios_of_jobs.iter().sum())
+    }
+
+    fn least_share(&self) -> f64 {
+        let sum: u64 = self.ios_of_jobs.iter().sum();
+        let least = self.ios_of_jobs.iter().min().copied().unwrap_or(0);
+        least as f64 * self.ios_of_jobs.len() as f64 / sum.max(1) as f64
+    }
+}
+
+/// Runs `run`: measured; and, in virtual time, with what queueing work that is pending cost.
+pub(super) fn run(seconds: Option<u64>) -> Result<Vec<Row>, Failure> {
+    let planned = published::RUN.iter().flat_map(|&(depth, _)| {
+        RunQueue::ALL.map(|run_queue| Planned {
+            cell: run_cell(depth, run_queue.name()),
+            name: format!("run virtio-ram, run_queue={}, depth {depth}", run_queue.name()),
+            rows: Box::new(move |measured| run_rows(depth, run_queue.name(), measured)),
+        })
+    });
+    let mut rows = run_all(vec![planned.collect()], seconds)?;
+    for (depth, _) in published::RUN {
+        let of = |policy| {
+            let mut of_depth =
+                rows.iter().filter(|row| row.x == depth && row.metric == metric::IOPS);
+            of_depth.find(|row| row.policy == policy).map(|row| row.value)
+        };
+        if let (Some(always), Some(dedupe)) = (of("always"), of("dedupe")) {
+            let gain = (dedupe / always - 1.0) * 100.0;
+            rows.push(run_row(depth, "dedupe", metric::GAIN, gain));
+        }
+    }
+    rows.extend(virtual_time::run_modelled());
+    Ok(rows)
+}
+
+fn run_cell(depth: u32, run_queue: &str) -> Cell {
+    let depth = depth / RUN_JOBS;
+    Cell {
+        spec: format!(
+            "model:virtio-ram?data=off&nr_hw_queues=1&queue_depth={RUN_TAGS}&run_queue={run_queue}"
+        ),
+        nr_jobs: RUN_JOBS,
+        work: Work {
+            depth,
+            block_bytes: 4096,
+            parts: 1,
+            nr_places: device("virtio-ram").capacity_bytes / 4096,
+        },
+        warm_up: Duration::from_secs(1),
+        run: Duration::from_secs(4),
+    }
+}
+
+fn run_rows(depth: u32, policy: &'static str, measured: &Measured) -> Vec<Row> {
+    let nr_ios: u64 = measured.ios_of_jobs.iter().sum();
+    let redundant = measured.nr_redundant_runs as f64 / nr_ios.max(1) as f64;
+    vec![
+        run_row(depth, policy, metric::IOPS, measured.iops()),
+        run_row(depth, policy, metric::REDUNDANT, redundant),
+    ]
+}
+
+fn run_row(depth: u32, policy: &'static str, metric: &'static str, value: f64) -> Row {
+    Row {
+        experiment: "run",
+        part: "real time, measured",
+        device: "virtio-ram",
+        x: depth,
+        metric,
+        policy,
+        value,
+        published: None,
+        bound: None,
+        note: notes::MEASURED.to_owned(),
+    }
+}
+
+/// Runs lists of cells, one after another, each of whose rows go together. After a signal it gives
+/// what it has. `seconds`: how long each is measured, if not as long as planned.
+fn run_all(mut lists: Vec<Vec<Planned>>, seconds: Option<u64>) -> Result<Vec<Row>, Failure> {
+    if let Some(seconds) = seconds {
+        lists.iter_mut().flatten().for_each(|it| it.cell.run = Duration::from_secs(seconds));
+    }
+    let stop = Stop::on_signals()?;
+    let took = |planned: &Planned| planned.cell.warm_up + planned.cell.run;
+    let all = || lists.iter().flatten();
+    let mut progress = Progress::new(all().count(), all().map(took).sum());
+    let (mut rows, mut nr_left) = (Vec::new(), 0);
+    for list in &lists {
+        let mut of_list = Vec::new();
+        for planned in list {
+            if stop.is_set() {
+                nr_left += 1;
+                continue;
+            }
+            progress.begin(planned.name.clone(), took(planned));
+            let measured = cell::measure(&planned.cell, &stop, &mut || progress.tick());
+            progress.clear();
+            progress.end();
+            match measured? {
+                Some(measured) => of_list.extend((planned.rows)(&measured)),
+                None => nr_left += 1,
+            }
+        }
+        rows.extend(by_metric(of_list));
+    }
+    if nr_left > 0 {
+        output::stderr(&format!("forebay: lab: interrupted; {nr_left} cells were not measured\n"));
+    }
+    Ok(rows)
+}

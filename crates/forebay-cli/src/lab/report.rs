@@ -1,0 +1,236 @@
+//! Rows as a report: tables for a terminal or for a document, or JSON. All three show the same rows;
+//! the tables put before and after side by side.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::rows::{Deviation, Row, metric};
+
+/// How a report is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    /// For a terminal.
+    Text,
+    /// For a document.
+    Markdown,
+    /// For programs.
+    Json,
+}
+
+/// Prints rows; `title` says what an experiment on a device is.
+///
+/// Rows of one part of one table come together.
+pub(super) fn print(
+    rows: &[Row],
+    format: Format,
+    title: impl Fn(&'static str, &'static str) -> String,
+) -> String {
+    if format == Format::Json {
+        let rows: Vec<_> = rows.iter().map(to_json).collect();
+        return format!("{:#}\n", Value::from(rows));
+    }
+    let mut text = String::new();
+    let key = |row: &Row| (row.experiment, row.device, row.part);
+    for part in rows.chunk_by(|a, b| key(a) == key(b)) {
+        let heading = format!("{}; {}", title(part[0].experiment, part[0].device), part[0].part);
+        let mark = if format == Format::Markdown { "## " } else { "" };
+        let gap = if text.is_empty() { "" } else { "\n" };
+        // Writing into a String does not fail.
+        let _ = writeln!(text, "{gap}{mark}{heading}");
+        for metric in in_order(part.iter().map(|row| row.metric)) {
+            let rows: Vec<_> = part.iter().filter(|row| row.metric == metric).collect();
+            let _ = write!(text, "\n{}", table(&rows, format));
+        }
+        text.push_str(&notes(part, format));
+    }
+    text
+}
+
+/// One row, as it is promised to programs.
+fn to_json(row: &Row) -> Value {
+    json!({
+        "experiment": row.experiment,
+        "device": row.device,
+        "x": row.x,
+        "metric": row.metric,
+        "policy": row.policy,
+        "value": rounded(row.value),
+        "published": row.published,
+        "note": row.note,
+    })
+}
+
+/// To a thousandth: what is behind that is not measured.
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+fn in_order<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut seen = Vec::new();
+    for one in all {
+        if !seen.contains(&one) {
+            seen.push(one);
+        }
+    }
+    seen
+}
+
+/// The table of one metric: a line for each x, columns for each policy.
+fn table(rows: &[&Row], format: Format) -> String {
+    let xs = in_order(rows.iter().map(|row| row.x));
+    let policies = in_order(rows.iter().map(|row| row.policy));
+    let is_published =
+        |policy| rows.iter().any(|row| row.policy == policy && row.published.is_some());
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    let x_name = if rows[0].experiment == "run" { "depth" } else { "jobs" };
+    let mut header = vec![format!("{}; {x_name}", rows[0].metric)];
+    for &policy in &policies {
+        if is_published(policy) {
+            header.extend([stage(policy).to_owned(), policy.to_owned(), "deviation".to_owned()]);
+        } else {
+            header.push(policy.to_owned());
+        }
+    }
+    lines.push(header);
+    for x in xs {
+        let mut line = vec![x.to_string()];
+        for &policy in &policies {
+            let row = rows.iter().find(|row| row.x == x && row.policy == policy);
+            let value = row.map_or(String::new(), |row| shown(row.metric, row.value));
+            if !is_published(policy) {
+                line.push(value);
+                continue;
+            }
+            let published = row.and_then(|row| Some((row.metric, row.published?)));
+            line.push(published.map_or_else(|| "-".to_owned(), |(name, it)| shown(name, it)));
+            line.push(value);
+            line.push(row.map_or(String::new(), |row| deviation(row)));
+        }
+        lines.push(line);
+    }
+    match format {
+        Format::Markdown => markdown(&lines),
+        _ => aligned(&lines),
+    }
+}
+
+/// What a policy was in the publication.
+fn stage(policy: &str) -> &'static str {
+    match policy {
+        "batch" | "always" => "published before",
+        _ => "published after",
+    }
+}
+
+fn deviation(row: &Row) -> String {
+    let mark = if row.is_over() { " !" } else { "" };
+    match row.deviation() {
+        None => "-".to_owned(),
+        Some(Deviation::Share(off)) => format!("{:+.1} %{mark}", off * 100.0),
+        Some(Deviation::Points(off)) => format!("{off:+.1} points{mark}"),
+    }
+}
+
+fn shown(name: &str, value: f64) -> String {
+    match name {
+        metric::JAIN | metric::LEAST_SHARE | metric::REDUNDANT => format!("{value:.3}"),
+        metric::GAIN => format!("{value:.1} %"),
+        metric::IOPS if value < 1000.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+fn aligned(lines: &[Vec<String>]) -> String {
+    let columns = lines[0].len();
+    let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    let line = |line: &Vec<String>| {
+        let cells = line.iter().zip(&widths).map(|(cell, &width)| format!("{cell:>width$}"));
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    lines.iter().map(line).collect()
+}
+
+fn markdown(lines: &[Vec<String>]) -> String {
+    let line = |line: &Vec<String>| format!("| {} |\n", line.join(" | "));
+    let rule = format!("|{}\n", " ---: |".repeat(lines[0].len()));
+    let rest: String = lines[1..].iter().map(line).collect();
+    format!("{}{rule}{rest}", line(&lines[0]))
+}
+
+/// The notes of some rows, each once, with the rows that they are about.
+fn notes(rows: &[Row], format: Format) -> String {
+    let texts = in_order(rows.iter().map(|row| &row.note).filter(|note| !note.is_empty()));
+    let mut out = String::new();
+    for text in texts {
+        let about: Vec<_> = rows.iter().filter(|row| row.note == *text).collect();
+        let metrics = in_order(about.iter().map(|row| row.metric)).join(", ");
+        let policies = in_order(about.iter().map(|row| row.policy)).join(", ");
+        let xs = in_order(about.iter().map(|row| row.x));
+        let xs = xs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let gap = if out.is_empty() { "\n" } else { "" };
+        let mark = if format == Format::Markdown { "- " } else { "  " };
+        let _ = writeln!(out, "{gap}{mark}{metrics}; {policies}; at {xs}: {text}");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rows::sample;
+    use super::*;
+
+    fn rows() -> Vec<Row> {
+        let batch = Row { note: "because".to_owned(), ..sample() };
+        let over = Row { value: 90.0, x: 1, ..batch.clone() };
+        let fair = Row { policy: "fair", published: None, note: String::new(), ..sample() };
+        let jain = Row { metric: metric::JAIN, value: 0.25, ..fair.clone() };
+        vec![over, batch, fair, jain]
+    }
+
+    #[test]
+    fn json_is_an_array_of_rows_with_these_keys() {
+        let printed = print(&rows(), Format::Json, |_, _| unreachable!("JSON has no titles"));
+        let value: Value = printed.parse().expect("JSON");
+        let array = value.as_array().expect("an array");
+        assert_eq!(array.len(), 4);
+        let keys: Vec<_> = array[0].as_object().expect("an object").keys().collect();
+        let expected =
+            ["experiment", "device", "x", "metric", "policy", "value", "published", "note"];
+        assert_eq!(keys, expected);
+        assert_eq!(array[0]["value"], 90.0);
+        assert_eq!((&array[2]["published"], &array[2]["note"]), (&Value::Null, &json!("")));
+    }
+
+    #[test]
+    fn text_puts_published_and_measured_side_by_side() {
+        let printed =
+            print(&rows(), Format::Text, |experiment, device| format!("{experiment} on {device}"));
+        let expected = "\
+tags on hdd; virtual time
+
+iops; jobs  published before  batch  deviation   fair
+         1             100.0   90.0  -10.0 % !
+        72             100.0  101.0     +1.0 %  101.0
+
+jain; jobs   fair
+        72  0.250
+
+  iops; batch; at 1, 72: because
+";
+        assert_eq!(printed, expected);
+    }
+
+    #[test]
+    fn markdown_is_a_table_of_pipes() {
+        let printed = print(&rows(), Format::Markdown, |_, _| "title".to_owned());
+        assert!(
+            printed
+                .starts_with("## title; virtual time\n\n| iops; jobs | published before | batch |")
+        );
+        assert!(printed.contains("\n| ---: | ---: | ---: | ---: | ---: |\n"), "{printed}");
+        assert!(printed.contains("| 1 | 100.0 | 90.0 | -10.0 % ! |  |"), "{printed}");
+        assert!(printed.ends_with("\n- iops; batch; at 1, 72: because\n"));
+    }
+}

@@ -1,0 +1,129 @@
+//! What an experiment gives: rows, each of one figure beside what was published.
+
+/// One figure.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Row {
+    /// Which table it belongs to.
+    pub(super) experiment: &'static str,
+    /// Which part of a report on that table; not part of what programs are promised.
+    pub(super) part: &'static str,
+    /// The device's model.
+    pub(super) device: &'static str,
+    /// The number of jobs (`tags`), or of I/Os in flight (`run`).
+    pub(super) x: u32,
+    /// What was measured.
+    pub(super) metric: &'static str,
+    /// The setting's value.
+    pub(super) policy: &'static str,
+    /// The figure.
+    pub(super) value: f64,
+    /// The same as published, if it was.
+    pub(super) published: Option<f64>,
+    /// How far it may be off.
+    pub(super) bound: Option<Bound>,
+    /// Why it is as it is.
+    pub(super) note: String,
+}
+
+/// How far a figure may be off what was published.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Bound {
+    /// In proportion to it.
+    Share(f64),
+    /// In its own unit.
+    Points(f64),
+}
+
+/// How far a figure is off.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Deviation {
+    /// In proportion to what was published.
+    Share(f64),
+    /// In its own unit.
+    Points(f64),
+}
+
+impl Row {
+    /// How far it is off what was published; None where nothing was.
+    pub(super) fn deviation(&self) -> Option<Deviation> {
+        let published = self.published?;
+        match self.bound {
+            Some(Bound::Points(_)) => Some(Deviation::Points(self.value - published)),
+            _ if published == 0.0 => None,
+            _ => Some(Deviation::Share(self.value / published - 1.0)),
+        }
+    }
+
+    /// Whether it is further off than it may be.
+    pub(super) fn is_over(&self) -> bool {
+        match (self.bound, self.deviation()) {
+            (Some(Bound::Share(bound)), Some(Deviation::Share(off))) => off.abs() > bound,
+            (Some(Bound::Points(bound)), Some(Deviation::Points(off))) => off.abs() > bound,
+            _ => false,
+        }
+    }
+}
+
+/// The metrics, in the order in which they are shown.
+pub(super) mod metric {
+    /// Completed I/Os per second.
+    pub(in crate::lab) const IOPS: &str = "iops";
+    /// The sum of the next two.
+    pub(in crate::lab) const SWITCHES: &str = "context_switches_per_s";
+    /// Voluntary context switches of job threads in waits for tags.
+    pub(in crate::lab) const TAG_SWITCHES: &str = "tag_wait_switches_per_s";
+    /// The same of the worker that runs the queue.
+    pub(in crate::lab) const RUN_SWITCHES: &str = "run_queue_switches_per_s";
+    /// Threads that were woken and found no tag.
+    pub(in crate::lab) const VAIN_WAKES: &str = "vain_wakeups_per_s";
+    /// How long I/Os waited for their tags.
+    pub(in crate::lab) const WAIT_P99: &str = "tag_wait_p99_us";
+    /// The longest.
+    pub(in crate::lab) const WAIT_MAX: &str = "tag_wait_max_us";
+    /// What each would wait if all waited the same.
+    pub(in crate::lab) const FAIR_SHARE: &str = "fair_wait_us";
+    /// How evenly the jobs were served.
+    pub(in crate::lab) const JAIN: &str = "jain";
+    /// What the job that was served least got, of the mean.
+    pub(in crate::lab) const LEAST_SHARE: &str = "least_job_share";
+    /// How much more the after does than the before, percent.
+    pub(in crate::lab) const GAIN: &str = "gain_percent";
+    /// Runs of the queue that were asked for while one was pending, for each I/O.
+    pub(in crate::lab) const REDUNDANT: &str = "redundant_runs_per_io";
+}
+
+#[cfg(test)]
+pub(super) fn sample() -> Row {
+    Row {
+        experiment: "tags",
+        part: "virtual time",
+        device: "hdd",
+        x: 72,
+        metric: metric::IOPS,
+        policy: "batch",
+        value: 101.04,
+        published: Some(100.0),
+        bound: Some(Bound::Share(0.05)),
+        note: String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deviation_is_in_proportion_or_in_points() {
+        let row = sample();
+        assert!(
+            matches!(row.deviation(), Some(Deviation::Share(off)) if (off - 0.0104).abs() < 1e-9)
+        );
+        assert!(!row.is_over());
+        assert!(Row { value: 94.9, ..row.clone() }.is_over());
+        let gain = Row { published: Some(0.0), bound: Some(Bound::Points(10.0)), ..row.clone() };
+        assert_eq!(gain.deviation(), Some(Deviation::Points(101.04)));
+        assert!(gain.is_over() && !Row { value: -10.0, ..gain }.is_over());
+        assert_eq!(Row { published: None, ..row.clone() }.deviation(), None);
+        assert!(!Row { bound: None, value: 1.0, ..row }.is_over());
+    }
+}

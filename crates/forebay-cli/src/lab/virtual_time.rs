@@ -1,0 +1,214 @@
+//! The published experiments in virtual time: which loads, and the rows that come of each.
+
+use forebay_sim::lab::{
+    Costs, Measured, RunCosts, RunLoad, RunQueue, TagLoad, WakePolicy, Worker, measure_runs,
+    measure_tags,
+};
+use forebay_sim::machines::{self, Preset};
+
+use super::notes;
+use super::published::{self, Tags};
+use super::rows::{Bound, Row, metric};
+
+/// The policies of `tags`: before, after, and the two of this project.
+pub(super) const WAKES: [WakePolicy; 4] =
+    [WakePolicy::Batch, WakePolicy::Stash, WakePolicy::Single, WakePolicy::Fair];
+
+/// More jobs than were published, with one read each.
+const MANY_JOBS: u32 = 1024;
+
+/// The jobs of the tables of small reads that are run if not all are asked for.
+const SOME_JOBS: [u32; 5] = [1, 16, 64, 128, 1024];
+
+/// How many jobs `run` has.
+pub(super) const RUN_JOBS: u32 = 8;
+
+/// How many requests the device of `run` takes at once. It is not published; with up to 64 in
+/// flight the change made no difference, so up to then none waited.
+pub(super) const RUN_TAGS: u32 = 64;
+
+/// The numbers that are drawn are always the same.
+const SEED: u64 = 1;
+
+/// Runs `tags`: of all devices, or of one.
+pub(super) fn tags(is_full: bool, device: Option<&str>) -> Vec<Row> {
+    let tables = published::TAGS.iter().chain(&published::SMALL);
+    let tables = tables.filter(|table| device.is_none_or(|name| name == table.device));
+    tables.flat_map(|table| of_table(table, is_full)).collect()
+}
+
+fn of_table(table: &Tags, is_full: bool) -> Vec<Row> {
+    let is_small = table.block_bytes == 4096;
+    let mut jobs: Vec<u32> = table.rows.iter().map(|(jobs, _)| *jobs).collect();
+    if is_small && !is_full {
+        jobs.retain(|jobs| SOME_JOBS.contains(jobs));
+    }
+    if !is_small {
+        jobs.push(MANY_JOBS);
+    }
+    let cells = WAKES.iter().flat_map(|&wake| jobs.iter().map(move |&jobs| (wake, jobs)));
+    let cells = cells.flat_map(|(wake, nr_jobs)| {
+        let load = load(table, nr_jobs, wake);
+        rows_of(table, &load, &measure_tags(&load))
+    });
+    by_metric(cells.collect())
+}
+
+/// The load of a cell.
+pub(super) fn load(table: &Tags, nr_jobs: u32, wake: WakePolicy) -> TagLoad {
+    const S: u64 = 1_000_000_000;
+    let device = device(table.device);
+    let is_small = table.block_bytes == 4096;
+    // The device's own queue is where the elevator's ends. A SAS disk takes all 256.
+    let worker = match table.device {
+        "hdd" => Worker::Behind { device_depth: 32 },
+        "ssd-sas" => Worker::Behind { device_depth: 256 },
+        _ => Worker::Absent,
+    };
+    // Tens of thousands of reads each; of many jobs, dozens of each.
+    let (warm_up_ns, run_ns) = match table.device {
+        "hdd" if nr_jobs == MANY_JOBS => (60 * S, 600 * S),
+        "hdd" => (60 * S, 300 * S),
+        "ssd-sas" if !is_small => (4 * S, 40 * S),
+        "nvme" if !is_small => (2 * S, 16 * S),
+        "ssd-sas" => (S / 10, S / 2),
+        _ => (S / 20, S / 5),
+    };
+    TagLoad {
+        device,
+        nr_jobs,
+        depth: table.depth,
+        block_bytes: table.block_bytes,
+        nr_tags: table.nr_tags,
+        wake,
+        costs: Costs::default(),
+        worker,
+        warm_up_ns,
+        run_ns,
+        seed: SEED,
+    }
+}
+
+/// The model of this name.
+pub(super) fn device(name: &str) -> &'static Preset {
+    machines::named(name).expect("the tables name devices that there are")
+}
+
+fn rows_of(table: &Tags, load: &TagLoad, measured: &Measured) -> Vec<Row> {
+    let policy = load.wake.name();
+    let (iops, switches) = table.of(load.nr_jobs, policy);
+    let row = |metric, value, published: Option<f64>, bound: Option<Bound>| Row {
+        experiment: table.experiment,
+        part: "virtual time",
+        device: table.device,
+        x: load.nr_jobs,
+        metric,
+        policy,
+        value,
+        published,
+        bound: bound.filter(|_| published.is_some()),
+        note: String::new(),
+    };
+    let (of_tags, of_runs) = (measured.tag_switches_per_s(), measured.run_queue_switches_per_s());
+    let us = |ns: u64| ns as f64 / 1e3;
+    let waits = &measured.tag_waits;
+    let bound = Some(Bound::Share(table.bound));
+    let mut rows = vec![
+        row(metric::IOPS, measured.iops(), iops, bound),
+        row(metric::SWITCHES, of_tags + of_runs, switches, None),
+        row(metric::TAG_SWITCHES, of_tags, None, None),
+        row(metric::RUN_SWITCHES, of_runs, None, None),
+        row(metric::VAIN_WAKES, measured.vain_wakes_per_s(), None, None),
+        row(metric::WAIT_P99, us(waits.percentile(990_000)), None, None),
+        row(metric::WAIT_MAX, us(waits.max()), None, None),
+        row(metric::FAIR_SHARE, fair_wait_us(load, measured), None, None),
+        row(metric::JAIN, measured.jain(), None, None),
+        row(metric::LEAST_SHARE, measured.least_share(), None, None),
+    ];
+    notes::add(&mut rows, table, &measured.ios_of_jobs, measured.least_share());
+    rows
+}
+
+/// How long each would wait if all waited the same: where threads wait, for one read of each; where
+/// reads wait, for all that are in flight.
+pub(super) fn fair_wait_us(load: &TagLoad, measured: &Measured) -> f64 {
+    let each = match load.wake {
+        WakePolicy::Fair => (load.depth / load.nr_jobs).max(1),
+        _ => 1,
+    };
+    f64::from(each * load.nr_jobs) / measured.iops() * 1e6
+}
+
+/// Puts the rows of each metric together, in the order in which metrics and rows came.
+pub(super) fn by_metric(rows: Vec<Row>) -> Vec<Row> {
+    let mut order: Vec<&str> = Vec::new();
+    for row in &rows {
+        if !order.contains(&row.metric) {
+            order.push(row.metric);
+        }
+    }
+    let mut rows = rows;
+    rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));
+    rows
+}
+
+/// Runs `run`: as it is, and with what queueing work that is pending cost.
+pub(super) fn run() -> Vec<Row> {
+    let as_it_is = of_costs(RunCosts::default().without_queueing(), notes::AS_IT_IS, None);
+    as_it_is.into_iter().chain(run_modelled()).collect()
+}
+
+/// The rows of `run` with what queueing work that is pending cost.
+pub(super) fn run_modelled() -> Vec<Row> {
+    of_costs(RunCosts::default(), notes::MODELLED, Some("virtual time, modelled"))
+}
+
+fn of_costs(costs: RunCosts, note: &str, modelled: Option<&'static str>) -> Vec<Row> {
+    let is_modelled = modelled.is_some();
+    let part = modelled.unwrap_or("virtual time, as it is");
+    let mut rows = Vec::new();
+    for (depth, published) in published::RUN {
+        let row = |metric, policy, value, published, bound| Row {
+            experiment: "run",
+            part,
+            device: "virtio-ram",
+            x: depth,
+            metric,
+            policy,
+            value,
+            published,
+            bound,
+            note: note.to_owned(),
+        };
+        let mut iops = Vec::new();
+        for (run_queue, published) in RunQueue::ALL.into_iter().zip(published) {
+            let (measured, counts) = measure_runs(&run_load(depth, run_queue, costs));
+            let nr_ios = measured.iops() * 0.6;
+            let published = Some(published).filter(|_| is_modelled);
+            let name = run_queue.name();
+            iops.push(measured.iops());
+            rows.push(row(metric::IOPS, name, measured.iops(), published, None));
+            let redundant = counts.nr_redundant as f64 / nr_ios;
+            rows.push(row(metric::REDUNDANT, name, redundant, None, None));
+        }
+        let gain = (iops[1] / iops[0] - 1.0) * 100.0;
+        let bound = Some(Bound::Points(published::RUN_BOUND_POINTS)).filter(|_| is_modelled);
+        let published = Some(published[2]).filter(|_| is_modelled);
+        rows.push(row(metric::GAIN, RunQueue::Dedupe.name(), gain, published, bound));
+    }
+    by_metric(rows)
+}
+
+fn run_load(depth: u32, run_queue: RunQueue, costs: RunCosts) -> RunLoad {
+    RunLoad {
+        device: device("virtio-ram"),
+        nr_jobs: RUN_JOBS,
+        depth,
+        nr_tags: RUN_TAGS,
+        run_queue,
+        costs,
+        warm_up_ns: 100_000_000,
+        run_ns: 500_000_000,
+        seed: SEED,
+    }
+}

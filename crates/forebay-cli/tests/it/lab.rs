@@ -1,0 +1,110 @@
+//! `forebay lab`: the rows as programs get them, the tables, and what is refused.
+
+use std::process::Output;
+
+use serde_json::Value;
+
+use crate::common::{folder, forebay, json, stderr, stdout};
+
+fn lab(args: &str) -> Output {
+    let folder = folder();
+    forebay(&folder).arg("lab").args(args.split_whitespace()).output().expect("it can be run")
+}
+
+#[test]
+fn json_is_an_array_of_rows_and_the_same_each_time() {
+    let output = lab("run --json");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let rows = json(&output);
+    let rows = rows.as_array().expect("an array");
+    for row in rows {
+        let row = row.as_object().expect("an object");
+        let keys: Vec<_> = row.keys().map(String::as_str).collect();
+        let expected =
+            ["experiment", "device", "x", "metric", "policy", "value", "published", "note"];
+        assert_eq!(keys, expected);
+        assert_eq!((&row["experiment"], &row["device"]), (&"run".into(), &"virtio-ram".into()));
+        assert!(row["x"].is_u64() && row["value"].is_number(), "{row:?}");
+        assert!(row["published"].is_number() || row["published"].is_null(), "{row:?}");
+    }
+    let gain = |depth: u64| {
+        let mut of_depth = rows.iter().filter(|row| {
+            row["metric"] == "gain_percent"
+                && row["x"] == depth
+                && row["note"].as_str().is_some_and(|note| note.starts_with("modelled"))
+        });
+        of_depth.next().and_then(|row| row["value"].as_f64()).expect("a gain")
+    };
+    assert!((32.0..52.0).contains(&gain(256)) && (50.0..70.0).contains(&gain(1024)));
+    assert_eq!(stdout(&lab("run --json")), stdout(&output));
+}
+
+#[test]
+fn tables_put_before_and_after_side_by_side() {
+    let text = stdout(&lab("run"));
+    assert!(text.starts_with("run: virtio-ram, 8 jobs, random reads of 4 KiB; virtual time"));
+    let header = "iops; depth  published before  always  deviation  published after  dedupe";
+    assert!(text.contains(header), "{text}");
+    let markdown = stdout(&lab("run --sim --markdown"));
+    assert!(markdown.starts_with("## run: virtio-ram"), "{markdown}");
+    assert!(markdown.contains("\n| iops; depth | published before | always | deviation |"));
+}
+
+#[test]
+fn all_policies_and_metrics_of_tags_are_there() {
+    let rows = json(&lab("tags --device nvme --json"));
+    let rows = rows.as_array().expect("an array").clone();
+    let at_72 = |policy: &str, metric: &str| -> Value {
+        let mut rows = rows.iter().filter(|row| row["experiment"] == "tags" && row["x"] == 72);
+        let found = rows.find(|row| row["policy"] == policy && row["metric"] == metric);
+        found.unwrap_or_else(|| panic!("{policy} {metric}")).clone()
+    };
+    for policy in ["batch", "stash", "single", "fair"] {
+        for metric in [
+            "iops",
+            "context_switches_per_s",
+            "tag_wait_switches_per_s",
+            "run_queue_switches_per_s",
+            "tag_wait_p99_us",
+            "tag_wait_max_us",
+            "jain",
+        ] {
+            let row = at_72(policy, metric);
+            assert_eq!(row["device"], "nvme");
+        }
+    }
+    assert_eq!(at_72("batch", "iops")["published"], 2984.0);
+    assert_eq!(at_72("stash", "context_switches_per_s")["published"], 4054.0);
+    assert_eq!(at_72("fair", "iops")["published"], Value::Null);
+}
+
+#[test]
+fn a_cell_is_measured_in_real_time() {
+    let output = lab("run --real --json --seconds 1");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let rows = json(&output);
+    let measured = rows.as_array().expect("an array").iter().filter(|row| {
+        row["note"].as_str().is_some_and(|note| note.starts_with("measured"))
+            && row["metric"] == "iops"
+    });
+    let values: Vec<_> = measured.map(|row| row["value"].as_f64().expect("a figure")).collect();
+    assert!(values.len() == 8 && values.iter().all(|&value| value > 0.0), "{values:?}");
+}
+
+#[track_caller]
+fn check_refused(args: &str, message: &str) {
+    let output = lab(args);
+    assert_eq!(output.status.code(), Some(2), "{args}");
+    assert!(stderr(&output).contains(message), "{args}: {}", stderr(&output));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    check_refused("", "Usage: forebay lab <COMMAND>");
+    check_refused("fly", "unrecognized subcommand 'fly'");
+    check_refused("tags --sim --real", "'--sim' cannot be used with '--real'");
+    check_refused("tags --json --markdown", "'--json' cannot be used with '--markdown'");
+    check_refused("tags --device floppy", "[possible values: hdd, ssd-sas, nvme]");
+    check_refused("tags --seconds 5", "--real");
+    check_refused("run --device hdd", "unexpected argument '--device'");
+}

@@ -1,0 +1,60 @@
+//! The driver of a machine in virtual time: begins what is committed, hands over what is done.
+
+use super::processor::Processor;
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Tag};
+use forebay_model::{Command, Machine, Random};
+
+/// A machine, as the layer's turn sees it.
+#[derive(Debug)]
+pub(super) struct Port {
+    machine: Box<dyn Machine>,
+    random: Random,
+    queued: Vec<(Tag, Command)>,
+    /// What completions pass through, if they take time.
+    pub(super) processor: Option<Processor>,
+    /// The time of the turn.
+    pub(super) now: u64,
+    /// How many requests wait in the layer.
+    pub(super) nr_waiting: u64,
+}
+
+impl Port {
+    pub(super) fn new(machine: Box<dyn Machine>, random: Random) -> Port {
+        let queued = Vec::new();
+        Port { machine, random, queued, processor: None, now: 0, nr_waiting: 0 }
+    }
+
+    /// When the device's next interrupt comes, ns.
+    pub(super) fn next_at_ns(&self) -> Option<u64> {
+        match &self.processor {
+            None => self.machine.next_at_ns(),
+            Some(processor) => processor.next_at_ns(&*self.machine),
+        }
+    }
+}
+
+impl Driver for Port {
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+        self.queued.push((rq.tag, Command { op: rq.op, start: rq.start, len: rq.len }));
+        Issue::Queued
+    }
+
+    fn commit_rqs(&mut self) {
+        for (tag, command) in self.queued.drain(..) {
+            self.machine.begin(tag.index() as u32, &command, self.now, &mut self.random);
+        }
+    }
+
+    fn reap(&mut self, done: &mut Completions, _look: Look) {
+        let Port { machine, random, processor, now, nr_waiting, .. } = self;
+        let ended = std::iter::from_fn(|| match processor {
+            None => machine.take_done(*now, random),
+            Some(processor) => processor.take_done(&mut **machine, random, *now, *nr_waiting),
+        });
+        ended.for_each(|ended| done.push(Tag::from_index(ended.id as usize), ended.result));
+    }
+
+    fn wait(&mut self, _nr_completions: u32) {
+        unreachable!("virtual time passes between turns, not in one");
+    }
+}

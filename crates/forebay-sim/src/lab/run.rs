@@ -1,0 +1,58 @@
+//! What it costs to schedule the work of running a queue: the load, and its measurement.
+
+use super::costs::Costs;
+use super::measured::Measured;
+use super::processor::{Processor, RunCosts, RunCounts, RunQueue};
+use super::work::Worker;
+use super::world::{TagLoad, World};
+use forebay_core::WakePolicy;
+use forebay_model::machines::Preset;
+
+/// Jobs that read 4 KiB at a time, on a device that completes faster than its processors.
+#[derive(Clone, Copy, Debug)]
+pub struct RunLoad {
+    /// The device.
+    pub device: &'static Preset,
+    /// How many jobs.
+    pub nr_jobs: u32,
+    /// How many I/Os all jobs together keep in flight.
+    pub depth: u32,
+    /// How many the device takes at once: the others wait in the layer.
+    pub nr_tags: u32,
+    /// What a completion does about work that is pending.
+    pub run_queue: RunQueue,
+    /// What completions cost.
+    pub costs: RunCosts,
+    /// What is not measured at the beginning, ns.
+    pub warm_up_ns: u64,
+    /// What is measured after that, ns.
+    pub run_ns: u64,
+    /// The same seed draws the same places.
+    pub seed: u64,
+}
+
+/// Runs a load. Says also how often completions asked for a run, warm-up included.
+///
+/// # Panics
+/// If it has no jobs, tags or time.
+pub fn measure_runs(load: &RunLoad) -> (Measured, RunCounts) {
+    let &RunLoad { device, nr_jobs, depth, nr_tags, warm_up_ns, run_ns, seed, .. } = load;
+    // What threads do is part of the processors' time for an I/O.
+    let costs = Costs { submit_ns: 0, tag_ns: 0, reap_ns: 0, wake_min_ns: 0, wake_max_ns: 0 };
+    let load_of_tags = TagLoad {
+        device,
+        nr_jobs,
+        depth,
+        block_bytes: 4096,
+        nr_tags,
+        wake: WakePolicy::Fair,
+        costs,
+        worker: Worker::Absent,
+        warm_up_ns,
+        run_ns,
+        seed,
+    };
+    let mut world = World::new(&load_of_tags);
+    world.complete_by(Processor::new(load.run_queue, load.costs));
+    world.run()
+}

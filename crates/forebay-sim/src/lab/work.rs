@@ -1,0 +1,82 @@
+//! The work of running a queue, as Linux leaves it to a worker thread: how often that is woken.
+
+/// When a device's queue leaves work to a worker thread.
+///
+/// Forebay has no such thread: whoever holds the token makes the turn. It is counted for the wake
+/// policies of Linux, because the published switches contain it. Two things leave work there:
+/// a thread that goes to sleep with requests in its plug (they may not be issued from within the
+/// scheduler), and a completion while requests wait in the elevator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Worker {
+    /// There is none: requests go from thread to device (no elevator).
+    Absent,
+    /// Requests pass an elevator, in front of a device that takes so many at once.
+    Behind {
+        /// The depth of the device.
+        device_depth: u32,
+    },
+}
+
+/// Counts the runs of a worker.
+#[derive(Debug)]
+pub(super) struct Work {
+    worker: Worker,
+    /// Until then it is on its way, and what is left to it is done with the rest.
+    pending_until: u64,
+    pub(super) nr_runs: u64,
+}
+
+impl Work {
+    pub(super) fn new(worker: Worker) -> Work {
+        Work { worker, pending_until: 0, nr_runs: 0 }
+    }
+
+    /// A thread sleeps, and leaves requests in its plug. The worker would need `latency_ns` to
+    /// begin.
+    pub(super) fn plug_left(&mut self, now: u64, latency_ns: u64, is_counted: bool) {
+        if self.worker != Worker::Absent {
+            self.schedule(now, latency_ns, is_counted);
+        }
+    }
+
+    /// A request is done, and `nr_in_flight` are not.
+    pub(super) fn done(&mut self, nr_in_flight: u32, now: u64, latency_ns: u64, is_counted: bool) {
+        if let Worker::Behind { device_depth } = self.worker
+            && nr_in_flight > device_depth
+        {
+            self.schedule(now, latency_ns, is_counted);
+        }
+    }
+
+    fn schedule(&mut self, now: u64, latency_ns: u64, is_counted: bool) {
+        if now >= self.pending_until {
+            self.pending_until = now + latency_ns;
+            self.nr_runs += u64::from(is_counted);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_while_the_worker_is_on_its_way_is_one_run() {
+        let mut work = Work::new(Worker::Behind { device_depth: 32 });
+        work.plug_left(100, 20, true);
+        work.plug_left(110, 20, true);
+        work.done(33, 119, 20, true);
+        assert_eq!(work.nr_runs, 1);
+        work.done(33, 120, 20, true);
+        work.done(32, 200, 20, true);
+        assert_eq!(work.nr_runs, 2, "an elevator that is empty has no work");
+    }
+
+    #[test]
+    fn without_an_elevator_nothing_is_left_to_a_worker() {
+        let mut work = Work::new(Worker::Absent);
+        work.plug_left(100, 20, true);
+        work.done(1000, 100, 20, true);
+        assert_eq!(work.nr_runs, 0);
+    }
+}

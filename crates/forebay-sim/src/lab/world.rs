@@ -1,0 +1,298 @@
+//! Jobs and a device, and the loop that lets each go on when its time has come.
+
+use super::costs::Costs;
+use super::job::{Doing, Job};
+use super::measured::Measured;
+use super::port::Port;
+use super::processor::{Processor, RunCounts};
+use super::work::{Work, Worker};
+use forebay_core::{
+    Bio, Commit, DeviceState, Gates, HardwareContext, Histogram, Op, Policy, QueueLimits,
+    QueuedBio, RunCounters, SECTOR_SHIFT, Segment, TagSet, WaitId, WakePolicy,
+};
+use forebay_model::{Random, machines::Preset};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+/// Jobs that want more tags than there are.
+#[derive(Clone, Copy, Debug)]
+pub struct TagLoad {
+    /// The device.
+    pub device: &'static Preset,
+    /// How many jobs.
+    pub nr_jobs: u32,
+    /// How many I/Os all jobs together keep in flight. Each has its share, one at least.
+    pub depth: u32,
+    /// How long each I/O is, bytes: random reads, aligned to that. What is longer than the device's
+    /// largest request is split.
+    pub block_bytes: u64,
+    /// How many tags there are.
+    pub nr_tags: u32,
+    /// Who waits for a tag, and who is woken for one.
+    pub wake: WakePolicy,
+    /// What the threads' work costs.
+    pub costs: Costs,
+    /// What is left to a worker, under the policies where threads wait.
+    pub worker: Worker,
+    /// What is not measured at the beginning, ns.
+    pub warm_up_ns: u64,
+    /// What is measured after that, ns.
+    pub run_ns: u64,
+    /// The same seed draws the same places and times.
+    pub seed: u64,
+}
+
+/// Runs a load.
+///
+/// # Panics
+/// If it has no jobs, tags or time, or blocks that are no whole number of requests.
+pub fn measure_tags(load: &TagLoad) -> Measured {
+    World::new(load).run().0
+}
+
+/// The numbers of the random streams; those of the jobs follow.
+const MACHINE_STREAM: u64 = 0;
+const WORLD_STREAM: u64 = 1;
+const FIRST_JOB_STREAM: u64 = 16;
+
+/// What a read goes to: nobody looks there.
+const ADDR: usize = 1 << 20;
+
+/// See the module.
+pub(super) struct World<'a> {
+    load: &'a TagLoad,
+    part_bytes: u64,
+    hctx: HardwareContext,
+    port: Port,
+    jobs: Vec<Job>,
+    /// When a thread goes on: time, order of coming, job.
+    ready: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    nr_events: u64,
+    random: Random,
+    work: Work,
+    nr_in_flight: u32,
+    /// Bios that were submitted and have not ended.
+    nr_in_layer: u64,
+    ended: Vec<Box<QueuedBio>>,
+    woken: Vec<usize>,
+    measured: Measured,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(load: &'a TagLoad) -> World<'a> {
+        assert!(load.nr_jobs > 0 && load.run_ns > 0, "there is something to measure");
+        let limits = QueueLimits {
+            capacity_bytes: Some(load.device.capacity_bytes),
+            max_hw_sectors: load.device.max_sectors,
+            max_sectors: load.device.max_sectors,
+            rotational: load.device.rotational,
+            ..QueueLimits::default()
+        };
+        // A thread that waits for tags takes them one by one, each a moment after the last, so that
+        // others come in between: it submits an I/O request by request. Where the bios wait, the
+        // layer splits them.
+        let request_bytes = u64::from(load.device.max_sectors) << SECTOR_SHIFT;
+        let is_thread_waiting = load.wake != WakePolicy::Fair;
+        let part_bytes = match is_thread_waiting {
+            true => load.block_bytes.min(request_bytes),
+            false => load.block_bytes,
+        };
+        assert!(load.block_bytes.is_multiple_of(part_bytes), "an I/O is whole requests");
+        let parts = (load.block_bytes / part_bytes) as u32;
+        let policy = Policy { queue_depth: load.nr_tags, wake: load.wake, ..Policy::default() };
+        let depth = (load.depth / load.nr_jobs).max(1);
+        let stream = |nr| Random::new(load.seed, nr);
+        let job = |id: usize| {
+            let random = stream(FIRST_JOB_STREAM + id as u64);
+            Job::new(id, depth, parts, limits, policy, random)
+        };
+        let tags = Arc::new(TagSet::new(load.nr_tags));
+        let counters = Arc::new(RunCounters::default());
+        let device = Arc::new(DeviceState::new(1));
+        World {
+            load,
+            part_bytes,
+            hctx: HardwareContext::new(limits, policy, 0, device, tags, counters),
+            port: Port::new(load.device.machine(), stream(MACHINE_STREAM)),
+            jobs: (0..load.nr_jobs as usize).map(job).collect(),
+            ready: BinaryHeap::new(),
+            nr_events: 0,
+            random: stream(WORLD_STREAM),
+            work: Work::new(if is_thread_waiting { load.worker } else { Worker::Absent }),
+            nr_in_flight: 0,
+            nr_in_layer: 0,
+            ended: Vec::new(),
+            woken: Vec::new(),
+            measured: Measured {
+                run_ns: load.run_ns,
+                ios_of_jobs: Vec::new(),
+                nr_tag_sleeps: 0,
+                nr_vain_wakes: 0,
+                nr_worker_runs: 0,
+                tag_waits: Histogram::default(),
+            },
+        }
+    }
+
+    /// Completions take a processor's time.
+    pub(super) fn complete_by(&mut self, processor: Processor) {
+        self.port.processor = Some(processor);
+    }
+
+    /// Runs it to its end.
+    pub(super) fn run(mut self) -> (Measured, RunCounts) {
+        let end = self.load.warm_up_ns + self.load.run_ns;
+        for job in 0..self.jobs.len() {
+            // They do not begin at once.
+            let at = self.random.below(1_000_000);
+            self.add(at, job);
+        }
+        loop {
+            let thread_at = self.ready.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
+            let device_at = self.port.next_at_ns().unwrap_or(u64::MAX);
+            let now = thread_at.min(device_at);
+            if now >= end {
+                return self.finish(end);
+            }
+            if device_at <= thread_at {
+                self.turn(now);
+            } else if let Some(Reverse((_, _, job))) = self.ready.pop() {
+                self.step(job, now);
+            }
+        }
+    }
+
+    fn finish(mut self, end: u64) -> (Measured, RunCounts) {
+        for job in &self.jobs {
+            let waits = matches!(job.doing, Doing::WaitingForTag | Doing::WokenForTag);
+            if let Some(waited_ns) = job.submitting_ns(end).filter(|_| waits) {
+                self.measured.tag_waits.record(waited_ns);
+            }
+        }
+        self.measured.ios_of_jobs = self.jobs.iter().map(|job| job.nr_ios).collect();
+        self.measured.nr_worker_runs = self.work.nr_runs;
+        let counts = self.port.processor.map(|processor| processor.counts);
+        (self.measured, counts.unwrap_or_default())
+    }
+
+    fn is_measured(&self, now: u64) -> bool {
+        now >= self.load.warm_up_ns
+    }
+
+    fn add(&mut self, at: u64, job: usize) {
+        self.nr_events += 1;
+        self.ready.push(Reverse((at, self.nr_events, job)));
+    }
+
+    fn wake_up_ns(&mut self) -> u64 {
+        let Costs { wake_min_ns, wake_max_ns, .. } = self.load.costs;
+        self.random.between(wake_min_ns, wake_max_ns)
+    }
+
+    /// A turn of the context, by whoever is there: a thread, or the device's interrupt.
+    fn turn(&mut self, now: u64) {
+        self.port.now = now;
+        self.port.nr_waiting = self.nr_in_layer.saturating_sub(u64::from(self.nr_in_flight));
+        let mut ended = std::mem::take(&mut self.ended);
+        let before = self.nr_in_flight;
+        let turned = self.hctx.turn(&mut self.port, now, Gates::OPEN, Commit::Now, &mut ended);
+        self.nr_in_flight = turned.nr_in_flight;
+        if before > turned.nr_in_flight {
+            let latency_ns = self.wake_up_ns();
+            let is_counted = self.is_measured(now);
+            self.work.done(turned.nr_in_flight, now, latency_ns, is_counted);
+        }
+        for queued in ended.drain(..) {
+            self.end(queued, now);
+        }
+        self.ended = ended;
+        let mut woken = std::mem::take(&mut self.woken);
+        self.hctx.take_woken(&mut |WaitId(owner)| woken.push(owner as usize));
+        for job in woken.drain(..) {
+            assert_eq!(self.jobs[job].doing, Doing::WaitingForTag);
+            self.jobs[job].doing = Doing::WokenForTag;
+            let at = now + self.wake_up_ns();
+            self.add(at, job);
+        }
+        self.woken = woken;
+    }
+
+    fn end(&mut self, queued: Box<QueuedBio>, now: u64) {
+        self.nr_in_layer -= 1;
+        let id = queued.owner() as usize;
+        let is_measured = self.is_measured(now);
+        let job = &mut self.jobs[id];
+        let Some(waited_ns) = job.end(queued) else { return };
+        if is_measured {
+            job.nr_ios += 1;
+            self.measured.tag_waits.record(waited_ns);
+        }
+        if job.doing == Doing::WaitingForEnd {
+            job.doing = Doing::Running;
+            let at = now + self.wake_up_ns();
+            self.add(at, id);
+        }
+    }
+
+    /// A thread goes on: it does one thing, and takes its time for it.
+    fn step(&mut self, id: usize, now: u64) {
+        let costs = self.load.costs;
+        let job = &mut self.jobs[id];
+        if job.doing == Doing::WokenForTag {
+            job.doing = Doing::Running;
+            self.hctx.awake(WaitId(id as u64));
+            self.turn(now);
+            self.after_submission(id, now, 0, true);
+        } else if job.can_submit() {
+            let submit_ns = if job.is_between() { costs.submit_ns } else { 0 };
+            self.submit(id, now);
+            self.after_submission(id, now, submit_ns, false);
+        } else {
+            match job.reap() {
+                0 => job.doing = Doing::WaitingForEnd,
+                nr => self.add(now + nr * costs.reap_ns, id),
+            }
+        }
+    }
+
+    fn submit(&mut self, id: usize, now: u64) {
+        let (block_bytes, part_bytes) = (self.load.block_bytes, self.part_bytes);
+        let nr_places = self.load.device.capacity_bytes / block_bytes;
+        let job = &mut self.jobs[id];
+        let place = |random: &mut Random| random.below(nr_places) * block_bytes;
+        let (mut queued, start, user_data) = job.next_part(now, part_bytes, place);
+        let segment = Segment { addr: ADDR, len: part_bytes as u32 };
+        queued.fill(Bio { user_data, ..Bio::data(Op::Read, start, segment) });
+        let refused = job.ctx.queue_bio(queued, 0, now);
+        assert!(refused.is_ok(), "the device takes what the load asks for");
+        self.nr_in_layer += 1;
+        self.hctx.accept_from(&mut job.ctx, true);
+        self.turn(now);
+    }
+
+    /// After a request was submitted, or tried again: it sleeps if there was no tag, or goes on.
+    fn after_submission(&mut self, id: usize, now: u64, submit_ns: u64, was_woken: bool) {
+        let is_measured = self.is_measured(now);
+        if !self.hctx.lacks_tags(WaitId(id as u64)) {
+            self.jobs[id].nr_plugged += 1;
+            let took_ns = submit_ns + self.nr_requests_of_bio() * self.load.costs.tag_ns;
+            return self.add(now + took_ns, id);
+        }
+        let job = &mut self.jobs[id];
+        job.doing = Doing::WaitingForTag;
+        if std::mem::take(&mut job.nr_plugged) > 0 {
+            let latency_ns = self.wake_up_ns();
+            self.work.plug_left(now, latency_ns, is_measured);
+        }
+        if is_measured {
+            self.measured.nr_tag_sleeps += 1;
+            self.measured.nr_vain_wakes += u64::from(was_woken);
+        }
+    }
+
+    fn nr_requests_of_bio(&self) -> u64 {
+        let request_bytes = u64::from(self.load.device.max_sectors) << SECTOR_SHIFT;
+        self.part_bytes.div_ceil(request_bytes)
+    }
+}

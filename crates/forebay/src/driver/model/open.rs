@@ -1,0 +1,117 @@
+//! From a spec to a modelled device.
+
+use super::queue::ModelDriver;
+use super::state::State;
+use super::store::Store;
+use crate::driver::timer::Timer;
+use crate::driver::{Device, DriverQueue, Mode, Opened, ideal_limits, take_block};
+use crate::error::{OpenError, SpecError};
+use crate::info::Feature;
+use crate::keys::Keys;
+use crate::settings::{Defaults, Settings};
+use crate::spec::Spec;
+use forebay_core::QueueLimits;
+use forebay_model::machines::{self, Preset};
+use forebay_model::{Machine, Random};
+use std::io;
+use std::sync::Arc;
+
+/// The names of all presets.
+pub(super) const NAMES: &str = "one of hdd, ssd-sas, nvme, virtio-ram";
+
+#[derive(Debug)]
+struct ModelDevice {
+    limits: QueueLimits,
+    state: Arc<State>,
+    /// None with `data=off`.
+    store: Option<Arc<Store>>,
+}
+
+pub(in crate::driver) fn open(
+    spec: &Spec,
+    keys: &mut Keys,
+    settings: &Settings,
+) -> Result<Opened, OpenError> {
+    let preset = machines::named(spec.target()).ok_or_else(|| SpecError::BadTarget {
+        driver: spec.driver(),
+        target: spec.target().to_owned(),
+        expected: NAMES,
+    })?;
+    let block = take_block(keys)?;
+    let capacity = take_size(keys, preset, u64::from(block))?;
+    let (machine, constants) = take_machine(keys, preset)?;
+    let seed = keys.take_number("seed", "a number", 0..=u64::MAX)?.unwrap_or(1);
+    let keeps_data = keys.take_switch("data")?.unwrap_or(true);
+    let store = keeps_data.then(|| Store::new(capacity).map(Arc::new)).transpose();
+    let store = store.map_err(|source| OpenError::NoMemory {
+        driver: "model",
+        len: capacity,
+        source,
+        hint: "; data=off needs none",
+    })?;
+    let defaults = Defaults { service: true, queue_depth: Some(preset.queue_depth) };
+    let features = vec![
+        Feature::present("model", format!("{}; {constants}", preset.summary)),
+        match store {
+            Some(_) => Feature::present("data", "in memory, which is taken where it is written"),
+            None => Feature::missing("data", "data=off: reads leave their buffers as they are"),
+        },
+        match settings.service(defaults) {
+            true => Feature::present("service", "a thread of the disk stands for its interrupts"),
+            false => Feature::missing("service", "service=off: who waits for I/O ends it"),
+        },
+        Feature::present("discard", "takes no time; up to 256 ranges in one request"),
+        Feature::present("write_zeroes", "takes no time"),
+        Feature::missing("flush", "there is no cache; a flush ends at once"),
+        Feature::missing("fua", "there is no cache; every write is as durable as it gets"),
+    ];
+    let limits = QueueLimits {
+        max_sectors: preset.max_sectors,
+        rotational: preset.rotational,
+        ..ideal_limits(capacity, block)
+    };
+    let state = Arc::new(State::new(machine, Random::new(seed, 0)));
+    let device = Arc::new(ModelDevice { limits, state, store });
+    Ok(Opened { device, features, notice: None, defaults })
+}
+
+/// The key `size`, or the size of the preset, in whole blocks.
+fn take_size(keys: &mut Keys, preset: &Preset, block: u64) -> Result<u64, SpecError> {
+    let max = i64::MAX as u64;
+    let expected = "a size above 0, in whole logical blocks";
+    let given = keys.take("size", expected, |value| {
+        crate::size::size(value).filter(|&len| (1..=max).contains(&len) && len % block == 0)
+    })?;
+    Ok(given.unwrap_or(preset.capacity_bytes))
+}
+
+/// The machine, with the constants that keys give; and all of them, as text.
+fn take_machine(keys: &mut Keys, preset: &Preset) -> Result<(Box<dyn Machine>, String), SpecError> {
+    let mut values = preset.defaults();
+    let mut texts = Vec::with_capacity(values.len());
+    for (parameter, value) in preset.parameters.iter().zip(&mut values) {
+        let range = parameter.min..=parameter.max;
+        let given = keys.take_number(parameter.name, parameter.expected, range)?;
+        *value = given.unwrap_or(*value);
+        texts.push(format!("{}={value}", parameter.name));
+    }
+    Ok((preset.machine_of(&values), texts.join(", ")))
+}
+
+impl Device for ModelDevice {
+    fn limits(&self) -> QueueLimits {
+        self.limits
+    }
+
+    fn open_queue(&self, depth: u32, _: Mode) -> io::Result<DriverQueue> {
+        let timer = Arc::new(Timer::punctual());
+        let queue = self.state.add_queue(Arc::clone(&timer), depth);
+        let driver = ModelDriver {
+            state: Arc::clone(&self.state),
+            store: self.store.clone(),
+            queue,
+            timer: Arc::clone(&timer),
+        };
+        Ok(DriverQueue { driver: Box::new(driver), waiter: timer })
+    }
+}

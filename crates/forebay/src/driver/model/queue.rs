@@ -1,0 +1,61 @@
+//! One queue of a modelled device.
+//!
+//! The data of a request moves when it is issued, and the request completes when the model says so.
+//! Whoever overlaps it meanwhile is concurrent with it, and may see either.
+
+use super::state::State;
+use super::store::Store;
+use crate::driver::Waiter;
+use crate::driver::timer::Timer;
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op};
+use forebay_model::Command;
+use std::sync::Arc;
+
+#[derive(Debug)]
+pub(super) struct ModelDriver {
+    pub(super) state: Arc<State>,
+    pub(super) store: Option<Arc<Store>>,
+    /// The number of this queue at the device.
+    pub(super) queue: usize,
+    pub(super) timer: Arc<Timer>,
+}
+
+impl Driver for ModelDriver {
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+        if let Some(store) = &self.store {
+            match rq.op {
+                Op::Read | Op::Write => store.move_data(rq),
+                Op::Discard | Op::WriteZeroes => {
+                    rq.ranges().for_each(|(start, len)| store.zero(start, len));
+                }
+                Op::Flush => {}
+            }
+        }
+        let command = Command { op: rq.op, start: rq.start, len: rq.len };
+        self.state.begin(self.queue, rq.tag, &command);
+        Issue::Queued
+    }
+
+    /// Nothing: a command begins when it is queued.
+    fn commit_rqs(&mut self) {}
+
+    fn reap(&mut self, done: &mut Completions, _look: Look) {
+        self.state.reap(self.queue, done);
+    }
+
+    fn wait(&mut self, nr_completions: u32) {
+        while !self.state.has_done(self.queue, nr_completions) {
+            self.timer.wait(None);
+        }
+    }
+
+    fn kick(&mut self) {
+        self.timer.kick();
+    }
+}
+
+impl Drop for ModelDriver {
+    fn drop(&mut self) {
+        self.state.remove_queue(self.queue);
+    }
+}

@@ -1,0 +1,81 @@
+//! The bytes of a modelled device: terabytes of address space, of which little is ever written.
+//!
+//! A read of memory that was never written would still cost the kernel a page of its tables for
+//! each 2 MiB, and random reads of a large disk would fill memory with them. So a bit for each such
+//! range says whether something was written there, and reads of others give zeroes without looking.
+// It follows the addresses of segments.
+#![allow(unsafe_code)]
+
+use crate::driver::memory::Memory;
+use forebay_core::{IssuedRequest, Op};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What one bit stands for, bytes: what one page of the kernel's tables maps.
+const RANGE: u64 = 2 << 20;
+
+#[derive(Debug)]
+pub(super) struct Store {
+    memory: Memory,
+    /// A bit of each range: something was written there, once. It is never cleared.
+    ///
+    /// Relaxed: who writes sets it before the write completes, and whoever reads what it wrote has
+    /// learnt of that completion, by the layer's own synchronization; so it sees the bit as well.
+    /// Who reads while another writes may see either, as from any disk.
+    is_written: Box<[AtomicU64]>,
+}
+
+impl Store {
+    pub(super) fn new(len: u64) -> io::Result<Store> {
+        let nr_words = len.div_ceil(RANGE).div_ceil(64);
+        let is_written = (0..nr_words).map(|_| AtomicU64::new(0)).collect();
+        Ok(Store { memory: Memory::new(len)?, is_written })
+    }
+
+    /// Moves the data of a read or write.
+    pub(super) fn move_data(&self, rq: &IssuedRequest<'_>) {
+        let mut ranges = rq.start / RANGE..(rq.start + rq.len).div_ceil(RANGE);
+        if rq.op == Op::Write {
+            ranges.for_each(|range| self.mark(range));
+        } else if !ranges.any(|range| self.is_marked(range)) {
+            for segment in rq.segments() {
+                let memory = std::ptr::with_exposed_provenance_mut::<u8>(segment.addr);
+                // SAFETY: a read's segments are valid for writes of their length, and nobody else
+                // uses them, by the layer's promise K2.
+                unsafe { memory.write_bytes(0, segment.len as usize) };
+            }
+            return;
+        }
+        self.memory.move_data(rq);
+    }
+
+    /// Makes a range zero. Memory is given back.
+    pub(super) fn zero(&self, start: u64, len: u64) {
+        let end = start + len;
+        let mut from = start;
+        while from < end {
+            // Written ranges in a row are one call.
+            let is_marked = self.is_marked(from / RANGE);
+            let mut to = end.min((from / RANGE + 1) * RANGE);
+            while to < end && self.is_marked(to / RANGE) == is_marked {
+                to = end.min(to + RANGE);
+            }
+            if is_marked {
+                self.memory.zero(from, to - from);
+            }
+            from = to;
+        }
+    }
+
+    fn mark(&self, range: u64) {
+        let (word, bit) = (&self.is_written[(range / 64) as usize], 1 << (range % 64));
+        // Mostly it is set, and then nobody else's cache has to give the word away.
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    fn is_marked(&self, range: u64) -> bool {
+        self.is_written[(range / 64) as usize].load(Ordering::Relaxed) & (1 << (range % 64)) != 0
+    }
+}

@@ -1,0 +1,166 @@
+//! Tests of modelled devices: order, time, other queues, and terabytes.
+
+use super::open::NAMES;
+use crate::driver::testing::{Numbers, data, device, issue, queue, reap};
+use crate::driver::{Device, DriverQueue, Mode};
+use crate::runtime::clock;
+use forebay_core::{Bio, Driver, Op};
+use forebay_model::machines;
+use std::time::Duration;
+
+/// Long enough that only a wait that nothing ends lasts as long.
+const LONG: Duration = Duration::from_secs(100);
+
+const MIB: u64 = 1 << 20;
+
+fn shared(device: &dyn Device) -> DriverQueue {
+    device.open_queue(64, Mode::Shared).expect("a queue")
+}
+
+/// One request, from issue to completion.
+fn run(driver: &mut dyn Driver, bio: Bio) {
+    issue(driver, 0, bio);
+    driver.wait(1);
+    let done = reap(driver);
+    assert!(done.len() == 1 && done[0].result.is_ok(), "{done:?}");
+}
+
+/// Reads this block and compares it with bytes that are all the same.
+fn check_block(driver: &mut dyn Driver, at: u64, expected: u8) {
+    let mut buf = [99; 512];
+    run(driver, data(Op::Read, at, &mut buf, 512));
+    assert_eq!(buf, [expected; 512], "the block at {at}");
+}
+
+#[test]
+fn a_wrong_name_is_told_all_names() {
+    let names: Vec<&str> = machines::ALL.iter().map(|preset| preset.name).collect();
+    assert_eq!(NAMES, format!("one of {}", names.join(", ")));
+}
+
+#[test]
+fn requests_complete_in_the_order_of_the_sweep_and_in_time() {
+    let mut driver = queue("model:hdd?seek_ns=100000000", Mode::Owned).driver;
+    let mut bufs = [[0; 512]; 4];
+    let begin = clock::now_ns();
+    // The first keeps the arm busy until all others are there.
+    for (tag, (at, buf)) in [500, 900, 100, 700].into_iter().zip(&mut bufs).enumerate() {
+        issue(&mut *driver, tag, data(Op::Read, at * MIB, buf, 512));
+    }
+    driver.wait(4);
+    assert!(clock::now_ns() - begin >= 4 * 50_000_000, "four positionings of 50 ms at least");
+    let tags: Vec<usize> = reap(&mut *driver).iter().map(|done| done.tag.index()).collect();
+    assert_eq!(tags, [0, 3, 1, 2]);
+}
+
+#[test]
+fn queues_share_one_arm_and_get_their_own_completions() {
+    let device = device("model:hdd?seek_ns=4000000&data=off");
+    let mut queues = [0; 3].map(|_| shared(&*device));
+    let mut buf = [0; 512];
+    let begin = clock::now_ns();
+    for (nth, queue) in queues.iter_mut().enumerate() {
+        issue(&mut *queue.driver, nth, data(Op::Read, (nth as u64 + 1) * MIB, &mut buf, 512));
+    }
+    // The last to be served waits: it takes what is done of the others, who find it kept.
+    queues[2].driver.wait(1);
+    assert!(clock::now_ns() - begin >= 3 * 2_000_000, "one after another");
+    for (nth, queue) in queues.iter_mut().enumerate() {
+        queue.waiter.wait(Some(LONG));
+        let done = reap(&mut *queue.driver);
+        assert!(done.len() == 1 && done[0].tag.index() == nth, "{done:?}");
+    }
+    assert!(clock::now_ns() - begin < LONG.as_nanos() as u64);
+}
+
+#[test]
+fn a_queue_that_ends_leaves_nothing_to_the_next() {
+    let device = device("model:nvme?latency_ns=3000000&data=off");
+    let mut buf = [0; 512];
+    let mut first = shared(&*device);
+    issue(&mut *first.driver, 5, data(Op::Read, 0, &mut buf, 512));
+    drop(first);
+    // As long as it is in flight, its place is not free.
+    let mut second = shared(&*device);
+    issue(&mut *second.driver, 7, data(Op::Read, 0, &mut buf, 512));
+    second.driver.wait(1);
+    let tags: Vec<usize> = reap(&mut *second.driver).iter().map(|done| done.tag.index()).collect();
+    assert_eq!(tags, [7]);
+    let mut third = shared(&*device);
+    run(&mut *third.driver, data(Op::Read, 0, &mut buf, 512));
+}
+
+#[test]
+fn without_data_reads_leave_their_buffers() {
+    let mut driver = queue("model:virtio-ram?data=off", Mode::Owned).driver;
+    run(&mut *driver, data(Op::Write, 0, &mut [7; 512], 512));
+    check_block(&mut *driver, 0, 99);
+}
+
+#[test]
+fn what_was_written_is_read_and_all_else_is_zero() {
+    // Ranges of 2 MiB are what is told apart, and the disk ends within one.
+    let len = 9 * MIB + 4096;
+    let mut driver = queue(&format!("model:nvme?latency_ns=0&size={len}"), Mode::Owned).driver;
+    let mut across = vec![7; 8192];
+    run(&mut *driver, data(Op::Write, 4 * MIB - 4096, &mut across, 1000));
+    run(&mut *driver, data(Op::Write, len - 512, &mut [8; 512], 512));
+    for (at, expected) in [
+        (0, 0),
+        (2 * MIB, 0),
+        (4 * MIB - 4608, 0),
+        (4 * MIB - 4096, 7),
+        (4 * MIB + 3584, 7),
+        (4 * MIB + 4096, 0),
+        (6 * MIB, 0),
+        (len - 1024, 0),
+        (len - 512, 8),
+    ] {
+        check_block(&mut *driver, at, expected);
+    }
+    let mut buf = vec![99; 1 << 20];
+    run(&mut *driver, data(Op::Read, 4 * MIB - 8192, &mut buf, 100_000));
+    let is_seven = |at: usize| (4096..4096 + 8192).contains(&at);
+    assert!(buf.iter().enumerate().all(|(at, byte)| *byte == if is_seven(at) { 7 } else { 0 }));
+}
+
+#[test]
+fn zeroes_reach_exactly_as_far_as_asked() {
+    let mut driver = queue("model:nvme?latency_ns=0&size=40M", Mode::Owned).driver;
+    for (start, end) in [(512, 40 * MIB - 512), (3 * MIB, 5 * MIB), (MIB + 512, 9 * MIB + 512)] {
+        let edges = [(start - 512, 7), (start, 0), (end - 512, 0), (end, 7)];
+        for (at, _) in edges {
+            run(&mut *driver, data(Op::Write, at, &mut [7; 512], 512));
+        }
+        run(&mut *driver, Bio::range(Op::Discard, start, end - start));
+        for (at, kept) in edges {
+            check_block(&mut *driver, at, kept);
+        }
+    }
+}
+
+/// Page tables of this process, KiB.
+fn page_tables_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("procfs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmPTE:")).expect("VmPTE");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "it has no procfs")]
+fn reads_of_terabytes_that_were_never_written_take_no_memory() {
+    const NR: u64 = 8192;
+    let mut driver = queue("model:nvme?latency_ns=0&size=1T", Mode::Owned).driver;
+    let before = page_tables_kib();
+    let mut numbers = Numbers(3);
+    let mut buf = [99; 512];
+    for _ in 0..NR {
+        let at = numbers.below((1 << 40) / 512) * 512;
+        run(&mut *driver, data(Op::Read, at, &mut buf, 512));
+        assert_eq!(buf, [0; 512]);
+    }
+    run(&mut *driver, Bio::range(Op::WriteZeroes, 0, 2 << 30));
+    // Looking at them would take a page of 4 KiB for nearly each. (Other tests run meanwhile.)
+    let taken = page_tables_kib().saturating_sub(before);
+    assert!(taken < NR * 4 / 2, "{taken} KiB of page tables");
+}
