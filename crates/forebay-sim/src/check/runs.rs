@@ -116,14 +116,15 @@ impl RunLog {
         }
     }
 
-    /// A context has work that nobody turns it for, and its gates are open.
-    pub(crate) fn why_idle(&self, hctx: usize) -> Verdict {
-        let runs = &self.hctxs[hctx];
-        if runs.has_blocked {
-            let what = format!("context {hctx}: its leader blocks, and has not asked after that");
-            return broken(rules::R2, what);
+    /// Its leader goes into the driver. What it has blocked for may be left to it: so there is a
+    /// turn after that, its own or another's, or a mark.
+    pub(crate) fn check_blocked(&self, hctx: usize) -> Verdict {
+        match self.hctxs[hctx].has_blocked {
+            true => {
+                broken(rules::R2, format!("context {hctx}: its leader has not since it blocks"))
+            }
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// What was counted, against what there was.

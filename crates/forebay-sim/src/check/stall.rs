@@ -19,7 +19,7 @@ pub(crate) fn why(world: &World, how: &str) -> Broken {
 
 fn find(world: &World) -> Verdict {
     world.hctxs.iter().try_for_each(|hctx| commands(hctx))?;
-    world.hctxs.iter().try_for_each(|hctx| runs(world, hctx))?;
+    world.hctxs.iter().try_for_each(|hctx| lost_run(world, hctx))?;
     (0..world.mailboxes.len()).try_for_each(|task| sleeper(world, task))?;
     world.checks().waits.why_asleep()?;
     world.hctxs.iter().try_for_each(|hctx| lines(world, hctx))
@@ -41,16 +41,6 @@ fn commands(hctx: &Hctx) -> Verdict {
         return broken(rules::COMMITS, format!("context {at}: {nr_queued} have not begun"));
     }
     Ok(())
-}
-
-/// What nobody turns the context for.
-fn runs(world: &World, hctx: &Hctx) -> Verdict {
-    lost_run(world, hctx)?;
-    let gates = hctx.run.gates();
-    match hctx.has_work.get() && gates.enter && gates.dispatch {
-        true => world.checks().runs.why_idle(hctx.at),
-        false => Ok(()),
-    }
 }
 
 /// Whether something is in the inbox that nobody will take in.

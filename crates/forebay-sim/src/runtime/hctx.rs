@@ -55,8 +55,6 @@ pub(crate) struct Hctx {
     pub(crate) waiter: Cell<Option<(usize, u32)>>,
     /// Whether the last turn left nothing that was let in.
     pub(crate) is_drained: Cell<bool>,
-    /// Whether it left something that could not be issued.
-    pub(crate) has_work: Cell<bool>,
     pub(crate) nr_skipped: Cell<u64>,
     /// Tasks that have published something and not asked for a run yet.
     pub(crate) nr_publishing: Cell<u32>,
@@ -89,7 +87,6 @@ impl Hctx {
             followers: RefCell::default(),
             waiter: Cell::new(None),
             is_drained: Cell::new(true),
-            has_work: Cell::new(false),
             nr_skipped: Cell::new(0),
             nr_publishing: Cell::new(0),
             nr_turns: Cell::new(0),
@@ -321,7 +318,6 @@ impl Thread {
             kick = self.tell_of_tags(hctx, gates, commit, &mut ended, &mut turned).await;
         }
         hctx.is_drained.set(turned.is_drained);
-        hctx.has_work.set(turned.work_left);
         kick |= turned.work_left && turned.nr_in_flight == 0;
         kick |= self.deliver(hctx, own, &mut ended).await;
         self.ended = ended;

@@ -197,6 +197,8 @@ impl Thread {
                 self.step().await;
                 // W2; a delivery that comes later kicks (W4).
                 if !mailbox.is_reached(goal) {
+                    let verdict = world.checks().runs.check_blocked(hctx.at);
+                    world.fail(verdict);
                     let until_run = hctx.timer.left_ns(world.now());
                     self.wait_in_driver(hctx, 1, goal, until_run.or(timeout)).await;
                 }
