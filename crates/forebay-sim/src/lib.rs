@@ -38,6 +38,7 @@ mod violation;
 mod world;
 
 pub use check::rules::RULES;
+pub use forebay_core::{QUEUE_DEPTH_MAX, WakePolicy};
 pub use forebay_model::machines;
 pub use jobs::{JobError, run_jobs};
 pub use model_spec::ModelSpec;
@@ -61,11 +62,17 @@ pub struct Options {
     pub nr_bios: u32,
     /// A bug for the checkers to find.
     pub plant: Option<Plant>,
+    /// Whom a free tag wakes, if the scenario is not to say so. The only place for
+    /// [`WakePolicy::StashV1`], which hangs.
+    pub wake: Option<WakePolicy>,
+    /// How many requests may be at the driver at once, if the scenario is not to say so: 1 to
+    /// [`QUEUE_DEPTH_MAX`].
+    pub queue_depth: Option<u32>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { nr_bios: 400, plant: None }
+        Options { nr_bios: 400, plant: None, wake: None, queue_depth: None }
     }
 }
 
@@ -75,7 +82,7 @@ impl Default for Options {
 /// The rule that was broken, and how to see it again.
 pub fn run_seed(seed: u64, options: &Options) -> Result<Summary, Box<Violation>> {
     let mut random = Random::new(seed, 0);
-    let (scenario, load) = scenario::swarm(&mut random, options.nr_bios);
+    let (scenario, load) = scenario::swarm(&mut random, options);
     run(seed, scenario, options.plant, |world, id| {
         let random = Random::new(seed, FIRST_TASK_STREAM + id as u64);
         Box::pin(task::random::run(world, id, load.clone(), random))

@@ -3,6 +3,7 @@
 //! A draw switches features on and off, so that each seed has a few of them in unusual strength
 //! rather than all of them in moderation.
 
+use crate::Options;
 use crate::scheduler::PREEMPT_OF;
 use crate::task::random::Load;
 use forebay_core::{
@@ -28,6 +29,20 @@ pub(crate) struct Scenario {
     pub(crate) bound: u64,
 }
 
+impl Scenario {
+    /// What the scenario is not to say itself.
+    pub(crate) fn choose(&mut self, options: &Options) {
+        if let Some(queue_depth) = options.queue_depth {
+            self.policy.queue_depth = queue_depth;
+            self.policy.nr_requests = None;
+        }
+        if let Some(wake) = options.wake {
+            self.policy.wake = wake;
+            self.budget.iter_mut().for_each(|budget| budget.wake = wake);
+        }
+    }
+}
+
 /// A tag set that all tasks share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BudgetSettings {
@@ -41,12 +56,12 @@ pub(crate) struct BudgetSettings {
 const OVERTAKEN_MAX_WITH_FAULTS: u64 = 1 << 12;
 
 /// The scenario of a seed.
-pub(crate) fn swarm(random: &mut Random, nr_bios: u32) -> (Scenario, Load) {
+pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) {
     let limits = limits(random);
     let has_faults = random.chance(2, 3);
     let faults = if has_faults { faults(random) } else { Faults::default() };
     let nr_tasks = random.pick(&[1, 2, 2, 3, 4, 6, 8]);
-    let scenario = Scenario {
+    let mut scenario = Scenario {
         policy: policy(random, nr_tasks),
         model: model(random, &limits, faults, has_faults),
         nr_tasks,
@@ -57,7 +72,8 @@ pub(crate) fn swarm(random: &mut Random, nr_bios: u32) -> (Scenario, Load) {
         bound: if has_faults { OVERTAKEN_MAX_WITH_FAULTS } else { 0 },
         limits,
     };
-    let load = load(random, &scenario, nr_bios);
+    scenario.choose(options);
+    let load = load(random, &scenario, options.nr_bios);
     (scenario, load)
 }
 
