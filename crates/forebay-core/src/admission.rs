@@ -187,6 +187,31 @@ impl HardwareContext {
     }
 }
 
+/// For a context that shares its tags with others, whose holder looks after that.
+impl HardwareContext {
+    /// Says how many tags it may have for now, beside what `nr_requests` says.
+    pub fn set_tag_limit(&mut self, limit: u32) {
+        self.tags.set_limit(limit);
+    }
+
+    /// Gives the tags that it does not use back to the set, and says how many those are. Then look
+    /// for waiters (T2).
+    pub fn give_back_tags(&mut self) -> u32 {
+        self.tags.give_back()
+    }
+
+    /// Whether a turn since this was last asked found no tag for something, and one is wanted
+    /// still.
+    pub fn wants_tags(&mut self) -> bool {
+        self.tags.take_short() && self.has_waiting()
+    }
+
+    /// How many tags are in use.
+    pub fn nr_busy_tags(&self) -> u32 {
+        self.tags.nr_busy()
+    }
+}
+
 impl Turn<'_> {
     /// Sees to it that what waits elsewhere and may be issued is in the backlog. Says whether
     /// anything is.

@@ -221,7 +221,7 @@ impl HardwareContext {
 
     /// Whether something that was let in is not at the driver.
     #[inline]
-    fn has_waiting(&self) -> bool {
+    pub(crate) fn has_waiting(&self) -> bool {
         !self.backlog.is_empty()
             || !self.dispatch.is_empty()
             || !self.held.is_empty()

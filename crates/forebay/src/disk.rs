@@ -63,17 +63,20 @@ impl Disk {
         let mut limits = opened.device.limits();
         settings.apply(&mut limits);
         limits.validate().map_err(|source| OpenError::Limits { spec: spec.to_string(), source })?;
+        let policy = settings.policy(opened.defaults)?;
+        let tags = settings.tag_set(&policy)?;
         let mut features = opened.features;
         settings.amend(&mut features);
         let info = DiskInfo {
             spec: spec.to_string(),
             driver: spec.driver(),
             limits,
-            policy: settings.policy(opened.defaults)?,
+            policy,
             features,
             notice: opened.notice,
         };
-        Ok(Disk { shared: Shared::new(info, opened.device, settings.service(opened.defaults))? })
+        let service = settings.service(opened.defaults);
+        Ok(Disk { shared: Shared::new(info, opened.device, service, tags)? })
     }
 
     /// What the disk is and can do.

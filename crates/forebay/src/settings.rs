@@ -3,10 +3,12 @@
 use crate::error::SpecError;
 use crate::info::Feature;
 use crate::keys::Keys;
+use crate::runtime::tag_pool::TagPool;
 use forebay_core::{
     KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, RunQueuePolicy,
     WakePolicy,
 };
+use std::sync::Arc;
 
 /// Takes the keys that say who gets how many of the tags. [`check_tags`] compares them.
 fn take_tags(keys: &mut Keys, policy: &mut Policy) -> Result<(), SpecError> {
@@ -26,17 +28,19 @@ fn take_tags(keys: &mut Keys, policy: &mut Policy) -> Result<(), SpecError> {
 
 const BELOW_NR_REQUESTS: &str = "a number below nr_requests, or below queue_depth without that";
 
+fn bad(key: &str, value: impl ToString, expected: &'static str) -> SpecError {
+    SpecError::BadValue { key: key.to_owned(), value: value.to_string(), expected }
+}
+
 /// Whether there are as many tags as the policy gives out.
 fn check_tags(policy: &Policy) -> Result<(), SpecError> {
-    let bad = |key: &str, value: u32, expected| {
-        Err(SpecError::BadValue { key: key.to_owned(), value: value.to_string(), expected })
-    };
     let nr_requests = policy.nr_requests.unwrap_or(policy.queue_depth);
     if nr_requests > policy.queue_depth {
-        return bad("nr_requests", nr_requests, "no more than queue_depth, 256 in the usual case");
+        let expected = "no more than queue_depth, 256 in the usual case";
+        return Err(bad("nr_requests", nr_requests, expected));
     }
     if policy.nr_reserved >= nr_requests {
-        return bad("reserved_tags", policy.nr_reserved, BELOW_NR_REQUESTS);
+        return Err(bad("reserved_tags", policy.nr_reserved, BELOW_NR_REQUESTS));
     }
     Ok(())
 }
@@ -60,6 +64,8 @@ pub(crate) struct Settings {
     max_sectors_kb: Option<u64>,
     fua: Option<bool>,
     read_only: Option<bool>,
+    /// The name of a set of tags that disks share.
+    tag_set: Option<String>,
 }
 
 impl Settings {
@@ -99,12 +105,15 @@ impl Settings {
             max_sectors_kb: keys.take_number("max_sectors_kb", expected, 1..=1 << 20)?,
             fua: keys.take_switch("fua")?,
             read_only: keys.take_switch("read_only")?,
+            tag_set: keys
+                .take("tag_set", "a name", |name| (!name.is_empty()).then(|| name.to_owned()))?,
         })
     }
 
     /// Whether the disk has a thread of its own.
     pub(crate) fn service(&self, defaults: Defaults) -> bool {
-        self.service.unwrap_or(defaults.service)
+        // Tags that others wait for come back whether or not the disk's users are there.
+        self.tag_set.is_some() || self.service.unwrap_or(defaults.service)
     }
 
     /// The policy of the disk.
@@ -123,7 +132,27 @@ impl Settings {
         let queue_depth = queue_depth.unwrap_or(self.policy.queue_depth);
         let policy = Policy { nr_hw_queues, queue_depth, ..self.policy };
         check_tags(&policy)?;
+        if self.tag_set.is_some() && nr_hw_queues != 1 {
+            return Err(bad("nr_hw_queues", nr_hw_queues, "1, where disks share a tag_set"));
+        }
+        if self.tag_set.is_some() && self.service == Some(false) {
+            return Err(bad("service", "off", "on, where disks share a tag_set"));
+        }
+        if self.tag_set.is_some() && policy.wake != WakePolicy::Fair {
+            return Err(bad("wake", policy.wake.name(), "fair, where disks share a tag_set"));
+        }
         Ok(policy)
+    }
+
+    /// The tags that the disk shares with others, if it does.
+    ///
+    /// # Errors
+    /// The others have another number of them.
+    pub(crate) fn tag_set(&self, policy: &Policy) -> Result<Option<Arc<TagPool>>, SpecError> {
+        let Some(name) = &self.tag_set else { return Ok(None) };
+        let pool = TagPool::named(name, policy.queue_depth);
+        let expected = "the queue_depth of the open disks that share the tag_set";
+        pool.map(Some).map_err(|_| bad("queue_depth", policy.queue_depth, expected))
     }
 
     pub(crate) fn read_only(&self) -> bool {

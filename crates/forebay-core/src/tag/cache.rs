@@ -25,12 +25,24 @@ pub(crate) struct TagCache {
     /// How many are given out, and how many may be.
     nr_busy: u32,
     nr_requests: u32,
+    /// How many may be given out for now: no more than that.
+    limit: u32,
+    /// Somebody wanted one and found none, since this was last asked.
+    is_short: bool,
 }
 
 impl TagCache {
     pub(crate) fn new(set: Arc<TagSet>, nr_requests: u32) -> TagCache {
         let at_hand = Vec::with_capacity(set.depth() as usize);
-        TagCache { set, at_hand, hint: 0, nr_busy: 0, nr_requests }
+        TagCache {
+            set,
+            at_hand,
+            hint: 0,
+            nr_busy: 0,
+            nr_requests,
+            limit: nr_requests,
+            is_short: false,
+        }
     }
 
     pub(crate) fn depth(&self) -> u32 {
@@ -40,15 +52,17 @@ impl TagCache {
     /// A tag, if `nr_kept` of those that may be given out are left after it.
     #[inline]
     pub(crate) fn get(&mut self, nr_kept: u32) -> Option<Tag> {
-        if self.nr_busy + nr_kept >= self.nr_requests {
-            return None;
+        if self.nr_busy + nr_kept < self.limit {
+            if self.at_hand.is_empty() {
+                self.refill();
+            }
+            if let Some(tag) = self.at_hand.pop() {
+                self.nr_busy += 1;
+                return Some(tag);
+            }
         }
-        if self.at_hand.is_empty() {
-            self.refill();
-        }
-        let tag = self.at_hand.pop()?;
-        self.nr_busy += 1;
-        Some(tag)
+        self.is_short = true;
+        None
     }
 
     #[cold]
@@ -69,7 +83,7 @@ impl TagCache {
 
     /// How many can be had.
     pub(crate) fn nr_free(&self) -> u32 {
-        let nr_allowed = self.nr_requests.saturating_sub(self.nr_busy);
+        let nr_allowed = self.limit.saturating_sub(self.nr_busy);
         nr_allowed.min(self.at_hand.len() as u32 + self.set.nr_free())
     }
 
@@ -86,7 +100,25 @@ impl TagCache {
     /// Says how many may be given out from now on. Those that are out stay so.
     pub(crate) fn set_nr_requests(&mut self, nr_requests: u32) {
         assert!(nr_requests > 0 && nr_requests <= self.set.depth());
-        self.nr_requests = nr_requests;
+        (self.nr_requests, self.limit) = (nr_requests, nr_requests);
+    }
+
+    /// Says how many may be given out for now, if that is fewer: of a set that others use as well.
+    pub(crate) fn set_limit(&mut self, limit: u32) {
+        self.limit = limit.min(self.nr_requests);
+    }
+
+    /// Gives what is at hand back to the set, and says how many those are.
+    pub(crate) fn give_back(&mut self) -> u32 {
+        let nr = self.at_hand.len() as u32;
+        self.set.put_many(self.at_hand.drain(..));
+        nr
+    }
+
+    /// Whether somebody has wanted one that the set had not, or not for it, since this was last
+    /// asked.
+    pub(crate) fn take_short(&mut self) -> bool {
+        core::mem::take(&mut self.is_short) && self.nr_busy < self.nr_requests
     }
 }
 

@@ -3,6 +3,7 @@
 // The token gives access to a cell.
 #![allow(unsafe_code)]
 
+mod pool;
 mod tags;
 mod token;
 
@@ -23,6 +24,7 @@ use std::time::Duration;
 // For counts, from which nothing is concluded: models need not look at them.
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
+pub(crate) use pool::PoolUser;
 use tags::TagCalls;
 pub(crate) use token::Token;
 
@@ -73,12 +75,14 @@ pub(crate) struct Inner {
     ended: Vec<Box<QueuedBio>>,
     /// A waiting thread was kicked, and is not back yet.
     is_kicked: bool,
+    /// Its share, if other disks use the same tags.
+    pub(crate) pool: Option<PoolUser>,
 }
 
 impl Inner {
     pub(crate) fn new(core: HardwareContext, queue: DriverQueue) -> Inner {
         let DriverQueue { driver, waiter } = queue;
-        Inner { core, driver, waiter, ended: Vec::new(), is_kicked: false }
+        Inner { core, driver, waiter, ended: Vec::new(), is_kicked: false, pool: None }
     }
 }
 

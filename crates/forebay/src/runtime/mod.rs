@@ -31,6 +31,7 @@ pub(crate) mod shared;
 pub(crate) mod stack;
 #[cfg(test)]
 mod tag_models;
+pub(crate) mod tag_pool;
 pub(crate) mod thread;
 #[cfg(test)]
 pub(crate) mod toy;

@@ -9,11 +9,13 @@ use crate::info::{DiskInfo, DiskStats};
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::ctx::Ctx;
 use crate::runtime::fork::Origin;
-use crate::runtime::hctx::{Hctx, Inner, now_ns};
+use crate::runtime::hctx::{Hctx, Inner, PoolUser, now_ns};
 use crate::runtime::mailbox::Mailbox;
+use crate::runtime::primitive::thread as runtime_thread;
 use crate::runtime::primitive::{AtomicBool, Mutex, Ordering, lock};
 use crate::runtime::run_queue::{self, RunWork, Worker};
 use crate::runtime::service::{self, Service};
+use crate::runtime::tag_pool::{TagPool, Woken};
 use crate::runtime::{thread, wait};
 use forebay_core::{
     Bio, BlockStatus, Commit, DeviceState, HardwareContext, PlugCounters, QueueStats, Refusal,
@@ -59,11 +61,13 @@ struct Plugs {
 }
 
 impl Shared {
-    /// An open disk on a device; with a thread of its own, if wanted.
+    /// An open disk on a device; with a thread of its own, if wanted; with tags that it shares with
+    /// others, if there are such.
     pub(crate) fn new(
         info: DiskInfo,
         device: Arc<dyn Device>,
         with_service: bool,
+        tags: Option<Arc<TagPool>>,
     ) -> Result<Arc<Shared>, OpenError> {
         let origin = Origin::here();
         let nr_hctxs = info.policy.nr_hw_queues;
@@ -92,7 +96,9 @@ impl Shared {
             state,
             info,
         };
-        let core = shared.new_core(SHARED);
+        let own_set = || Arc::new(TagSet::new(depth));
+        let set = tags.as_ref().map_or_else(own_set, |pool| Arc::clone(&pool.set));
+        let core = shared.new_core(SHARED, set);
         shared.hctxs[SHARED].set_inner(Some(Inner::new(core, queue)));
         if with_service {
             let iostats = shared.info.policy.iostats;
@@ -103,7 +109,31 @@ impl Shared {
             let started = run_queue::start(&shared.hctxs, work);
             shared.worker = Some(started.map_err(|source| OpenError::Worker { source })?);
         }
-        Ok(Arc::new(shared))
+        let shared = Arc::new(shared);
+        if let Some(pool) = tags {
+            shared.share_tags(&pool);
+        }
+        Ok(shared)
+    }
+
+    /// The disk, which nobody has used yet, is one of those that share a set of tags.
+    fn share_tags(self: &Arc<Shared>, pool: &Arc<TagPool>) {
+        let user = PoolUser::new(pool, &Arc::downgrade(self));
+        // A thread of the disk may be at it.
+        let mut token = loop {
+            match self.hctxs[SHARED].try_take() {
+                Some(token) => break token,
+                None => runtime_thread::yield_now(),
+            }
+        };
+        token.pool = Some(user);
+        token.finish();
+    }
+
+    /// Makes the progress that tags of a set, which others have put, allow. `woken` are others, for
+    /// which there are tags then.
+    pub(crate) fn run_for_tags(&self, woken: &mut Woken) {
+        self.hctxs[SHARED].run_for_tags(woken);
     }
 
     /// `kick=per-device`: a turn in a section, the first of it or another.
@@ -116,13 +146,13 @@ impl Shared {
         *lock(&self.nr_sections) -= 1;
     }
 
-    fn new_core(&self, at: usize) -> HardwareContext {
+    fn new_core(&self, at: usize, tags: Arc<TagSet>) -> HardwareContext {
         HardwareContext::new(
             self.info.limits,
             self.info.policy,
             at as u32,
             Arc::clone(&self.state),
-            Arc::new(TagSet::new(self.info.policy.queue_depth)),
+            tags,
             Arc::clone(&self.hctxs[at].counters),
         )
     }
@@ -205,7 +235,8 @@ impl Shared {
         };
         match self.device.open_queue(self.info.policy.queue_depth, Mode::Owned) {
             Ok(queue) => {
-                let inner = Inner::new(self.new_core(at), queue);
+                let tags = Arc::new(TagSet::new(self.info.policy.queue_depth));
+                let inner = Inner::new(self.new_core(at, tags), queue);
                 self.hctxs[at].set_inner(Some(inner));
                 at
             }

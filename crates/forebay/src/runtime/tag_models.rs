@@ -3,6 +3,7 @@
 
 use crate::runtime::primitive::{check_within, thread};
 use crate::runtime::shared::SHARED;
+use crate::runtime::tag_pool::TagPool;
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Toy};
 use crate::runtime::wait::models::read_from;
 use forebay_core::WakePolicy;
@@ -69,10 +70,31 @@ fn the_number_of_tags_changes_while_threads_wait() {
     }
 }
 
+/// T1, T2: each of two disks is read by a thread, and both share one tag.
+fn shared_tags(nr_reads: usize, how: How) {
+    let pool = Arc::new(TagPool::new("", 1));
+    let work = move |pool: &Arc<TagPool>| {
+        let shared = Toy::open_with(&Toy::new(how), Some(Arc::clone(pool)));
+        let mut caller = Caller::new(&shared);
+        (0..nr_reads).for_each(|_| caller.read(&shared));
+        assert!(!shared.hctx(SHARED).run.has_leader(), "all is given back");
+    };
+    let other = Arc::clone(&pool);
+    let thread = thread::spawn(move || work(&other));
+    work(&pool);
+    thread.join().unwrap();
+    assert_eq!(pool.set.nr_free(), 1, "all is given back");
+}
+
+#[test]
+fn two_disks_share_one_tag() {
+    check_within(2, || shared_tags(1, AT_ONCE));
+}
+
 /// What is too large for loom.
 #[cfg(not(blk_loom))]
 mod many {
-    use super::{AT_ONCE, By, How, POLICIES, WakePolicy, read_from, resized};
+    use super::{AT_ONCE, By, How, POLICIES, WakePolicy, read_from, resized, shared_tags};
     use crate::runtime::primitive::check;
 
     const THREADS: usize = if cfg!(miri) { 3 } else { 10 };
@@ -85,6 +107,12 @@ mod many {
             check(move || read_from(How { nr_busy: 5, ..how }, THREADS, 2));
             check(move || read_from(How { by: By::Thread, ..how }, THREADS, 2));
         }
+    }
+
+    #[test]
+    fn two_disks_share_one_tag_for_long() {
+        check(|| shared_tags(4, AT_ONCE));
+        check(|| shared_tags(3, How { nr_busy: 3, ..AT_ONCE }));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::info::DiskInfo;
 use crate::runtime::ctx::Ctx;
 use crate::runtime::primitive::{Condvar, Mutex, UnsafeCell, lock, thread};
 use crate::runtime::shared::{SHARED, Shared};
+use crate::runtime::tag_pool::TagPool;
 use forebay_core::{
     Bio, Completions, Driver, Issue, IssuedRequest, Look, Op, Policy, QueueLimits, RunQueuePolicy,
     Segment, Tag, WakePolicy,
@@ -134,6 +135,11 @@ impl Toy {
     }
 
     pub(crate) fn open(toy: &Arc<Toy>) -> Arc<Shared> {
+        Toy::open_with(toy, None)
+    }
+
+    /// As [`Toy::open`], with tags that other disks use as well.
+    pub(crate) fn open_with(toy: &Arc<Toy>, tags: Option<Arc<TagPool>>) -> Arc<Shared> {
         let How { queue_depth, wake, run_queue, .. } = toy.how;
         let policy = Policy { queue_depth, wake, run_queue, iostats: false, ..Policy::default() };
         let info = DiskInfo {
@@ -145,7 +151,7 @@ impl Toy {
             notice: None,
         };
         let device = Arc::new(ToyDevice(Arc::clone(toy)));
-        Shared::new(info, device, false).expect("a toy has no system to fail")
+        Shared::new(info, device, false, tags).expect("a toy has no system to fail")
     }
 
     /// The device's thread: completes `nr` requests, as they come.

@@ -97,9 +97,11 @@ fn the_number_of_tags_changes_under_load() {
 fn no_more_requests_than_allowed_are_at_the_driver() {
     let disk = open("ram:1M?queue_depth=64&nr_requests=3&nr_hw_queues=1&req_ns=100000");
     let mut queue = disk.queue();
+    let plug = forebay::plug();
     for at in 0..20 {
         submit(&mut queue, Io::read(Buf::new(4096), at * 8192));
     }
+    drop(plug);
     let mut done = Vec::new();
     queue.reap(20, 20, &mut done);
     let waited = done.iter().filter(|done| done.tag_wait_ns.is_some()).count();
@@ -175,4 +177,68 @@ fn classes_and_large_bios_mix_under_every_policy() {
             }
         });
     }
+}
+
+#[test]
+fn disks_that_share_tags_have_no_more_together() {
+    let spec = "ram:64M?tag_set=together&queue_depth=8&req_ns=100000";
+    let disks = [open(spec), open(spec), open(spec)];
+    std::thread::scope(|scope| {
+        for (disk, thread) in disks.iter().cycle().take(9).zip(0..) {
+            scope.spawn(move || read_in_batches(disk, thread, 40));
+        }
+    });
+    assert!(disks.iter().any(|disk| disk.stats().queue.tag_waits > 0), "tags were scarce");
+    // All of them came back: what does not wait finds them.
+    for disk in disks {
+        let mut queue = disk.queue();
+        let plug = forebay::plug();
+        for at in 0..9 {
+            submit(&mut queue, Io::read(Buf::new(4096), at * 8192).nowait());
+        }
+        drop(plug);
+        let mut done = Vec::new();
+        queue.reap(9, 9, &mut done);
+        assert_eq!(done.iter().filter(|done| done.result.is_ok()).count(), 8);
+    }
+}
+
+/// How many reads of a disk end while another, which shares its tags, is kept full, and ends some.
+#[test]
+fn a_disk_has_its_share_of_the_tags_beside_one_that_wants_them_all() {
+    let spec = "ram:16M?tag_set=shares&queue_depth=8&req_ns=100000";
+    let (greedy, modest) = (open(spec), open(spec));
+    let (mut all, mut some) = (greedy.queue(), modest.queue());
+    let read = |nth: u64| Io::read(Buf::new(4096), nth % 1000 * 8192);
+    for nth in 0..400 {
+        submit(&mut all, read(nth));
+    }
+    all.reap(0, 0, &mut Vec::new());
+    for nth in 0..40 {
+        submit(&mut some, read(nth));
+    }
+    let (mut done_all, mut done_some) = (Vec::new(), Vec::new());
+    while done_some.len() < 40 {
+        some.reap(1, usize::MAX, &mut done_some);
+        all.reap(0, usize::MAX, &mut done_all);
+    }
+    // Half of the tags each, so about as many of the one as of the other; without shares, all. (The
+    // bound is loose since this thread may be held up, and the disks' own are not.)
+    assert!(done_all.len() < 300, "{} of the greedy disk beside 40", done_all.len());
+    all.reap(all.len(), usize::MAX, &mut done_all);
+    assert_eq!(done_all.len(), 400);
+}
+
+#[test]
+fn a_set_of_tags_that_cannot_be_shared_so_is_refused() {
+    let _first = open("null:1M?tag_set=odd&queue_depth=4");
+    let refused = |keys: &str, word: &str| {
+        let error = Disk::open(&format!("null:1M?tag_set=odd&{keys}")).expect_err(keys);
+        assert!(error.to_string().contains(word), "{error}");
+    };
+    refused("queue_depth=5", "queue_depth=5");
+    refused("queue_depth=4&nr_hw_queues=2", "nr_hw_queues=2");
+    refused("queue_depth=4&wake=batch", "wake=batch");
+    refused("queue_depth=4&service=off", "service=off");
+    let _second = open("null:1M?tag_set=odd&queue_depth=4");
 }

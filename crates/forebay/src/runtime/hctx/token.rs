@@ -7,6 +7,7 @@ use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::mailbox::{Delivered, Mailbox, Wake};
 use crate::runtime::primitive::Ordering;
 use crate::runtime::ready::Ready;
+use crate::runtime::tag_pool::Woken;
 use crate::runtime::thread;
 use forebay_core::{Commit, QueuedBio, SoftwareQueue, Turned};
 use std::ops::{Deref, DerefMut};
@@ -17,6 +18,8 @@ pub(crate) struct Token<'a> {
     /// Whose bios have ended. They are woken when the token was given back: a thread that is woken
     /// wants it next, and a waker is code of others, and may do as it likes.
     wakes: Option<Vec<Wake>>,
+    /// Disks for which there are tags now: likewise.
+    pub(super) disks: Woken,
     /// A token that is lost, by a panic in a turn, would leave all others waiting for ever.
     abort: AbortOnUnwind,
 }
@@ -45,7 +48,7 @@ impl<'a> Token<'a> {
     #[inline]
     pub(super) fn of(hctx: &'a Hctx) -> Token<'a> {
         hctx.counters.count_run();
-        Token { hctx, wakes: None, abort: AbortOnUnwind::arm() }
+        Token { hctx, wakes: None, disks: Woken::new(), abort: AbortOnUnwind::arm() }
     }
 
     /// Gives the token back; or keeps it, where something was published meanwhile: a turn is due.
@@ -68,21 +71,48 @@ impl<'a> Token<'a> {
         }
     }
 
-    /// Whether giving it back runs wakers.
+    /// Whether giving it back runs wakers, or contexts of other disks, which may run some.
     pub(crate) fn wakes_tasks(&self) -> bool {
-        self.wakes.iter().flatten().any(|wake| matches!(wake, Wake::Task(_)))
+        let mut wakes = self.wakes.iter().flatten();
+        !self.disks.is_empty() || wakes.any(|wake| matches!(wake, Wake::Task(_)))
     }
 
     /// The token was given back: wakes whom it is about.
     #[inline]
     fn came_back(self) {
-        let Token { wakes, abort, .. } = self;
+        let mut disks = self.came_back_but_for_disks();
+        // One after another: each may add some, of those that this thread has run already.
+        while !disks.is_empty() {
+            for disk in std::mem::take(&mut disks) {
+                if let Some(shared) = disk.upgrade() {
+                    shared.run_for_tags(&mut disks);
+                }
+            }
+        }
+    }
+
+    /// As [`Token::came_back`], but the disks that are to be run are the caller's business.
+    #[inline]
+    fn came_back_but_for_disks(self) -> Woken {
+        let Token { wakes, disks, abort, .. } = self;
         if let Some(mut wakes) = wakes {
             // If a waker panics, the others are not woken: then rather no process.
             wakes.drain(..).for_each(Wake::fire);
             thread::put_spare(wakes);
         }
         abort.disarm();
+        disks
+    }
+
+    /// As [`Token::finish`]; adds the disks that are to be run to `woken`.
+    pub(super) fn finish_into(mut self, woken: &mut Woken) {
+        loop {
+            self.promise_nothing();
+            if self.hctx.run.release() {
+                return woken.append(&mut self.came_back_but_for_disks());
+            }
+            self.turn(now_ns(self.hctx.iostats), Commit::Now, None, None);
+        }
     }
 
     /// Turns, and gives the token back, until nothing was published meanwhile.
@@ -164,6 +194,7 @@ impl<'a> Token<'a> {
             commit => commit,
         };
         self.hear_of_tags();
+        self.limit_tags();
         let inner = &mut **self;
         if !hctx.inbox.is_empty() {
             for first in hctx.inbox.take_all() {
@@ -196,6 +227,9 @@ impl<'a> Token<'a> {
         let mut kick = false;
         if inner.core.has_lines() {
             kick = self.tell_of_tags(now, gates, commit, &mut turned);
+        }
+        if self.pool.is_some() {
+            self.share_tags(now, gates, commit, &mut turned);
         }
         let inner = &mut **self;
         hctx.nr_syscalls.store(
