@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use clap::Args as ClapArgs;
 use forebay_fio::job::Job;
 use forebay_fio::jobfile;
-use forebay_sim::{ModelSpec, Options, Summary, run_jobs, run_seed};
+use forebay_sim::{ModelSpec, Options, QUEUE_DEPTH_MAX, Summary, WakePolicy, run_jobs, run_seed};
 
 use crate::failure::Failure;
 use crate::machine::{self, Machine};
@@ -42,6 +42,14 @@ pub(crate) struct Args {
     /// and fails
     #[arg(long, default_value = "fixed")]
     model: String,
+    /// Who waits for a tag, and whom a free one wakes: fair, batch, stash, single, or stash-v1,
+    /// which is known to hang [default: fair; by the seed with --random]
+    #[arg(long, value_name = "POLICY")]
+    wake: Option<String>,
+    /// How many requests may be at the device at once [default: 256; by the seed with --random]
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(QUEUE_DEPTH_MAX)))]
+    queue_depth: Option<u32>,
 }
 
 /// Runs what the arguments ask for.
@@ -54,14 +62,19 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         let what = "sim: name a job file of fio to run, or say --random";
         return Err(Failure::Usage(String::from(what)));
     }
+    let options = Options {
+        wake: args.wake.as_deref().map(wake_policy).transpose()?,
+        queue_depth: args.queue_depth,
+        ..Options::default()
+    };
     let jobs = args.job.as_deref().map(|path| Ok((path, read_jobs(path)?))).transpose()?;
     let first = args.seed.unwrap_or_else(new_seed);
     let mut total = Total::new(args.seeds);
     for nth in 0..args.seeds {
         let seed = first.wrapping_add(nth);
         let summary = match &jobs {
-            None => run_seed(seed, &Options::default()),
-            Some((path, jobs)) => run_jobs(jobs, seed, &model, None)
+            None => run_seed(seed, &options),
+            Some((path, jobs)) => run_jobs(jobs, seed, &model, &options)
                 .map_err(|error| Failure::Usage(format!("sim: {}: {error}", path.display())))?,
         };
         let summary = summary.map_err(|violation| {
@@ -75,9 +88,18 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     }
     total.clear_line();
     if jobs.is_none() {
-        output::stdout(&total.report(first))?;
+        output::stdout(&total.report(first, &replay(args, first)))?;
     }
     Ok(())
+}
+
+/// The policy of a name. Here alone there is one that hangs.
+fn wake_policy(name: &str) -> Result<WakePolicy, Failure> {
+    let mut policies = WakePolicy::ALL.into_iter().chain([WakePolicy::StashV1]);
+    policies.find(|policy| policy.name() == name).ok_or_else(|| {
+        let what = "there are fair, batch, stash, single and stash-v1";
+        Failure::Usage(format!("sim: --wake={name}: {what}"))
+    })
 }
 
 fn read_jobs(path: &Path) -> Result<Vec<Job>, Failure> {
@@ -102,15 +124,20 @@ fn new_seed() -> u64 {
 
 /// The command that does the same again.
 fn replay(args: &Args, seed: u64) -> String {
-    match &args.job {
-        None => format!("forebay sim --random --seed {seed}"),
-        Some(path) if args.model == "fixed" => {
-            format!("forebay sim {} --seed {seed}", path.display())
-        }
-        Some(path) => {
-            format!("forebay sim {} --model {} --seed {seed}", path.display(), args.model)
-        }
+    let mut text = match &args.job {
+        None => String::from("forebay sim --random"),
+        Some(path) if args.model == "fixed" => format!("forebay sim {}", path.display()),
+        Some(path) => format!("forebay sim {} --model {}", path.display(), args.model),
+    };
+    // Writing into a String does not fail.
+    if let Some(wake) = &args.wake {
+        let _ = write!(text, " --wake {wake}");
     }
+    if let Some(queue_depth) = args.queue_depth {
+        let _ = write!(text, " --queue-depth {queue_depth}");
+    }
+    let _ = write!(text, " --seed {seed}");
+    text
 }
 
 /// What came of one run of a job file.
@@ -214,7 +241,7 @@ impl Total {
         }
     }
 
-    fn report(&self, first: u64) -> String {
+    fn report(&self, first: u64, replay: &str) -> String {
         let (which, seeds) = match self.nr_seeds {
             1 => (format!("seed {first}"), String::new()),
             nr => (format!("{nr} seeds from {first}"), format!(" --seeds {nr}")),
@@ -223,7 +250,7 @@ impl Total {
             "{which}: no rule is broken\n  \
                checked      : {} bios in {} steps, {} blocks read\n  \
                trace hash   : {:016x}\n  \
-               replay with  : forebay sim --random --seed {first}{seeds}\n",
+               replay with  : {replay}{seeds}\n",
             self.nr_bios, self.nr_steps, self.nr_blocks_read, self.hash,
         )
     }

@@ -263,12 +263,12 @@ impl Turn<'_> {
     /// found none sleeps. (Behind a closed gate, or with a busy driver, nobody has looked.)
     #[cold]
     pub(crate) fn settle_lines(&mut self, is_busy: bool) {
-        let HardwareContext { admission, backlog, counters, tags, .. } = &mut *self.hctx;
+        let HardwareContext { admission, backlog, counters, tags, splits, .. } = &mut *self.hctx;
         let Some(Admission { lines: Some(lines), .. }) = admission.as_deref_mut() else { return };
         for _ in 0..backlog.len() {
             match backlog.pop_front() {
                 Some(rq) if Classes::are_of(rq.flags) => backlog.push_back(rq),
-                Some(rq) => lines.take_back(rq),
+                Some(rq) => lines.take_back(rq, splits),
                 None => {}
             }
         }

@@ -148,10 +148,18 @@ impl Lines {
         is_old
     }
 
-    /// Takes back what was moved to the backlog, and got no tag, or not for all of it.
-    pub(crate) fn take_back(&mut self, rq: Request) {
-        let (owner, is_old) = self.moved.take().expect("what comes back was moved");
-        let line = self.lines.get_mut(&owner).expect("it stays until all of it has a tag");
+    /// Takes back what was moved to the backlog, and got no tag, or not for all of it. Or takes in
+    /// what is left of a bio that did not want to wait, and was cut: its first part is at the
+    /// driver, and the rest waits as any.
+    pub(crate) fn take_back(&mut self, rq: Request, splits: &Splits) {
+        let moved = self.moved.take();
+        let owner = moved.map_or_else(|| rq.head(splits).owner(), |(owner, _)| owner);
+        let awake = &mut self.awake;
+        let line = self.lines.entry(owner).or_insert_with(|| {
+            awake.push_back(owner);
+            Line::new()
+        });
+        let is_old = moved.map_or(line.state == State::Asleep, |(_, is_old)| is_old);
         line.requests.push_front(rq);
         line.nr_old += usize::from(is_old);
     }

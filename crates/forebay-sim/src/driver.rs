@@ -6,6 +6,7 @@
 
 use crate::check::bios::Unit;
 use crate::check::cover::{self, Piece};
+use crate::check::rules;
 use crate::check::{Checks, broken, limits};
 use crate::device::Device;
 use crate::heap::{Event, EventHeap};
@@ -64,6 +65,13 @@ impl DriverState {
     /// Whether a thread that waits for `nr` completions may come back.
     pub(crate) fn is_wait_over(&self, nr: u32) -> bool {
         self.has_kick || self.ready.len() >= nr as usize
+    }
+
+    /// Of a driver for which the device will do nothing any more: how many commands have not
+    /// begun, and how many have and are lost.
+    pub(crate) fn nr_stuck(&self) -> (usize, usize) {
+        let nr_live = self.rows.iter().filter(|row| row.is_live).count();
+        (self.queued.len(), nr_live.saturating_sub(self.queued.len() + self.ready.len()))
     }
 
     /// Whether it is as it was at first.
@@ -126,7 +134,7 @@ impl Port<'_> {
         checks.expect(limits::check(&checks.limits, rq));
         if row.is_live {
             let what = format!("tag {} was issued and not reaped", rq.tag.index());
-            checks.expect(broken("no tag is live twice (K1)", what));
+            checks.expect(broken(rules::K1, what));
             return false;
         }
         let block_size = checks.limits.logical_block_size.into();
@@ -208,7 +216,7 @@ impl Driver for Port<'_> {
     fn reap(&mut self, done: &mut Completions, _look: Look) {
         if self.is_kicked {
             let what = format!("context {}", self.state.hctx);
-            self.checks.expect(broken("nothing is reaped while a kick is on its way (K8)", what));
+            self.checks.expect(broken(rules::K8, what));
         }
         self.state.has_kick = false;
         while let Some((tag, result)) = self.state.ready.pop_front() {

@@ -1,7 +1,7 @@
 //! Scenarios from fio's jobs.
 
+use crate::Options;
 use crate::model_spec::ModelSpec;
-use crate::plant::Plant;
 use crate::scenario::Scenario;
 use crate::scheduler::PREEMPT_OF;
 use crate::summary::Summary;
@@ -61,7 +61,7 @@ impl fmt::Display for JobError {
 
 impl std::error::Error for JobError {}
 
-/// Runs jobs, all at once, on a device of this model.
+/// Runs jobs, all at once, on a device of this model. Of the options all but `nr_bios` count.
 ///
 /// # Errors
 /// `Err` if the jobs cannot be run; within, the rule that was broken.
@@ -69,7 +69,7 @@ pub fn run_jobs(
     jobs: &[Job],
     seed: u64,
     model: &ModelSpec,
-    plant: Option<Plant>,
+    options: &Options,
 ) -> Result<Result<Summary, Box<Violation>>, JobError> {
     for job in jobs {
         let is_no_block = |bs: &u32| !bs.is_multiple_of(512) || *bs > BS_MAX;
@@ -83,9 +83,10 @@ pub fn run_jobs(
     let is_large = jobs.iter().flat_map(units).all(|bs| bs.is_multiple_of(4096));
     let block = if is_large { 4096 } else { 512 };
     let tasks = plan(jobs, seed, block)?;
-    let scenario = scenario(jobs, &tasks, seed, model, block);
+    let mut scenario = scenario(jobs, &tasks, seed, model, block);
+    scenario.choose(options);
     let tasks: Vec<_> = tasks.into_iter().map(|task| RefCell::new(Some(task))).collect();
-    Ok(crate::run(seed, scenario, plant, |world, id| {
+    Ok(crate::run(seed, scenario, options.plant, |world, id| {
         let task = tasks[id].borrow_mut().take().expect("a task is made once");
         Box::pin(job::run(world, id, task))
     }))

@@ -37,6 +37,8 @@ mod trace;
 mod violation;
 mod world;
 
+pub use check::rules::RULES;
+pub use forebay_core::{QUEUE_DEPTH_MAX, WakePolicy};
 pub use forebay_model::machines;
 pub use jobs::{JobError, run_jobs};
 pub use model_spec::ModelSpec;
@@ -45,6 +47,7 @@ pub use summary::{Reached, Summary, Tally};
 pub use violation::Violation;
 
 use crate::check::Broken;
+use crate::check::rules;
 use crate::scenario::Scenario;
 use crate::world::{Task, World};
 use forebay_model::Random;
@@ -59,11 +62,17 @@ pub struct Options {
     pub nr_bios: u32,
     /// A bug for the checkers to find.
     pub plant: Option<Plant>,
+    /// Whom a free tag wakes, if the scenario is not to say so. The only place for
+    /// [`WakePolicy::StashV1`], which hangs.
+    pub wake: Option<WakePolicy>,
+    /// How many requests may be at the driver at once, if the scenario is not to say so: 1 to
+    /// [`QUEUE_DEPTH_MAX`].
+    pub queue_depth: Option<u32>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { nr_bios: 400, plant: None }
+        Options { nr_bios: 400, plant: None, wake: None, queue_depth: None }
     }
 }
 
@@ -73,7 +82,7 @@ impl Default for Options {
 /// The rule that was broken, and how to see it again.
 pub fn run_seed(seed: u64, options: &Options) -> Result<Summary, Box<Violation>> {
     let mut random = Random::new(seed, 0);
-    let (scenario, load) = scenario::swarm(&mut random, options.nr_bios);
+    let (scenario, load) = scenario::swarm(&mut random, options);
     run(seed, scenario, options.plant, |world, id| {
         let random = Random::new(seed, FIRST_TASK_STREAM + id as u64);
         Box::pin(task::random::run(world, id, load.clone(), random))
@@ -95,7 +104,9 @@ fn run(
     let tasks = (0..nr_tasks).map(|id| task(Rc::clone(&world), id)).collect();
     // The core's assertions are checkers too.
     let outcome = catch_unwind(AssertUnwindSafe(|| world.run(tasks)));
-    let outcome = outcome.unwrap_or_else(|panic| Err(assertion(&*panic)));
+    // A rule that was broken before is why.
+    let outcome = outcome
+        .unwrap_or_else(|panic| Err(world.take_broken().unwrap_or_else(|| assertion(&*panic))));
     outcome.map_err(|broken| Box::new(world.violation(broken)))?;
     Ok(world.summary())
 }
@@ -103,5 +114,5 @@ fn run(
 fn assertion(panic: &(dyn Any + Send)) -> Broken {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    Broken { rule: "no assertion fails", what: text.unwrap_or_default() }
+    Broken { rule: rules::ASSERTION, what: text.unwrap_or_default() }
 }

@@ -2,8 +2,9 @@
 //!
 //! Each is in the simulator's own runtime, device or tasks. The core is as it is shipped.
 //!
-//! Not among them: one that keeps a wake-up for tags to itself (T5). Here every tag comes back and
-//! wakes the next, so such a bug delays, and stalls nobody; loom finds it, with tags that stay.
+//! [`Plant::breaks`] says by which rule a bug must be found, where that is one of tags or of runs.
+
+use crate::check::rules;
 
 /// A bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,16 @@ pub enum Plant {
     LeaveKept,
     /// A turn dispatches behind a closed gate (R5).
     DispatchQuiesced,
+    /// A delayed run is put off by a later one (R3).
+    ExtendDelay,
+    /// Whoever opens a gate asks for no run (R4).
+    OpenUnasked,
+    /// A run is asked for, and then the work is published (R2).
+    RunFirst,
+    /// Runs that are left to the holder of the token are not all counted (R6).
+    SkipCount,
+    /// What is in the inbox is let in from the newest on (T8).
+    NewestFirst,
     /// A turn lets requests in while the disk is frozen.
     EnterFrozen,
     /// Completions are taken while a kick is on its way (K8).
@@ -34,6 +45,28 @@ pub enum Plant {
     SkipTagWake,
     /// A wait for tags is announced, and the tags are not looked at again (T2).
     SkipRetry,
+    /// Whoever frees tags of the budget looks for waiters, and the policy is not told (T1).
+    DropTagWake,
+    /// The policy is told of tags twice (T3).
+    CountTwice,
+    /// A wake for tags that finds its task awake is forgotten (T4).
+    LoseWake,
+    /// Who got tags by itself keeps the wake that it did not need (T5).
+    KeepWake,
+    /// Who was told of tags of its context does not ask again (T5).
+    AskNoMore,
+    /// The limit of the budget shrinks before the policy hears of it (T6).
+    ShrinkFirst,
+    /// A freed tag is in nobody's hands for a while, and not in the set (T7).
+    HideTag,
+    /// Who waits for tags has not unplugged what has tags (T9).
+    WaitPlugged,
+    /// A task needs more tags at once than half of them (T10).
+    NeedMore,
+    /// A submit waits for an end (T11).
+    WaitInSubmit,
+    /// Whoever delivers ends waits in the turn (T12).
+    WaitInTurn,
     /// A tag of the budget is put twice.
     PutTwice,
     /// An end is delivered to another owner.
@@ -76,7 +109,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 32] = [
+    pub const ALL: [Plant; 48] = [
         Plant::SkipWake,
         Plant::SkipKick,
         Plant::DropBaton,
@@ -86,10 +119,26 @@ impl Plant {
         Plant::RunWithoutToken,
         Plant::LeaveKept,
         Plant::DispatchQuiesced,
+        Plant::ExtendDelay,
+        Plant::OpenUnasked,
+        Plant::RunFirst,
+        Plant::SkipCount,
+        Plant::NewestFirst,
         Plant::EnterFrozen,
         Plant::ReapKicked,
         Plant::SkipTagWake,
         Plant::SkipRetry,
+        Plant::DropTagWake,
+        Plant::CountTwice,
+        Plant::LoseWake,
+        Plant::KeepWake,
+        Plant::AskNoMore,
+        Plant::ShrinkFirst,
+        Plant::HideTag,
+        Plant::WaitPlugged,
+        Plant::NeedMore,
+        Plant::WaitInSubmit,
+        Plant::WaitInTurn,
         Plant::PutTwice,
         Plant::WrongMailbox,
         Plant::CountRefused,
@@ -110,4 +159,33 @@ impl Plant {
         Plant::WideDiscard,
         Plant::WideLimits,
     ];
+
+    /// The rule of tags or of runs that it breaks, and is found by.
+    pub fn breaks(self) -> Option<&'static str> {
+        Some(match self {
+            Plant::DropTagWake => rules::T1,
+            Plant::SkipTagWake | Plant::SkipRetry => rules::T2,
+            Plant::CountTwice => rules::T3,
+            Plant::LoseWake => rules::T4,
+            Plant::KeepWake | Plant::AskNoMore => rules::T5,
+            Plant::ShrinkFirst => rules::T6,
+            Plant::HideTag => rules::T7,
+            Plant::NewestFirst => rules::T8,
+            Plant::WaitPlugged => rules::T9,
+            Plant::NeedMore => rules::T10,
+            Plant::WaitInSubmit => rules::T11,
+            Plant::WaitInTurn => rules::T12,
+            Plant::InboxBeforeRun | Plant::LeaveKept => rules::R1,
+            Plant::BlockUnasked | Plant::RunFirst => rules::R2,
+            Plant::ExtendDelay => rules::R3,
+            Plant::OpenUnasked => rules::R4,
+            Plant::DispatchQuiesced | Plant::EnterFrozen => rules::R5,
+            Plant::SkipCount => rules::R6,
+            Plant::SkipWake => rules::W2,
+            Plant::SkipKick => rules::W4,
+            Plant::DropBaton => rules::W3,
+            Plant::ParkBlindly => rules::W1,
+            _ => return None,
+        })
+    }
 }

@@ -3,9 +3,13 @@
 //! A draw switches features on and off, so that each seed has a few of them in unusual strength
 //! rather than all of them in moderation.
 
+use crate::Options;
 use crate::scheduler::PREEMPT_OF;
 use crate::task::random::Load;
-use forebay_core::{BlockStatus, MergePolicy, Op, PlugPolicy, Policy, QueueLimits, SECTOR_SHIFT};
+use forebay_core::{
+    BlockStatus, MergePolicy, Op, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, SECTOR_SHIFT,
+    WakePolicy,
+};
 use forebay_model::{Faults, Fixed, Flaky, Model, Random};
 
 /// A device, the layer's settings, and how tasks are interleaved.
@@ -19,34 +23,71 @@ pub(crate) struct Scenario {
     /// How often a task naps between two steps, in the same parts.
     pub(crate) nap: u32,
     pub(crate) step_ns: u64,
-    /// The depth of the tag set for which tasks wait, if they do.
-    pub(crate) budget: Option<u32>,
+    /// The tag set for which tasks wait, if they do.
+    pub(crate) budget: Option<BudgetSettings>,
     /// How many may overtake a bio.
     pub(crate) bound: u64,
+}
+
+impl Scenario {
+    /// What the scenario is not to say itself.
+    pub(crate) fn choose(&mut self, options: &Options) {
+        if let Some(queue_depth) = options.queue_depth {
+            self.policy.queue_depth = queue_depth;
+            self.policy.nr_requests = None;
+        }
+        if let Some(wake) = options.wake {
+            self.policy.wake = wake;
+            self.budget.iter_mut().for_each(|budget| budget.wake = wake);
+        }
+    }
+}
+
+/// A tag set that all tasks share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BudgetSettings {
+    pub(crate) depth: u32,
+    /// The fewest that may be in use while the number changes.
+    pub(crate) limit_min: u32,
+    pub(crate) wake: WakePolicy,
 }
 
 /// How many may overtake a bio where the device fails: a retry holds others back (A1).
 const OVERTAKEN_MAX_WITH_FAULTS: u64 = 1 << 12;
 
 /// The scenario of a seed.
-pub(crate) fn swarm(random: &mut Random, nr_bios: u32) -> (Scenario, Load) {
+pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) {
     let limits = limits(random);
     let has_faults = random.chance(2, 3);
     let faults = if has_faults { faults(random) } else { Faults::default() };
     let nr_tasks = random.pick(&[1, 2, 2, 3, 4, 6, 8]);
-    let scenario = Scenario {
+    let mut scenario = Scenario {
         policy: policy(random, nr_tasks),
         model: model(random, &limits, faults, has_faults),
         nr_tasks,
         preempt: random.pick(&[PREEMPT_OF / 50, PREEMPT_OF / 8, PREEMPT_OF / 2, PREEMPT_OF]),
         nap: random.pick(&[0, 0, 2, 20]),
         step_ns: random.pick(&[1, 50, 500]),
-        budget: random.chance(1, 3).then(|| random.pick(&[1, 2, 4, 16])),
+        budget: random.chance(1, 3).then(|| budget(random)),
         bound: if has_faults { OVERTAKEN_MAX_WITH_FAULTS } else { 0 },
         limits,
     };
-    let load = load(random, &scenario, nr_bios);
+    scenario.choose(options);
+    let load = load(random, &scenario, options.nr_bios);
     (scenario, load)
+}
+
+fn budget(random: &mut Random) -> BudgetSettings {
+    let depth: u32 = random.pick(&[1, 2, 4, 16]);
+    let limit_min = random.pick(&[depth, depth, depth.div_ceil(2), 1]);
+    BudgetSettings { depth, limit_min, wake: wake(random) }
+}
+
+fn wake(random: &mut Random) -> WakePolicy {
+    match random.chance(1, 2) {
+        true => WakePolicy::Fair,
+        false => random.pick(&[WakePolicy::Batch, WakePolicy::Stash, WakePolicy::Single]),
+    }
 }
 
 fn limits(random: &mut Random) -> QueueLimits {
@@ -80,11 +121,16 @@ fn limits(random: &mut Random) -> QueueLimits {
 }
 
 fn policy(random: &mut Random, nr_tasks: usize) -> Policy {
+    let queue_depth = random.pick(&[1, 2, 3, 8, 32, 70]);
     let plug = [PlugPolicy::Outermost, PlugPolicy::Outermost, PlugPolicy::PerLevel];
     Policy {
         plug: if random.chance(1, 6) { PlugPolicy::None } else { random.pick(&plug) },
         nomerges: random.pick(&[MergePolicy::All, MergePolicy::All, MergePolicy::Never]),
-        queue_depth: random.pick(&[1, 2, 3, 8, 32, 70]),
+        queue_depth,
+        nr_requests: random.chance(1, 4).then(|| random.between(1, queue_depth.into()) as u32),
+        nr_reserved: random.pick(&[0, 0, 0, 1, 4]),
+        async_depth: random.pick(&[QUEUE_DEPTH_MAX, QUEUE_DEPTH_MAX, 1, 4]),
+        wake: wake(random),
         nr_hw_queues: random.pick(&[1, 1, 2, nr_tasks as u32 + 1]),
         iostats: random.chance(1, 2),
         ..Policy::default()
@@ -140,6 +186,10 @@ fn load(random: &mut Random, scenario: &Scenario, nr_bios: u32) -> Load {
         preflush: percent(&[5, 30]),
         nomerge: percent(&[5, 50]),
         nowait: percent(&[5, 5, 20, 100]),
+        reserved: percent(&[5, 30]),
+        background: percent(&[5, 50]),
+        resizes: percent(&[1, 5, 30]),
+        queue_depth: scenario.policy.queue_depth,
         sequential: percent(&[80, 95, 99]).max(10),
         gates: percent(&[1, 5]),
         forget: percent(&[2, 20]),

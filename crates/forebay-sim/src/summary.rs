@@ -93,6 +93,9 @@ impl Summary {
             ("batons", Kind::Baton),
             ("kicks", Kind::Kick),
             ("waits for tags of the budget", Kind::Charge),
+            ("tasks that wait for tags of a context", Kind::Lack),
+            ("tasks woken for them", Kind::TagWake),
+            ("numbers of tags changed", Kind::Resize),
             ("gates opened", Kind::Open),
             ("devices revived", Kind::Revive),
         ];
@@ -106,6 +109,7 @@ impl Summary {
             ("retries", stats.retries),
             ("overtaken", stats.overtaken),
             ("waits for tags", stats.tag_waits),
+            ("vain wake-ups for tags", stats.vain_wakeups),
             ("empty turns", stats.empty_turns),
             ("failed bios", self.tally.nr_failed),
         ]);

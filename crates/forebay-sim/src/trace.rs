@@ -62,6 +62,14 @@ pub(crate) enum Kind {
     Charge,
     /// Tags of the budget were put: how many.
     Refund,
+    /// Bios of a task begin to lack tags, or do not any more: whose, 1 or 0.
+    Lack,
+    /// A task is to be woken for tags of its context: whom, whether it slept.
+    TagWake,
+    /// A turn tries for the line of a task: context, whose.
+    Ask,
+    /// How many tags may be in use is changed: context, how many.
+    Resize,
     /// A gate was closed: context.
     Close,
     /// A gate was opened: context.

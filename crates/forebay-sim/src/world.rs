@@ -1,6 +1,9 @@
 //! The world of one run: disk, device, tasks, clock and checkers; and the loop that drives them.
 
 use crate::check::drained;
+use crate::check::rules;
+use crate::check::stall;
+use crate::check::waits::Waits;
 use crate::check::{Broken, Checks, Verdict, broken};
 use crate::device::Device;
 use crate::heap::Event;
@@ -71,7 +74,8 @@ impl World {
             Some(Plant::WideLimits) => widened(limits),
             _ => limits,
         };
-        let checks = Checks::new(Trace::new(seed), limits, nr_hctxs, bound);
+        let waits = Waits::new(nr_tasks, budget.map_or(1, |budget| budget.depth));
+        let checks = Checks::new(Trace::new(seed), limits, &policy, bound, waits);
         let world = World {
             seed,
             scheduler: Scheduler::new(nr_tasks, preempt, nap, step_ns, stream(1)),
@@ -81,7 +85,7 @@ impl World {
             device_state: Arc::new(DeviceState::new(policy.nr_hw_queues)),
             hctxs: (0..nr_hctxs).map(|at| Rc::new(Hctx::new(at))).collect(),
             mailboxes: (0..nr_tasks).map(|_| Mailbox::default()).collect(),
-            budget: budget.map(|depth| Budget::new(depth, nr_tasks)),
+            budget: budget.map(|budget| Budget::new(&budget, nr_tasks)),
             is_gated: Cell::new(false),
             tally: RefCell::default(),
             plug_counters: RefCell::default(),
@@ -172,7 +176,7 @@ impl World {
             let Some((place, id)) = self.scheduler.pick() else {
                 match self.scheduler.next_event(true) {
                     Some(event) => self.fire(event),
-                    None => return Err(self.stall("no event is left, and tasks wait")),
+                    None => return Err(stall::why(self, "no event is left, and tasks wait")),
                 }
                 continue;
             };
@@ -203,28 +207,32 @@ impl World {
         }
         checks.progress_at = checks.trace.step;
         drop(checks);
-        match self.scheduler.heap.borrow().is_device_at_work() {
+        let is_at_work = self.scheduler.heap.borrow().is_device_at_work();
+        match is_at_work {
             true => Ok(()),
-            false => Err(self.stall("tasks run, and no bio and no command moves on")),
+            false => Err(stall::why(self, "tasks run, and no bio and no command moves on")),
         }
     }
 
-    fn stall(&self, why: &str) -> Broken {
-        let nr_live = self.checks.borrow().bios.nr_live();
-        let what = format!("{why}; {nr_live} bios are in the layer");
-        Broken { rule: "no stall while work exists", what }
+    /// The rule that is known to be broken.
+    pub(crate) fn take_broken(&self) -> Option<Broken> {
+        self.checks.try_borrow_mut().ok()?.broken.take()
     }
 
     fn check_drained(&self) -> Verdict {
         for (at, hctx) in self.hctxs.iter().enumerate() {
             drained::hctx(at, hctx)?;
+            let mut stats = QueueStats::default();
+            stats.add_runs(&hctx.counters);
+            let counted = [stats.turns, stats.empty_turns, stats.runs_made, hctx.nr_skipped.get()];
+            self.checks().runs.check_counts(at, counted)?;
         }
         if let Some(budget) = &self.budget {
             drained::budget(&budget.tags, budget.waits.borrow().len())?;
         }
         match self.checks.borrow().bios.nr_live() {
             0 => Ok(()),
-            nr => broken("in the end everything is drained", format!("{nr} bios are left")),
+            nr => broken(rules::DRAINED, format!("{nr} bios are left")),
         }
     }
 

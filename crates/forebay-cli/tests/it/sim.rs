@@ -58,6 +58,8 @@ fn what_cannot_be_run_is_refused() {
         1,
         "none.fio: cannot be read: No such file or directory (os error 2)",
     );
+    let wake = "sim: --wake=lifo: there are fair, batch, stash, single and stash-v1";
+    check_refused("--random --wake lifo", 2, wake);
     check_refused("", 2, "sim: name a job file of fio to run, or say --random");
 }
 
@@ -81,4 +83,33 @@ fn blocks_of_several_sizes_are_simulated_and_a_pace_is_not() {
         assert_ne!(output.status.code(), Some(0), "{options}");
         assert!(stderr(&output).contains(message), "{}", stderr(&output));
     }
+}
+
+/// The example of the documentation: more threads than tags.
+fn wait_for_tags(policy: &str) -> Output {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/stash.fio");
+    sim(&folder(), &format!("{path} --queue-depth 16 --seed 1 --wake {policy}"))
+}
+
+#[test]
+fn the_first_form_of_stash_and_wake_hangs_and_the_rule_is_named() {
+    let output = wait_for_tags("stash-v1");
+    assert_eq!(output.status.code(), Some(1));
+    let text = stderr(&output);
+    assert!(text.contains("\nbroken rule: T1: "), "{text}");
+    assert!(text.contains("context 0: 16 tags are free, and task "), "{text}");
+    assert!(text.contains(" --wake stash-v1 --queue-depth 16 --seed 1\n"), "{text}");
+}
+
+#[test]
+fn the_policies_that_a_disk_may_have_do_not_hang() {
+    for policy in ["fair", "batch", "stash", "single"] {
+        let output = wait_for_tags(policy);
+        assert_eq!(output.status.code(), Some(0), "{policy}: {}", stderr(&output));
+        assert!(stdout(&output).contains("bios         : 48, 0 failed"), "{policy}");
+    }
+    let output = sim(&folder(), "--random --seeds 20 --seed 1 --wake single --queue-depth 4");
+    let text = stdout(&output);
+    let again = "forebay sim --random --wake single --queue-depth 4 --seed 1 --seeds 20\n";
+    assert!(text.ends_with(again), "{text}");
 }

@@ -7,7 +7,7 @@
 mod row;
 
 use super::register::Register;
-use super::{Verdict, broken};
+use super::{Verdict, broken, rules};
 use forebay_core::{Bio, BioFlags, BlockStatus, Op, QueuedBio};
 use std::collections::VecDeque;
 
@@ -156,7 +156,7 @@ impl Bios {
             if row.stage != Stage::Queued || matches!(unit, Unit::Moved | Unit::Issued) {
                 let (name, stage) = (row.name(), row.stage);
                 let what = format!("block {at} of {name}, which is {stage:?}, was {unit:?}");
-                return broken("each byte is issued until it is moved, by one command", what);
+                return broken(rules::ISSUED_ONCE, what);
             }
             row.units[at] = Unit::Issued;
         }
@@ -196,7 +196,7 @@ impl Bios {
         let row = &mut self.rows[slot as usize];
         if row.stage != Stage::Queued || row.serial != bio.bio().user_data {
             let what = format!("{} ended, and was {:?}", row.name(), row.stage);
-            return broken("every bio ends exactly once", what);
+            return broken(rules::ENDS_ONCE, what);
         }
         row.stage = Stage::Ended;
         let row = &self.rows[slot as usize];
@@ -225,7 +225,7 @@ impl Bios {
         let is_right = match (first.map(|at| row.units[at]), result) {
             (Some(Unit::Issued), _) => {
                 let what = format!("block {at} of {}, which ended", row.name());
-                return broken("nothing ends while the driver has it (K2)", what);
+                return broken(rules::K2, what);
             }
             (None | Some(Unit::EndOfFile), Ok(len)) => len == at as u64 * self.block_size,
             (Some(Unit::Failed(last)), Err(status)) if status == last => true,
@@ -241,7 +241,7 @@ impl Bios {
             return Ok(());
         }
         let what = format!("{} ended with {result:?}; its blocks: {:?}", row.name(), row.units);
-        broken("a bio ends with its own status and length", what)
+        broken(rules::OWN_RESULT, what)
     }
 
     /// Whether a bio may fail with a status that no command for its bytes had.
@@ -279,7 +279,7 @@ impl Bios {
         let row = &self.rows[slot as usize];
         if row.stage != Stage::Ended || row.owner != by {
             let what = format!("{} came to task {by} while {:?}", row.name(), row.stage);
-            return broken("every end comes to its owner, once", what);
+            return broken(rules::COMES_BACK, what);
         }
         self.free(slot);
         Ok(())
@@ -311,13 +311,11 @@ fn check_nowait(row: &BioRow, bio: &QueuedBio) -> Verdict {
     let again = matches!(bio.result(), Err(BlockStatus::Again));
     if again && !row.is_undone() {
         let what = format!("{} ended with Again; its blocks: {:?}", row.name(), row.units);
-        return broken("of a NOWAIT bio that ends with Again nothing is done", what);
+        return broken(rules::NOWAIT_UNDONE, what);
     }
     // Of a bio that is cut, a part may wait for a busy driver after another was issued or refused.
     match bio.tag_wait() {
-        Some(_) if !row.is_cut && row.units.len() == 1 => {
-            broken("a NOWAIT bio does not wait for a tag", row.name())
-        }
+        Some(_) if !row.is_cut && row.units.len() == 1 => broken(rules::NOWAIT, row.name()),
         _ => Ok(()),
     }
 }

@@ -2,10 +2,9 @@
 //! in that bio's own memory, and no others.
 
 use super::bios::{Bios, OFFSET_BITS, SLOT_SHIFT, Stage};
+use super::rules::COVERS;
 use super::{Broken, Verdict, broken};
 use forebay_core::{IssuedRequest, Op, Segment};
-
-const RULE: &str = "a request covers exactly its bios";
 
 /// A stretch of one bio within a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,13 +39,13 @@ pub(crate) fn pieces(
     let nr_blocks: usize = out.iter().map(|piece| piece.nr).sum();
     if nr_blocks as u64 * block_size != rq.len {
         let what = format!("{} bytes at {} have {nr_blocks} blocks of bios", rq.len, rq.start);
-        return broken(RULE, what);
+        return broken(COVERS, what);
     }
     let mut slots = out.iter().map(|piece| piece.slot).collect::<Vec<_>>();
     slots.dedup();
     match slots.len() <= rq.nr_bios as usize || rq.op == Op::Flush {
         true => Ok(()),
-        false => broken(RULE, format!("{} bios, said to be {}", slots.len(), rq.nr_bios)),
+        false => broken(COVERS, format!("{} bios, said to be {}", slots.len(), rq.nr_bios)),
     }
 }
 
@@ -70,7 +69,7 @@ fn of_memory(
             && (row.stage, row.op) == (Stage::Queued, rq.op);
         if !belongs {
             let what = format!("bytes {offset} to {end} of box {slot} at {start}");
-            return broken(RULE, what);
+            return broken(COVERS, what);
         }
         start += u64::from(len);
         open = match open {
@@ -93,7 +92,7 @@ fn of_memory(
 fn piece(bios: &Bios, size: u64, (slot, from, to): (u32, u64, u64)) -> Result<Piece, Broken> {
     if !from.is_multiple_of(size) || !to.is_multiple_of(size) {
         let what = format!("bytes {from} to {to} of box {slot} are not whole blocks");
-        return Err(Broken { rule: RULE, what });
+        return Err(Broken { rule: COVERS, what });
     }
     let first = (from / size) as usize;
     let nr = ((to - from) / size) as usize;
@@ -111,7 +110,7 @@ fn of_ranges(
         let (block, nr) = (start / block_size, len / block_size);
         let Some(slot) = bios.of_range(rq.op, block, nr) else {
             let what = format!("a {} of {len} bytes at {start} is nobody's", rq.op.name());
-            return broken(RULE, what);
+            return broken(COVERS, what);
         };
         let first = (block - bios.row(slot).block) as usize;
         out.push(Piece { slot, first, nr: nr as usize, block });

@@ -1,6 +1,6 @@
 //! In the end everything is drained: nothing is in a context, and all tags are free.
 
-use super::{Verdict, broken};
+use super::{Verdict, broken, rules};
 use crate::runtime::hctx::Hctx;
 use forebay_core::TagSet;
 
@@ -8,7 +8,7 @@ use forebay_core::TagSet;
 pub(crate) fn hctx(at: usize, hctx: &Hctx) -> Verdict {
     if hctx.run.is_running() {
         let what = format!("somebody runs context {at}");
-        return broken("in the end everything is drained", what);
+        return broken(rules::DRAINED, what);
     }
     inner(at, hctx)
 }
@@ -18,14 +18,14 @@ pub(crate) fn inner(at: usize, hctx: &Hctx) -> Verdict {
     let inner = hctx.inner.borrow();
     let Some(inner) = &*inner else { return Ok(()) };
     let nr_bios = inner.core.check_invariants();
-    let (free, depth) = (inner.core.nr_free_tags(), inner.tags.depth());
+    let (free, nr_requests) = (inner.core.nr_free_tags(), inner.nr_requests);
     let is_empty = hctx.inbox.borrow().is_empty() && inner.driver.is_idle();
-    if nr_bios > 0 || free < depth || !is_empty {
+    if nr_bios > 0 || free < nr_requests || !is_empty {
         let what = format!(
-            "context {at} has {nr_bios} bios, {free} of {depth} tags are free; its inbox and \
+            "context {at} has {nr_bios} bios, {free} of {nr_requests} tags are free; its inbox and \
              driver are empty: {is_empty}"
         );
-        return broken("in the end everything is drained", what);
+        return broken(rules::DRAINED, what);
     }
     Ok(())
 }
@@ -35,7 +35,7 @@ pub(crate) fn budget(tags: &TagSet, nr_waiting: usize) -> Verdict {
     match tags.nr_free() == tags.depth() && nr_waiting == 0 {
         true => Ok(()),
         false => broken(
-            "in the end everything is drained",
+            rules::DRAINED,
             format!(
                 "{} of {} tags of the budget are free, {nr_waiting} wait",
                 tags.nr_free(),

@@ -1,6 +1,6 @@
 //! One holder of the token at a time; and nothing is dispatched behind a closed gate.
 
-use super::{Verdict, broken};
+use super::{Verdict, broken, rules};
 
 /// What is known of one hardware context.
 #[derive(Clone, Debug, Default)]
@@ -26,7 +26,7 @@ impl Gatekeeper {
             None => Ok(()),
             Some(other) => {
                 let what = format!("context {hctx}: task {task} took it from task {other}");
-                broken("one task holds the token at a time", what)
+                broken(rules::ONE_HOLDER, what)
             }
         }
     }
@@ -37,7 +37,7 @@ impl Gatekeeper {
             true => Ok(()),
             false => {
                 let what = format!("context {hctx}: task {task} turns it, held by {holder:?}");
-                broken("one task holds the token at a time", what)
+                broken(rules::ONE_HOLDER, what)
             }
         }
     }
@@ -52,10 +52,7 @@ impl Gatekeeper {
 
     pub(crate) fn check_issue(&self, hctx: usize) -> Verdict {
         match self.doors[hctx].is_shut {
-            true => broken(
-                "nothing is dispatched behind a closed gate (R5)",
-                format!("context {hctx} issued a request"),
-            ),
+            true => broken(rules::R5, format!("context {hctx} issued a request")),
             false => Ok(()),
         }
     }

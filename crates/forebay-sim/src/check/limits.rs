@@ -1,7 +1,7 @@
 //! A request keeps every limit of the device (K3). Written anew from what the limits say, so that
 //! it shares no mistake with the layer's own arithmetic.
 
-use super::{Verdict, broken};
+use super::{Verdict, broken, rules};
 use forebay_core::{IssuedRequest, Op, QueueLimits, Segment};
 
 /// Checks one request.
@@ -11,7 +11,7 @@ pub(crate) fn check(limits: &QueueLimits, rq: &IssuedRequest<'_>) -> Verdict {
         false => {
             let (op, start, len, nr) = (rq.op.name(), rq.start, rq.len, rq.nr_bios);
             let what = format!("{name}: {op} of {len} bytes at {start}, of {nr} bios");
-            broken("a request keeps every limit (K3)", what)
+            broken(rules::K3, what)
         }
     };
     let block = u64::from(limits.logical_block_size);

@@ -5,11 +5,15 @@
 //! - [`cover`]: a request covers exactly its bios, and its bytes their memory (P4);
 //! - [`limits`]: a request keeps every limit of the device (K3);
 //! - [`register`]: each block reads as a legal value (P3);
-//! - [`order`]: nobody is overtaken beyond the bound, and NOWAIT does not wait (P5);
-//! - [`gates`]: one holder of the token; nothing is dispatched behind a closed gate (R5).
+//! - [`order`]: nobody is overtaken beyond the bound (T8), and NOWAIT does not wait (P5);
+//! - [`gates`]: one holder of the token; nothing is dispatched behind a closed gate (R5);
+//! - [`waits`], [`lines`]: waits for tags, of the budget and of hardware contexts (T1 to T7, T10);
+//! - [`runs`]: runs of hardware contexts (R1 to R4, R6).
 //!
-//! That no tag is live twice, the driver sees (`driver.rs`); that nothing stalls, the scheduler's
-//! loop (`world.rs`); that all is drained at the end, [`drained`].
+//! What the rules are called and say stands in [`rules`]. That no tag is live twice, the driver
+//! sees (`driver.rs`); that nobody waits where it may not (T9, T11, T12), who is about to
+//! (`runtime/wait.rs`); that nothing stalls, the scheduler's loop (`world.rs`), and [`stall`] says
+//! why it does; that all is drained at the end, [`drained`].
 //!
 //! What is not checked: durability, since no power is cut yet; which of several failures of one
 //! byte is reported, beyond that it is the last one; memory, which has no content here but the
@@ -20,15 +24,23 @@ pub(crate) mod cover;
 pub(crate) mod drained;
 pub(crate) mod gates;
 pub(crate) mod limits;
+pub(crate) mod lines;
 pub(crate) mod order;
 pub(crate) mod register;
+pub(crate) mod rules;
+pub(crate) mod runs;
+pub(crate) mod stall;
+pub(crate) mod waits;
 
 use crate::trace::{Kind, Trace};
 use bios::Bios;
-use forebay_core::QueueLimits;
+use forebay_core::{Policy, QueueLimits};
 use gates::Gatekeeper;
+use lines::LineWakes;
 use order::Order;
 use register::Register;
+use runs::RunLog;
+use waits::Waits;
 
 /// A rule that does not hold.
 #[derive(Debug)]
@@ -55,20 +67,33 @@ pub(crate) struct Checks {
     pub(crate) register: Register,
     pub(crate) order: Order,
     pub(crate) gates: Gatekeeper,
+    pub(crate) waits: Waits,
+    pub(crate) lines: LineWakes,
+    pub(crate) runs: RunLog,
     pub(crate) broken: Option<Broken>,
     /// The step in which something last moved on.
     pub(crate) progress_at: u64,
 }
 
 impl Checks {
-    pub(crate) fn new(trace: Trace, limits: QueueLimits, nr_hctxs: usize, bound: u64) -> Checks {
+    pub(crate) fn new(
+        trace: Trace,
+        limits: QueueLimits,
+        policy: &Policy,
+        bound: u64,
+        waits: Waits,
+    ) -> Checks {
+        let nr_hctxs = policy.nr_hw_queues as usize;
         Checks {
             trace,
             limits,
             bios: Bios::new(limits.logical_block_size),
             register: Register::default(),
-            order: Order::new(nr_hctxs, bound),
+            order: Order::new(policy, bound),
             gates: Gatekeeper::new(nr_hctxs),
+            waits,
+            lines: LineWakes::default(),
+            runs: RunLog::new(nr_hctxs),
             broken: None,
             progress_at: 0,
         }

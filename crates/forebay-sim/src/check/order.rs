@@ -1,16 +1,23 @@
 //! Nobody is overtaken beyond the bound, and NOWAIT does not wait.
 //!
 //! A hardware context issues bios in the order in which it took them in. What may overtake: NOWAIT,
-//! which is answered in its turn; what takes a flush first; and, where the device fails, everything
-//! while a retry of the same place is under way, hence the bound.
+//! which is answered in its turn; what takes a flush first; what may have tags that others may not,
+//! or may not have those that others may; and, where the device fails, everything while a retry of
+//! the same place is under way, hence the bound. Where threads wait for tags, and not their bios,
+//! the order is that of each thread's own bios.
 
 use super::bios::{Bios, Stage, Unit};
-use super::{Verdict, broken};
-use forebay_core::{BioFlags, Op};
-use std::collections::VecDeque;
+use super::{Verdict, broken, rules};
+use forebay_core::{BioFlags, Op, Policy, WakePolicy};
+use std::collections::{BTreeMap, VecDeque};
 
 /// How many of the newest arrivals are looked at: an overtaker is found when it comes.
 const NR_LOOKED_AT: usize = 32;
+
+const FLUSHES: BioFlags = BioFlags::FUA.union(BioFlags::PREFLUSH);
+
+/// What has an order of its own.
+const CLASSES: BioFlags = BioFlags::RESERVED.union(BioFlags::BACKGROUND);
 
 #[derive(Clone, Copy, Debug)]
 struct Arrival {
@@ -24,6 +31,12 @@ struct Line {
     /// Taken in, and not issued as far as is known; the first of them is not.
     waiting: VecDeque<Arrival>,
     nr_arrived: u64,
+}
+
+#[derive(Debug, Default)]
+struct Arrivals {
+    /// Of each owner; or one of all.
+    lines: BTreeMap<usize, Line>,
     /// NOWAIT bios that were taken in for the turn that comes.
     nowait: Vec<(u32, u64)>,
 }
@@ -31,55 +44,70 @@ struct Line {
 /// The arrivals at all hardware contexts.
 #[derive(Debug)]
 pub(crate) struct Order {
-    lines: Vec<Line>,
+    hctxs: Vec<Arrivals>,
     bound: u64,
+    /// Whether each owner has a line of its own.
+    by_owner: bool,
 }
 
 impl Order {
-    pub(crate) fn new(nr_hctxs: usize, bound: u64) -> Order {
-        Order { lines: (0..nr_hctxs).map(|_| Line::default()).collect(), bound }
+    pub(crate) fn new(policy: &Policy, bound: u64) -> Order {
+        Order {
+            hctxs: (0..policy.nr_hw_queues).map(|_| Arrivals::default()).collect(),
+            bound,
+            by_owner: policy.wake != WakePolicy::Fair,
+        }
     }
 
     /// A context takes a bio in.
     pub(crate) fn arrive(&mut self, hctx: usize, slot: u32, bios: &Bios) {
         let row = bios.row(slot);
-        let line = &mut self.lines[hctx];
-        let flushes = BioFlags::FUA.union(BioFlags::PREFLUSH);
-        if row.op == Op::Flush || row.flags.intersects(flushes) {
+        let arrivals = &mut self.hctxs[hctx];
+        if row.op == Op::Flush || row.flags.intersects(FLUSHES) {
             return;
         }
         if row.flags.contains(BioFlags::NOWAIT) {
             // Parts of a bio that was cut may all be held back by a retry, where there are any.
             if self.bound == 0 || row.units.len() == 1 {
-                line.nowait.push((slot, row.serial));
+                arrivals.nowait.push((slot, row.serial));
             }
             return;
         }
+        if row.flags.intersects(CLASSES) {
+            return;
+        }
+        let line = arrivals.lines.entry(if self.by_owner { row.owner } else { 0 }).or_default();
         line.nr_arrived += 1;
         line.waiting.push_back(Arrival { number: line.nr_arrived, slot, serial: row.serial });
     }
 
     /// A turn is over.
     pub(crate) fn turned(&mut self, hctx: usize, bios: &Bios) -> Verdict {
-        let line = &mut self.lines[hctx];
-        for (slot, serial) in line.nowait.drain(..) {
+        let Arrivals { lines, nowait } = &mut self.hctxs[hctx];
+        for (slot, serial) in nowait.drain(..) {
             if is_waiting(bios, slot, serial) {
                 let what = format!("bio {serial} is neither ended nor issued after its turn");
-                return broken("a NOWAIT bio does not wait", what);
+                return broken(rules::NOWAIT, what);
             }
         }
-        let is_waiting = |first: &mut Arrival| !is_waiting(bios, first.slot, first.serial);
-        while line.waiting.pop_front_if(is_waiting).is_some() {}
-        let Some(first) = line.waiting.front() else { return Ok(()) };
-        let overtaken_by = line.waiting.iter().rev().take(NR_LOOKED_AT).find(|later| {
-            later.number - first.number > self.bound && was_issued(bios, later.slot, later.serial)
+        lines.values_mut().try_for_each(|line| line.check(self.bound, bios))
+    }
+}
+
+impl Line {
+    fn check(&mut self, bound: u64, bios: &Bios) -> Verdict {
+        let is_not_waiting = |first: &mut Arrival| !is_waiting(bios, first.slot, first.serial);
+        while self.waiting.pop_front_if(is_not_waiting).is_some() {}
+        let Some(first) = self.waiting.front() else { return Ok(()) };
+        let overtaken_by = self.waiting.iter().rev().take(NR_LOOKED_AT).find(|later| {
+            later.number - first.number > bound && was_issued(bios, later.slot, later.serial)
         });
         match overtaken_by {
             Some(later) => {
                 let (first, later) = (first.serial, later.serial);
                 let what =
                     format!("bio {first} waits, and bio {later}, which came after, does not");
-                broken("nobody is overtaken beyond the bound", what)
+                broken(rules::T8, what)
             }
             None => Ok(()),
         }

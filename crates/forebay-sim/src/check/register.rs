@@ -10,7 +10,7 @@
 //! A write that failed, and a discard, may have been done or not: such a value is as good as any,
 //! and supersedes none unless it is read.
 
-use super::{Verdict, broken};
+use super::{Verdict, broken, rules};
 use crate::sparse::Sparse;
 
 /// How many values of a block are kept before old ones are looked for.
@@ -86,7 +86,7 @@ impl Register {
                 "bio {serial}, a read from {began} to {now}, brought {value:#x} of block {block}, \
                  whose values are {candidates:x?}"
             );
-            return broken("what is read was written there, and was not overwritten", what);
+            return broken(rules::REGISTER, what);
         }
         supersede(candidates, value, began, now);
         Ok(())

@@ -3,18 +3,19 @@
 //! A task takes a tag for each bio before it submits it; whoever delivers the bio's end puts it.
 //! The steps are those of the table in core's `tag/wait.rs` (T2), a lock or an atomic being one
 //! step. A task that waits for tags drives its hardware context meanwhile (W1), and has issued and
-//! committed what has tags (T9); it needs at most half of the depth at once (T10).
+//! committed what has tags (T9); it needs at most half of the depth at once (T10). How many tags
+//! may be in use changes under load (T6).
 
+use crate::check::waits::TASK_BITS;
+use crate::check::waits::task_of;
 use crate::plant::Plant;
-use crate::runtime::mailbox::{Goal, Tell};
+use crate::runtime::mailbox::{Doing, Goal, Tell};
 use crate::runtime::thread::Thread;
+use crate::scenario::BudgetSettings;
 use crate::trace::Kind;
 use forebay_core::{Tag, TagSet, TagWaits, UnplugCause, Wait, WaitId, WaiterCount, WakePolicy};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-
-/// How far a wait's number is above the number of its task.
-const TASK_BITS: u32 = 16;
 
 /// The set, and those who wait.
 #[derive(Debug)]
@@ -22,48 +23,78 @@ pub(crate) struct Budget {
     pub(crate) tags: TagSet,
     pub(crate) waits: RefCell<TagWaits>,
     count: WaiterCount,
+    /// How few there may be at times.
+    limit_min: u32,
+    /// Somebody changes that: a lock.
+    is_resizing: Cell<bool>,
 }
 
 impl Budget {
-    pub(crate) fn new(depth: u32, nr_tasks: usize) -> Budget {
-        let waits = RefCell::new(TagWaits::new(WakePolicy::Fair, depth, nr_tasks));
-        Budget { tags: TagSet::new(depth), waits, count: WaiterCount::new() }
+    pub(crate) fn new(settings: &BudgetSettings, nr_tasks: usize) -> Budget {
+        let &BudgetSettings { depth, limit_min, wake } = settings;
+        Budget {
+            tags: TagSet::new(depth),
+            waits: RefCell::new(TagWaits::new(wake, depth, nr_tasks)),
+            count: WaiterCount::new(),
+            limit_min,
+            is_resizing: Cell::new(false),
+        }
     }
 
     /// The most that may be needed at once (T10).
     pub(crate) fn need_max(&self) -> u32 {
-        (self.tags.depth() / 2).max(1)
+        (self.limit_min / 2).max(1)
     }
 
-    fn nr_busy(&self) -> u32 {
-        self.tags.depth() - self.tags.nr_free()
+    /// How few and how many may be in use.
+    pub(crate) fn limits(&self) -> (u32, u32) {
+        (self.limit_min, self.tags.depth_max())
     }
 
     fn try_get(&self, need: u32, out: &mut Vec<Tag>) -> bool {
-        self.tags.try_get_all(need, &mut 0, &mut |tag| out.push(tag))
+        let is_got = self.tags.try_get_all(need, &mut 0, &mut |tag| out.push(tag));
+        let mut waits = self.waits.borrow_mut();
+        if is_got && waits.policy() == WakePolicy::StashV1 {
+            waits.took(need);
+        }
+        is_got
     }
 }
 
 impl Thread {
+    fn try_budget(&self, budget: &Budget, need: u32, out: &mut Vec<Tag>) -> bool {
+        let is_got = budget.try_get(need, out);
+        let mut checks = self.world.checks();
+        let verdict = checks.waits.tried(self.id, need, is_got);
+        checks.expect(verdict);
+        is_got
+    }
+
     /// Takes `need` tags of the budget, and waits for them if it must.
-    pub(crate) async fn charge(&mut self, need: u32) -> Vec<Tag> {
+    pub(crate) async fn charge(&mut self, mut need: u32) -> Vec<Tag> {
         let world = Rc::clone(&self.world);
         let budget = world.budget.as_ref().expect("there is a budget");
+        if world.plants(Plant::NeedMore) {
+            need = 2 * budget.tags.depth();
+        }
         let mut got = Vec::new();
-        if budget.try_get(need, &mut got) {
+        if self.try_budget(budget, need, &mut got) {
             return got;
         }
         // T9.
-        self.unplug(UnplugCause::Wait, 1).await;
+        if !world.plants(Plant::WaitPlugged) {
+            self.unplug(UnplugCause::Wait, 1).await;
+        }
         self.nr_waits_for_tags += 1;
         let wait_number = self.nr_waits_for_tags << TASK_BITS | self.id as u64;
         let wait = Wait { id: WaitId(wait_number), need };
         budget.waits.borrow_mut().push(wait);
         budget.count.announce();
+        world.checks().waits.joined(wait.id, need);
         let mut nr_sleeps = 0;
         loop {
             self.step().await;
-            if !world.plants(Plant::SkipRetry) && budget.try_get(need, &mut got) {
+            if !world.plants(Plant::SkipRetry) && self.try_budget(budget, need, &mut got) {
                 self.step().await;
                 self.leave_line(wait).await;
                 break;
@@ -72,15 +103,35 @@ impl Thread {
             nr_sleeps += 1;
             self.wait_for(Goal::Tags(wait_number)).await;
             world.mailboxes[self.id].has_tags.set(0);
-            if budget.try_get(need, &mut got) {
+            if self.try_budget(budget, need, &mut got) {
                 break;
             }
             self.step().await;
             budget.waits.borrow_mut().requeue(wait);
             budget.count.announce();
+            world.checks().waits.joined(wait.id, need);
         }
+        let verdict = world.checks().waits.left(self.id);
+        world.fail(verdict);
         world.note(Kind::Charge, need.into(), nr_sleeps);
         got
+    }
+
+    /// Does something with the line, `nr_freed` tags being told of; says who is woken.
+    fn with_waits(
+        &self,
+        budget: &Budget,
+        nr_freed: u32,
+        act: impl FnOnce(&mut TagWaits, &mut dyn FnMut(WaitId)),
+    ) -> Vec<WaitId> {
+        let mut woken = Vec::new();
+        let mut waits = budget.waits.borrow_mut();
+        act(&mut waits, &mut |id| woken.push(id));
+        woken.iter().for_each(|_| budget.count.leave());
+        let (policy, depth, is_empty) = (waits.policy(), waits.depth(), waits.is_empty());
+        let verdict = self.world.checks().waits.woke(policy, depth, nr_freed, &woken, is_empty);
+        self.world.fail(verdict);
+        woken
     }
 
     /// It has got its tags by itself: out of the line, or, where it was woken meanwhile, the
@@ -88,15 +139,20 @@ impl Thread {
     async fn leave_line(&mut self, wait: Wait) {
         let world = Rc::clone(&self.world);
         let budget = world.budget.as_ref().expect("there is a budget");
-        let mut woken = Vec::new();
-        {
-            let mut waits = budget.waits.borrow_mut();
-            if waits.remove(wait.id, &mut |id| woken.push(id)) {
-                budget.count.leave();
-            } else {
-                waits.donate(wait.need, budget.nr_busy(), &mut |id| woken.push(id));
-            }
-            woken.iter().for_each(|_| budget.count.leave());
+        let mut is_there = false;
+        let mut woken = self.with_waits(budget, 0, |waits, out| {
+            is_there = waits.remove(wait.id, &mut |id| out(id));
+        });
+        if is_there {
+            budget.count.leave();
+        } else if !world.plants(Plant::KeepWake) {
+            let is_fair = budget.waits.borrow().policy() == WakePolicy::Fair;
+            let nr_freed = if is_fair { wait.need } else { 1 };
+            world.checks().waits.donated(self.id);
+            let nr_busy = budget.tags.nr_busy();
+            woken.extend(self.with_waits(budget, nr_freed, |waits, out| {
+                waits.donate(wait.need, nr_busy, &mut |id| out(id));
+            }));
         }
         self.tell(woken).await;
         self.settle().await;
@@ -110,27 +166,79 @@ impl Thread {
         if world.plants(Plant::PutTwice) {
             budget.tags.put(tags[0]);
         }
+        world.checks().waits.put(self.id, nr);
+        if world.plants(Plant::HideTag) {
+            self.step().await;
+        }
         budget.tags.put_many(tags.into_iter());
         world.note(Kind::Refund, nr.into(), 0);
         self.step().await;
-        if world.plants(Plant::SkipTagWake) || !budget.count.anybody_waits() {
+        self.wake_waiters(budget, nr).await;
+        world.checks().waits.has_put(self.id);
+    }
+
+    async fn wake_waiters(&mut self, budget: &Budget, nr: u32) {
+        let world = Rc::clone(&self.world);
+        if world.plants(Plant::SkipTagWake) {
+            return;
+        }
+        world.checks().waits.looked(self.id);
+        if !budget.count.anybody_waits() {
             return;
         }
         self.step().await;
-        let mut woken = Vec::new();
-        let nr_busy = budget.nr_busy();
-        budget.waits.borrow_mut().wake(nr, nr_busy, &mut |id| woken.push(id));
-        woken.iter().for_each(|_| budget.count.leave());
+        if world.plants(Plant::DropTagWake) {
+            return;
+        }
+        let nr_told = if world.plants(Plant::CountTwice) { 2 * nr } else { nr };
+        let nr_busy = budget.tags.nr_busy();
+        let woken = self.with_waits(budget, nr, |waits, out| {
+            waits.wake(nr_told, nr_busy, &mut |id| out(id));
+        });
         self.tell(woken).await;
+    }
+
+    /// Changes how many tags may be in use. The policy hears of fewer before, and of more after
+    /// that (T6).
+    pub(crate) async fn resize_budget(&mut self, limit: u32) {
+        let world = Rc::clone(&self.world);
+        let budget = world.budget.as_ref().expect("there is a budget");
+        if budget.is_resizing.replace(true) {
+            return;
+        }
+        let nr_more = limit.saturating_sub(budget.tags.depth());
+        if nr_more > 0 || world.plants(Plant::ShrinkFirst) {
+            self.set_limit(budget, limit);
+            self.step().await;
+        }
+        let woken = self.with_waits(budget, nr_more, |waits, out| {
+            waits.resize(limit, &mut |id| out(id));
+        });
+        self.tell(woken).await;
+        self.set_limit(budget, limit);
+        budget.is_resizing.set(false);
+        self.settle().await;
+    }
+
+    fn set_limit(&self, budget: &Budget, limit: u32) {
+        budget.tags.resize(limit);
+        let depth = budget.waits.borrow().depth();
+        let verdict = self.world.checks().waits.limited(limit, depth);
+        self.world.fail(verdict);
     }
 
     /// Tells those who were woken; they are woken when no token is held.
     async fn tell(&mut self, woken: Vec<WaitId>) {
         let world = Rc::clone(&self.world);
-        for WaitId(wait) in woken {
+        for wait in woken {
             self.step().await;
-            let task = (wait & ((1 << TASK_BITS) - 1)) as usize;
-            match world.mailboxes[task].give_tags(wait) {
+            let task = task_of(wait);
+            let mailbox = &world.mailboxes[task];
+            if mailbox.doing.get() == Doing::Awake && world.plants(Plant::LoseWake) {
+                continue;
+            }
+            world.checks().waits.told(wait);
+            match mailbox.give_tags(wait.0) {
                 Tell::Kick => {
                     // As in the inbox: it is published, and then a run is due.
                     world.hctxs[0].tell_leader.set(true);

@@ -1,5 +1,6 @@
 //! Freeze and quiesce, by a task, of the whole disk.
 
+use crate::plant::Plant;
 use crate::runtime::hctx::{Hctx, Own};
 use crate::runtime::thread::Thread;
 use crate::trace::Kind;
@@ -20,6 +21,11 @@ impl Thread {
         for hctx in &world.hctxs {
             hctx.run.close(gate);
             world.note(Kind::Close, hctx.at as u64, gate as u64);
+            if gate != Gate::Frozen {
+                // R4.
+                hctx.timer.cancel();
+                world.checks().runs.undelayed();
+            }
             self.step().await;
         }
         for hctx in &world.hctxs {
@@ -32,13 +38,18 @@ impl Thread {
         for hctx in &world.hctxs {
             world.checks().gates.shut(hctx.at, false);
             hctx.run.open(gate);
+            if hctx.is_shared {
+                world.checks().runs.opened();
+            }
             world.note(Kind::Open, hctx.at as u64, gate as u64);
             self.step().await;
             // R4. An owner looks by itself: nobody else may run what it owns.
-            if hctx.is_shared && self.run(hctx) {
+            if hctx.is_shared && !world.plants(Plant::OpenUnasked) && self.run(hctx) {
                 self.turn_and_finish(hctx).await;
             }
         }
+        let verdict = world.checks().runs.check_opened();
+        world.fail(verdict);
         world.is_gated.set(false);
     }
 

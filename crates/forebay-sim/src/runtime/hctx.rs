@@ -1,13 +1,17 @@
 //! A hardware context: the token, the inbox, and the turn.
 
-use crate::check::broken;
+use crate::check::{broken, rules, stall};
 use crate::driver::{DriverState, Port};
 use crate::plant::Plant;
 use crate::runtime::mailbox::Tell;
+use crate::runtime::tags::TagCalls;
 use crate::runtime::thread::Thread;
+use crate::runtime::wait::{LATE_NS, RESOURCE_DELAY_NS};
 use crate::trace::Kind;
 use crate::world::World;
-use forebay_core::{Commit, Gates, HardwareContext, QueuedBio, RunCounters, RunState, TagSet};
+use forebay_core::{
+    Commit, Gates, HardwareContext, QueuedBio, RunCounters, RunState, RunTimer, TagSet,
+};
 use forebay_core::{Tag, Turned};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -41,6 +45,9 @@ pub(crate) struct Hctx {
     pub(crate) is_shared: bool,
     pub(crate) is_owned: Cell<bool>,
     pub(crate) inbox: RefCell<Inbox>,
+    pub(crate) tags: TagCalls,
+    /// When a delayed run is due.
+    pub(crate) timer: RunTimer,
     /// A leader was told from outside its context's turns, and must be kicked.
     pub(crate) tell_leader: Cell<bool>,
     pub(crate) followers: RefCell<Vec<usize>>,
@@ -61,7 +68,8 @@ pub(crate) struct Hctx {
 pub(crate) struct Inner {
     pub(crate) core: HardwareContext,
     pub(crate) driver: DriverState,
-    pub(crate) tags: Arc<TagSet>,
+    /// How many tags may be in use.
+    pub(crate) nr_requests: u32,
     is_kicked: bool,
 }
 
@@ -73,6 +81,8 @@ impl Hctx {
             is_shared: at == 0,
             is_owned: Cell::new(at == 0),
             inbox: RefCell::new(Inbox::new()),
+            tags: TagCalls::default(),
+            timer: RunTimer::new(),
             tell_leader: Cell::new(false),
             followers: RefCell::default(),
             waiter: Cell::new(None),
@@ -88,17 +98,18 @@ impl Hctx {
     /// Puts a new inner part in place.
     pub(crate) fn open(&self, world: &World) {
         let depth = world.disk.policy.queue_depth;
-        let tags = Arc::new(TagSet::new(depth));
         let core = HardwareContext::new(
             world.disk.limits,
             world.disk.policy,
             self.at as u32,
             Arc::clone(&world.device_state),
-            Arc::clone(&tags),
+            Arc::new(TagSet::new(depth)),
             Arc::clone(&self.counters),
         );
         let driver = DriverState::new(self.at, depth);
-        *self.inner.borrow_mut() = Some(Inner { core, driver, tags, is_kicked: false });
+        let nr_requests = world.disk.policy.nr_requests.unwrap_or(depth);
+        let inner = Inner { core, driver, nr_requests, is_kicked: false };
+        *self.inner.borrow_mut() = Some(inner);
     }
 
     /// Calls `act` with the inner part and its driver.
@@ -144,13 +155,16 @@ impl Thread {
     pub(crate) fn run(&self, hctx: &Hctx) -> bool {
         let mut checks = self.world.checks();
         let is_ours = hctx.run.run() || self.world.plants(Plant::RunWithoutToken);
+        checks.runs.asked(hctx.at, self.id, !is_ours);
         if is_ours {
             hctx.counters.count_run();
             checks.note(Kind::Take, hctx.at as u64, 0);
+            checks.runs.made(hctx.at);
             let taken = checks.gates.take(hctx.at, self.id);
             checks.expect(taken);
         } else {
-            hctx.nr_skipped.set(hctx.nr_skipped.get() + 1);
+            let nr = u64::from(!self.world.plants(Plant::SkipCount));
+            hctx.nr_skipped.set(hctx.nr_skipped.get() + nr);
             checks.note(Kind::Skip, hctx.at as u64, 0);
         }
         is_ours
@@ -163,6 +177,7 @@ impl Thread {
             hctx.counters.count_run();
             let mut checks = self.world.checks();
             checks.note(Kind::Take, hctx.at as u64, 0);
+            checks.runs.made(hctx.at);
             let taken = checks.gates.take(hctx.at, self.id);
             checks.expect(taken);
         }
@@ -186,13 +201,17 @@ impl Thread {
         let released = if to_wait { hctx.run.release_to_wait() } else { hctx.run.release() };
         if released {
             checks.gates.give(hctx.at);
-            if !hctx.inbox.borrow().is_empty() && hctx.nr_publishing.get() == 0 {
-                let what = format!("context {}: its inbox is not empty, and nobody runs", hctx.at);
-                checks.expect(broken("no run is lost (R2)", what));
-            }
             checks.note(Kind::Release, hctx.at as u64, to_wait.into());
+            drop(checks);
+            self.check_inbox(hctx);
         }
         released
+    }
+
+    /// Now that this task has asked, or given the token back: nothing is left that nobody takes in.
+    pub(crate) fn check_inbox(&self, hctx: &Hctx) {
+        let verdict = stall::lost_run(&self.world, hctx);
+        self.world.fail(verdict);
     }
 
     /// The token was given back: wakes whom it is about.
@@ -207,6 +226,7 @@ impl Thread {
     /// since nobody holds it any more, and a turn is due.
     pub(crate) async fn block(&self, hctx: &Hctx) -> bool {
         hctx.run.block();
+        self.world.checks().runs.blocked(hctx.at);
         if self.world.plants(Plant::BlockUnasked) {
             return false;
         }
@@ -252,6 +272,7 @@ impl Thread {
         own: Own,
         early: Option<Inbox>,
     ) -> Turned {
+        self.is_in_turn = true;
         let gates = self.gates(hctx);
         let commit = match commit {
             // Without a leader in the driver nobody commits what is left.
@@ -259,13 +280,18 @@ impl Thread {
             commit => commit,
         };
         self.step().await;
-        let inbox = early.unwrap_or_else(|| hctx.inbox.replace(Inbox::new()));
+        self.hear_of_tags(hctx).await;
+        let mut inbox = early.unwrap_or_else(|| hctx.inbox.replace(Inbox::new()));
+        if self.world.plants(Plant::NewestFirst) {
+            inbox.requests.reverse();
+        }
         let outgoing = if with_outgoing { self.take_outgoing_slots() } else { Vec::new() };
         {
             let mut checks = self.world.checks();
             let held = checks.gates.check_holder(hctx.at, self.id);
             checks.expect(held);
             let checks = &mut *checks;
+            checks.runs.read(hctx.at);
             for slot in inbox.slots.into_iter().chain(outgoing) {
                 checks.order.arrive(hctx.at, slot, &checks.bios);
             }
@@ -285,19 +311,48 @@ impl Thread {
             }
         });
         let mut ended = std::mem::take(&mut self.ended);
-        let turned = self.turn_core(hctx, gates, commit, &mut ended);
+        let mut turned = self.turn_core(hctx, gates, commit, &mut ended);
         self.step().await;
-        let mut kick = turned.work_left && turned.nr_in_flight == 0;
+        let mut kick = false;
+        if hctx.with_inner(|inner| inner.core.has_lines()) {
+            kick = self.tell_of_tags(hctx, gates, commit, &mut ended, &mut turned).await;
+        }
+        hctx.is_drained.set(turned.is_drained);
+        kick |= turned.work_left && turned.nr_in_flight == 0;
         kick |= self.deliver(hctx, own, &mut ended).await;
         self.ended = ended;
         kick |= hctx.tell_leader.take();
-        if kick && hctx.is_shared && !self.world.plants(Plant::SkipKick) && hctx.run.kick() {
+        if kick && hctx.is_shared {
+            if turned.work_left && turned.nr_in_flight == 0 {
+                // Before the leader is told of it.
+                self.delay_run(hctx);
+            }
+            self.kick(hctx);
+        }
+        self.is_in_turn = false;
+        turned
+    }
+
+    fn kick(&self, hctx: &Hctx) {
+        if !self.world.plants(Plant::SkipKick) && hctx.run.kick() {
             hctx.with_inner(|inner| inner.is_kicked = true);
             hctx.with_port(&self.world, |_, port| forebay_core::Driver::kick(port));
             self.world.note(Kind::Kick, hctx.at as u64, 0);
             self.world.wake_waiter(hctx);
         }
-        turned
+    }
+
+    /// A turn has left work at a busy driver with nothing in flight: another is due after a while.
+    fn delay_run(&self, hctx: &Hctx) {
+        let at_ns = self.world.now() + RESOURCE_DELAY_NS;
+        if self.world.plants(Plant::ExtendDelay) {
+            hctx.timer.cancel();
+        }
+        hctx.timer.delay(at_ns);
+        let now = self.world.now();
+        let left_ns = hctx.timer.left_ns(now);
+        let verdict = self.world.checks().runs.delayed(now, at_ns, left_ns);
+        self.world.fail(verdict);
     }
 
     fn gates(&self, hctx: &Hctx) -> Gates {
@@ -310,7 +365,7 @@ impl Thread {
     }
 
     /// The core's turn, and what the checkers say to it.
-    fn turn_core(
+    pub(super) fn turn_core(
         &self,
         hctx: &Hctx,
         gates: Gates,
@@ -322,10 +377,14 @@ impl Thread {
             if self.world.device_state.is_failed() {
                 port.checks.bios.offline();
             }
+            let nr_before = ended.len();
+            let nr_issued = port.checks.trace.counts[Kind::Issue as usize];
             let turned = core.turn(port, now, gates, commit, ended);
             let checks = &mut *port.checks;
             checks.note(Kind::Turn, hctx.at as u64, turned.nr_in_flight.into());
-            for bio in ended.iter() {
+            let is_idle = checks.trace.counts[Kind::Issue as usize] == nr_issued;
+            checks.runs.turned(hctx.at, is_idle && ended.len() == nr_before);
+            for bio in &ended[nr_before..] {
                 checks.note(Kind::End, bio.number().into(), crate::trace::code(bio.result()));
                 checks.progress_at = checks.trace.step;
                 let verdict = checks.bios.end(bio, &mut checks.register);
@@ -335,7 +394,6 @@ impl Thread {
             checks.expect(verdict);
             turned
         });
-        hctx.is_drained.set(turned.is_drained);
         hctx.nr_turns.set(hctx.nr_turns.get() + 1);
         if hctx.nr_turns.get().is_multiple_of(TURNS_PER_CHECK) {
             hctx.with_inner(|inner| inner.core.check_invariants());
@@ -350,6 +408,10 @@ impl Thread {
             let mut checks = self.world.checks();
             ended.iter().filter_map(|bio| checks.bios.row_mut(bio.number()).charge.take()).collect()
         };
+        if self.world.plants(Plant::WaitInTurn) && !ended.is_empty() {
+            self.check_may_wait();
+            self.world.scheduler.park_for(self.id, LATE_NS).await;
+        }
         if !charges.is_empty() {
             self.refund(charges).await;
         }
@@ -376,9 +438,9 @@ impl Thread {
             match mailbox.count(nr) {
                 Tell::Nobody => {}
                 Tell::Kick if hctx.is_shared => to_leader = true,
-                Tell::Kick => self
-                    .world
-                    .fail(broken("an owned context has no leader", format!("context {}", hctx.at))),
+                Tell::Kick => {
+                    self.world.fail(broken(rules::NO_LEADER, format!("context {}", hctx.at)))
+                }
                 Tell::Wake if world.plants(Plant::SkipWake) => {}
                 Tell::Wake => self.wakes.push(to),
             }

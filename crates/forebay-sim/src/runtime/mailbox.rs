@@ -29,6 +29,8 @@ pub(crate) enum Goal {
     Delivered(u64),
     /// That somebody says that there are tags, for the wait of this number.
     Tags(u64),
+    /// That nothing of its own lacks a tag of its context, where threads wait for those.
+    Lines,
 }
 
 /// One task's.
@@ -40,6 +42,10 @@ pub(crate) struct Mailbox {
     pub(crate) goal: Cell<Goal>,
     /// The last wait for tags that was told that there are some.
     pub(crate) has_tags: Cell<u64>,
+    /// Bios of the owner are in its line for tags, as the holder of the token has it.
+    pub(crate) lacks_tags: Cell<bool>,
+    /// It is parked as a follower, and would lead.
+    pub(crate) is_following: Cell<bool>,
     /// It is in the list of a context's followers.
     pub(crate) is_listed: Cell<bool>,
 }
@@ -61,6 +67,7 @@ impl Mailbox {
             Goal::None => false,
             Goal::Delivered(nr) => self.nr_delivered.get() >= nr,
             Goal::Tags(wait) => self.has_tags.get() == wait,
+            Goal::Lines => !self.lacks_tags.get(),
         }
     }
 
@@ -77,9 +84,24 @@ impl Mailbox {
         self.told()
     }
 
+    /// Nothing of the owner lacks a tag any more: who waits for just that is told.
+    pub(crate) fn no_tags_lacked(&self) -> Tell {
+        if self.goal.get() == Goal::Lines { self.told() } else { Tell::Nobody }
+    }
+
+    /// There may be tags for the owner's line: whatever it waits for, it is to ask again. Nobody:
+    /// it does not sleep.
+    pub(crate) fn tell_of_tags(&self) -> Tell {
+        self.told_if(true)
+    }
+
     fn told(&self) -> Tell {
+        self.told_if(self.is_reached(self.goal.get()))
+    }
+
+    fn told_if(&self, is_wanted: bool) -> Tell {
         let doing = self.doing.get();
-        if !matches!(doing, Doing::Parked | Doing::Leading) || !self.is_reached(self.goal.get()) {
+        if !matches!(doing, Doing::Parked | Doing::Leading) || !is_wanted {
             return Tell::Nobody;
         }
         self.doing.set(Doing::Told);

@@ -9,11 +9,13 @@
 //! - [`thread`]: a task's plug, its software queue, and submit and reap;
 //! - [`wait`]: leading, following, and waiting as an owner;
 //! - [`budget`]: waiting for tags of a set that all tasks share;
+//! - [`tags`]: waiting for the tags of a hardware context, where threads do so;
 //! - [`gate`]: freeze and quiesce.
 
 pub(crate) mod budget;
 pub(crate) mod gate;
 pub(crate) mod hctx;
 pub(crate) mod mailbox;
+pub(crate) mod tags;
 pub(crate) mod thread;
 pub(crate) mod wait;

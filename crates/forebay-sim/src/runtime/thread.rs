@@ -1,7 +1,7 @@
 //! A task's part of the disk: its plug, its software queue, and submit and reap.
 
 use crate::check::bios::{OFFSET_BITS, SLOT_SHIFT};
-use crate::check::broken;
+use crate::check::{broken, rules};
 use crate::plant::Plant;
 use crate::runtime::hctx::{Hctx, Own};
 use crate::runtime::mailbox::Goal;
@@ -58,6 +58,9 @@ pub(crate) struct Thread {
     /// The shared context is due a run: its leader is to be told.
     pub(crate) owes_run: bool,
     pub(crate) nr_waits_for_tags: u64,
+    /// Where it is: within a turn, or within a submit.
+    pub(crate) is_in_turn: bool,
+    pub(crate) is_submitting: bool,
 }
 
 impl Thread {
@@ -86,6 +89,8 @@ impl Thread {
             wakes: Vec::new(),
             owes_run: false,
             nr_waits_for_tags: 0,
+            is_in_turn: false,
+            is_submitting: false,
         }
     }
 
@@ -100,7 +105,17 @@ impl Thread {
 
     /// Submits an I/O. False where it was refused. One without memory that overlaps another such
     /// becomes a read: the checkers tell them apart by their ranges alone.
-    pub(crate) async fn submit(&mut self, mut io: Io) -> bool {
+    pub(crate) async fn submit(&mut self, io: Io) -> bool {
+        self.is_submitting = true;
+        let is_taken = self.submit_one(io).await;
+        if self.world.plants(Plant::WaitInSubmit) && self.nr_in_layer > 0 {
+            self.wait_for(Goal::Delivered(self.nr_mailed + 1)).await;
+        }
+        self.is_submitting = false;
+        is_taken
+    }
+
+    async fn submit_one(&mut self, mut io: Io) -> bool {
         self.step().await;
         let world = Rc::clone(&self.world);
         if matches!(io.op, Op::Discard | Op::WriteZeroes)
@@ -143,7 +158,7 @@ impl Thread {
             checks.note(Kind::Refuse, boxed.number().into(), io.block);
             let is_right = matches!(refusal, Refusal::NotSupported(op) if op == io.op);
             if !is_right {
-                checks.expect(broken("no good bio is refused", format!("{io:?}: {refusal}")));
+                checks.expect(broken(rules::NOT_REFUSED, format!("{io:?}: {refusal}")));
             }
             let charge = checks.bios.row_mut(boxed.number()).charge.take();
             checks.bios.refuse(boxed.number(), &mut checks.register);
@@ -216,10 +231,7 @@ impl Thread {
         let with_outgoing = self.try_take(&hctx);
         if !with_outgoing {
             self.step().await;
-            self.push_outgoing(&hctx);
-            self.step().await;
-            hctx.nr_publishing.set(hctx.nr_publishing.get() - 1);
-            if !self.run(&hctx) {
+            if !self.publish(&hctx).await {
                 return None;
             }
         }
@@ -228,8 +240,40 @@ impl Thread {
         Some(turned)
     }
 
+    /// Publishes what is outgoing, and asks for a run.
+    async fn publish(&mut self, hctx: &Hctx) -> bool {
+        if self.world.plants(Plant::RunFirst) {
+            let is_ours = self.run(hctx);
+            self.step().await;
+            self.push_outgoing(hctx);
+            hctx.nr_publishing.set(hctx.nr_publishing.get() - 1);
+            self.check_inbox(hctx);
+            return is_ours;
+        }
+        self.push_outgoing(hctx);
+        self.step().await;
+        hctx.nr_publishing.set(hctx.nr_publishing.get() - 1);
+        self.run(hctx)
+    }
+
+    /// Nothing that has a tag of the budget is still here, where nobody issues it (T9).
+    pub(crate) fn check_has_sent(&self) {
+        let mut checks = self.world.checks();
+        let kept = self.plugged.iter().map(|(slot, _)| slot).chain(&self.outgoing);
+        let kept = kept.copied().find(|&slot| checks.bios.row(slot).charge.is_some());
+        if let Some(slot) = kept {
+            let what = format!("task {} waits, and has {} in its plug", self.id, {
+                checks.bios.row(slot).name()
+            });
+            checks.expect(broken(rules::T9, what));
+        }
+    }
+
     /// Publishes what is outgoing. A run is due.
     fn push_outgoing(&mut self, hctx: &Hctx) {
+        if self.queue.has_outgoing() {
+            self.world.checks().runs.published(hctx.at, self.id);
+        }
         let mut inbox = hctx.inbox.borrow_mut();
         inbox.requests.extend(self.queue.outgoing().map(Request::into_bios));
         inbox.slots.append(&mut self.outgoing);
@@ -283,6 +327,10 @@ impl Thread {
             let later = self.ready.len() < min && !hctx.is_shared;
             let commit = if later { Commit::Later } else { Commit::Now };
             let turned = self.turn(commit, Own::Direct).await;
+            if hctx.is_shared && min > 0 && self.world.mailboxes[self.id].lacks_tags.get() {
+                // As a thread of Linux, which sleeps in its submission.
+                self.wait_for(Goal::Lines).await;
+            }
             self.take_mail();
             if self.ready.len() >= min || self.nr_in_layer == 0 {
                 if later {

@@ -1,6 +1,7 @@
 //! Waiting: for the ends of one's own bios, or for tags. The rules W1 to W5 are those of the
 //! library's `runtime/wait.rs`, whose steps these are.
 
+use crate::check::{broken, rules};
 use crate::plant::Plant;
 use crate::runtime::hctx::{Hctx, Own};
 use crate::runtime::mailbox::{Doing, Goal};
@@ -17,13 +18,30 @@ pub(crate) const RESOURCE_DELAY_NS: u64 = 3_000_000;
 /// the library: it is to happen.
 const BUSY: u32 = 2;
 
+/// How late a task is where a planted bug makes it so.
+pub(crate) const LATE_NS: u64 = 20_000;
+
 impl Thread {
+    /// It is about to wait. Not within a submit (T11) or a turn (T12).
+    pub(crate) fn check_may_wait(&self) {
+        let verdict = match (self.is_in_turn, self.is_submitting) {
+            (true, _) => broken(rules::T12, format!("task {} is about to", self.id)),
+            (_, true) => broken(rules::T11, format!("that of task {} is about to", self.id)),
+            _ => Ok(()),
+        };
+        self.world.fail(verdict);
+    }
+
     pub(crate) fn is_reached(&self, goal: Goal) -> bool {
         self.world.mailboxes[self.id].is_reached(goal)
     }
 
     /// Waits until the goal is reached, driving the own hardware context meanwhile.
     pub(crate) async fn wait_for(&mut self, goal: Goal) {
+        self.check_may_wait();
+        if matches!(goal, Goal::Tags(_)) {
+            self.check_has_sent();
+        }
         match self.hctx().is_shared {
             true => self.wait_shared(goal).await,
             false => self.wait_owned(goal).await,
@@ -58,6 +76,7 @@ impl Thread {
         let world = Rc::clone(&self.world);
         let mailbox = &world.mailboxes[self.id];
         mailbox.begin_wait(goal, Doing::Parked);
+        mailbox.is_following.set(followers.is_some());
         self.step().await;
         if let Some(followers) = followers
             && !mailbox.is_listed.replace(true)
@@ -72,13 +91,14 @@ impl Thread {
             }
         }
         self.step().await;
-        mailbox.end_wait()
+        self.end_wait().await
     }
 
     /// Waits in an owned context until `nr` more bios may have ended, or for a while.
     pub(crate) async fn wait_as_owner(&mut self, turned: Turned, nr: u32, goal: Goal) {
         let world = Rc::clone(&self.world);
         let hctx = self.hctx();
+        self.check_may_wait();
         if turned.nr_in_flight == 0 {
             if turned.work_left {
                 world.scheduler.park_for(self.id, RESOURCE_DELAY_NS).await;
@@ -141,8 +161,12 @@ impl Thread {
     async fn follow(&mut self, hctx: &Hctx, goal: Goal) -> bool {
         self.step().await;
         self.world.note(Kind::Follow, hctx.at as u64, 0);
-        let may_park =
-            |thread: &Thread| hctx.run.has_leader() || thread.world.plants(Plant::ParkBlindly);
+        let is_blind = self.world.plants(Plant::ParkBlindly);
+        if is_blind {
+            // The harm is done to one that is late.
+            self.world.scheduler.sleep(self.id, LATE_NS).await;
+        }
+        let may_park = |_: &Thread| hctx.run.has_leader() || is_blind;
         self.park(goal, Some(&hctx.followers), may_park).await == Doing::Baton
     }
 
@@ -156,6 +180,8 @@ impl Thread {
             let mut timeout = None;
             let is_held = is_kept || self.try_take(hctx);
             if is_held {
+                hctx.timer.begin();
+                world.checks().runs.undelayed();
                 let turned = self.turn_once(hctx, Commit::Now, false, Own::Mail, None).await;
                 timeout = (turned.nr_in_flight == 0).then_some(RESOURCE_DELAY_NS);
             } else {
@@ -171,11 +197,14 @@ impl Thread {
                 self.step().await;
                 // W2; a delivery that comes later kicks (W4).
                 if !mailbox.is_reached(goal) {
-                    self.wait_in_driver(hctx, 1, goal, timeout).await;
+                    let verdict = world.checks().runs.check_blocked(hctx.at);
+                    world.fail(verdict);
+                    let until_run = hctx.timer.left_ns(world.now());
+                    self.wait_in_driver(hctx, 1, goal, until_run.or(timeout)).await;
                 }
                 hctx.run.unblock();
             }
-            mailbox.end_wait();
+            self.end_wait().await;
         }
         if is_kept {
             if !world.plants(Plant::LeaveKept) {

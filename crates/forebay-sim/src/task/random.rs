@@ -23,6 +23,11 @@ pub(crate) struct Load {
     pub(crate) preflush: u32,
     pub(crate) nomerge: u32,
     pub(crate) nowait: u32,
+    pub(crate) reserved: u32,
+    pub(crate) background: u32,
+    /// How often the task changes how many tags may be in use, of so many.
+    pub(crate) resizes: u32,
+    pub(crate) queue_depth: u32,
     /// How often a bio is a neighbour of the last one.
     pub(crate) sequential: u32,
     /// How often the task closes a gate.
@@ -78,6 +83,17 @@ impl RandomTask {
             let gate = self.random.pick(&[Gate::Frozen, Gate::Quiesced, Gate::Stopped]);
             let closed_ns = self.random.below(50_000);
             return self.thread.close_and_open(gate, closed_ns).await;
+        }
+        if self.random.chance(self.load.resizes, 100) {
+            if let Some(budget) = &self.thread.world.budget
+                && self.random.chance(1, 2)
+            {
+                let (min, max) = budget.limits();
+                let limit = self.random.between(min.into(), max.into()) as u32;
+                return self.thread.resize_budget(limit).await;
+            }
+            let nr_requests = self.random.between(1, self.load.queue_depth.into()) as u32;
+            return self.thread.set_nr_requests(nr_requests).await;
         }
         match self.random.below(10) {
             0..6 => self.burst().await,
@@ -173,6 +189,8 @@ fn flags(load: &Load, random: &mut Random, op: Op) -> BioFlags {
     };
     add(load.nomerge, BioFlags::NOMERGE);
     add(load.nowait, BioFlags::NOWAIT);
+    add(load.reserved, BioFlags::RESERVED);
+    add(load.background, BioFlags::BACKGROUND);
     if op.is_write() {
         add(load.fua, BioFlags::FUA);
         add(load.preflush, BioFlags::PREFLUSH);

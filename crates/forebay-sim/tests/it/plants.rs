@@ -1,13 +1,13 @@
-//! Planted bugs: each is found within some seeds.
+//! Planted bugs: each is found within some seeds, and by the rule that it breaks.
 
-use forebay_sim::{Options, Plant, run_seed};
+use forebay_sim::{Options, Plant, RULES, run_seed};
 use std::panic::{catch_unwind, set_hook, take_hook};
 
 /// Within how many seeds a bug must be found.
 const NR_SEEDS: u64 = 1000;
 
 #[test]
-fn every_planted_bug_is_found() {
+fn every_planted_bug_is_found_and_named() {
     // The core's assertions are expected to fail here; their messages come with the violations.
     let hook = take_hook();
     set_hook(Box::new(|_| {}));
@@ -21,8 +21,19 @@ fn every_planted_bug_is_found() {
             None => println!("{name:<18}     -  not found in {NR_SEEDS} seeds"),
         }
     }
-    let missed: Vec<_> = table.iter().filter(|(_, found)| found.is_none()).collect();
-    assert!(missed.is_empty(), "{missed:?}");
+    for (plant, found) in table {
+        let Some((_, rule)) = found else { panic!("{plant:?} is not found") };
+        let expected = plant.breaks().unwrap_or_default();
+        assert!(rule.starts_with(expected), "{plant:?} breaks {expected:?}, and {rule:?} is named");
+    }
+}
+
+#[test]
+fn every_rule_of_tags_and_of_runs_has_a_planted_bug() {
+    for rule in RULES {
+        let is_planted = Plant::ALL.into_iter().any(|plant| plant.breaks() == Some(rule));
+        assert!(is_planted, "{rule}");
+    }
 }
 
 /// After how many seeds it is found, and by which rule.

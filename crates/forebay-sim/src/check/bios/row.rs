@@ -71,7 +71,7 @@ impl BioRow {
         self.units.iter().all(|unit| matches!(unit, Unit::Idle | Unit::Failed(_)))
     }
 
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let (op, block, nr) = (self.op.name(), self.block, self.units.len());
         format!("bio {} ({op} of {nr} blocks at {block}, task {})", self.serial, self.owner)
     }

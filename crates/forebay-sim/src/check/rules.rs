@@ -1,0 +1,56 @@
+//! The rules, each with its name and one line. What is reported of a broken one begins with this.
+//!
+//! T are of tags and waits for them, R of runs of a hardware context, W of who waits for whom, K of
+//! the driver's contract; the others have no letter. Why they hold is told beside the code that
+//! keeps them, in `forebay-core` and in the library's `runtime`.
+
+pub(crate) const T1: &str = "T1: nobody sleeps for tags while some are free and none is pending";
+pub(crate) const T2: &str = "T2: who frees tags looks for waiters then; who has joined tries again";
+pub(crate) const T3: &str = "T3: wakes are counted against freed tags, and never overtake them";
+pub(crate) const T4: &str = "T4: a wake that finds nobody asleep is passed on";
+pub(crate) const T5: &str = "T5: who was woken and does not use its wake gives it back";
+pub(crate) const T6: &str = "T6: the wake policy hears of a smaller depth before it is in force";
+pub(crate) const T7: &str = "T7: a free tag is never hidden from who looks for one";
+pub(crate) const T8: &str = "T8: nobody is overtaken beyond the bound";
+pub(crate) const T9: &str = "T9: nobody waits while it has a tag that is not issued and committed";
+pub(crate) const T10: &str = "T10: nobody needs more than half of the tags at once";
+pub(crate) const T11: &str = "T11: an asynchronous submit never waits";
+pub(crate) const T12: &str = "T12: nobody waits within a turn";
+
+pub(crate) const R1: &str = "R1: the mark is cleared before the inbox is read";
+pub(crate) const R2: &str = "R2: a run is asked for after the work is published";
+pub(crate) const R3: &str = "R3: a delayed run is not later than the earliest that was asked for";
+pub(crate) const R4: &str = "R4: who opens a gate asks for a run";
+pub(crate) const R5: &str = "R5: nothing is dispatched behind a closed gate";
+pub(crate) const R6: &str = "R6: turns, empty turns, runs and skipped runs add up";
+
+pub(crate) const W1: &str = "W1: nobody parks on a context that has work and no leader";
+pub(crate) const W2: &str = "W2: who sleeps is woken when what it waits for has come";
+pub(crate) const W3: &str = "W3: a leader that leaves passes the baton";
+pub(crate) const W4: &str = "W4: a leader whose wait is over is kicked";
+
+pub(crate) const K1: &str = "K1: no tag is live twice at the driver";
+pub(crate) const K2: &str = "K2: nothing ends while the driver has it";
+pub(crate) const K3: &str = "K3: a request keeps every limit";
+pub(crate) const K8: &str = "K8: nothing is reaped while a kick is on its way";
+
+pub(crate) const ONE_HOLDER: &str = "one task holds the token at a time";
+pub(crate) const NO_LEADER: &str = "an owned context has no leader";
+pub(crate) const DRAINED: &str = "in the end everything is drained";
+pub(crate) const COMPLETES: &str = "a command that was committed completes";
+pub(crate) const COMMITS: &str = "a driver that is told to commit begins its commands";
+pub(crate) const ENDS_ONCE: &str = "every bio ends exactly once";
+pub(crate) const COMES_BACK: &str = "every end comes to its owner, once";
+pub(crate) const OWN_RESULT: &str = "a bio ends with its own status and length";
+pub(crate) const COVERS: &str = "a request covers exactly its bios";
+pub(crate) const ISSUED_ONCE: &str = "each byte is issued until it is moved, by one command";
+pub(crate) const REGISTER: &str = "what is read was written there, and was not overwritten";
+pub(crate) const NOT_REFUSED: &str = "no good bio is refused";
+pub(crate) const NOWAIT_UNDONE: &str = "of a NOWAIT bio that ends with Again nothing is done";
+pub(crate) const NOWAIT: &str = "a NOWAIT bio does not wait";
+pub(crate) const NO_STALL: &str = "no stall while work exists";
+pub(crate) const ASSERTION: &str = "no assertion fails";
+
+/// The rules of tags and of runs, in order.
+pub const RULES: [&str; 18] =
+    [T1, T2, T3, T4, T5, T6, T7, T8, T9, T10, T11, T12, R1, R2, R3, R4, R5, R6];

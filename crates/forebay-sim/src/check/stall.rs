@@ -1,0 +1,91 @@
+//! Why nothing moves on any more: which rule was broken, as far as it can be told afterwards.
+//!
+//! What stands nearest to the device is looked at first: who waits for something that never comes
+//! breaks no rule itself.
+
+use super::{Broken, Verdict, broken, rules};
+use crate::runtime::hctx::Hctx;
+use crate::runtime::mailbox::{Doing, Goal};
+use crate::world::World;
+use forebay_core::WaitId;
+
+/// The rule that was broken. `how` says how the stall was noticed.
+pub(crate) fn why(world: &World, how: &str) -> Broken {
+    find(world).err().unwrap_or_else(|| {
+        let nr_live = world.checks().bios.nr_live();
+        Broken { rule: rules::NO_STALL, what: format!("{how}; {nr_live} bios are in the layer") }
+    })
+}
+
+fn find(world: &World) -> Verdict {
+    world.hctxs.iter().try_for_each(|hctx| commands(hctx))?;
+    world.hctxs.iter().try_for_each(|hctx| lost_run(world, hctx))?;
+    (0..world.mailboxes.len()).try_for_each(|task| sleeper(world, task))?;
+    world.checks().waits.why_asleep()?;
+    world.hctxs.iter().try_for_each(|hctx| lines(world, hctx))
+}
+
+/// What the driver has.
+fn commands(hctx: &Hctx) -> Verdict {
+    let at = hctx.at;
+    let inner = hctx.inner.borrow();
+    let Some(inner) = &*inner else { return Ok(()) };
+    let (nr_queued, nr_lost) = inner.driver.nr_stuck();
+    if nr_lost > 0 {
+        return broken(rules::COMPLETES, format!("context {at}: {nr_lost} have not"));
+    }
+    if nr_queued > 0 && inner.core.nr_uncommitted() > 0 {
+        return broken(rules::T9, format!("context {at}: {nr_queued} commands are not committed"));
+    }
+    if nr_queued > 0 {
+        return broken(rules::COMMITS, format!("context {at}: {nr_queued} have not begun"));
+    }
+    Ok(())
+}
+
+/// Whether something is in the inbox that nobody will take in.
+pub(crate) fn lost_run(world: &World, hctx: &Hctx) -> Verdict {
+    let is_attended = hctx.run.is_running() || hctx.nr_publishing.get() > 0;
+    match is_attended || hctx.inbox.borrow().is_empty() {
+        true => Ok(()),
+        false => world.checks().runs.lost_run(hctx.at),
+    }
+}
+
+/// Who lacks tags of the context, though it has some.
+fn lines(world: &World, hctx: &Hctx) -> Verdict {
+    let inner = hctx.inner.borrow();
+    let Some(inner) = &*inner else { return Ok(()) };
+    let nr_reserved = world.disk.policy.nr_reserved.min(inner.nr_requests - 1);
+    let nr_free = inner.core.nr_free_tags().saturating_sub(nr_reserved);
+    if !inner.core.has_lines() || nr_free == 0 || !hctx.run.gates().dispatch {
+        return Ok(());
+    }
+    let tasks = 0..world.mailboxes.len();
+    let sleepers: Vec<_> =
+        tasks.filter(|&task| inner.core.lacks_tags(WaitId(task as u64))).collect();
+    world.checks().lines.why_asleep(hctx.at, nr_free, &sleepers)
+}
+
+/// Who sleeps, and should not, or not so.
+fn sleeper(world: &World, task: usize) -> Verdict {
+    let mailbox = &world.mailboxes[task];
+    let (doing, goal) = (mailbox.doing.get(), mailbox.goal.get());
+    if !world.scheduler.is_asleep(task) || goal == Goal::None {
+        return Ok(());
+    }
+    let leads = |hctx: &Hctx| hctx.waiter.get().is_some_and(|(waiter, _)| waiter == task);
+    if doing == Doing::Told || mailbox.is_reached(goal) {
+        return match world.hctxs.iter().any(|hctx| leads(hctx)) {
+            true => broken(rules::W4, format!("task {task}, which is in the driver, was not")),
+            false => broken(rules::W2, format!("task {task} sleeps, and was not")),
+        };
+    }
+    if doing == Doing::Parked && mailbox.is_following.get() && !world.hctxs[0].run.has_leader() {
+        return match mailbox.is_listed.get() {
+            true => broken(rules::W1, format!("task {task} has")),
+            false => broken(rules::W3, format!("task {task} was called, and has not got it")),
+        };
+    }
+    Ok(())
+}

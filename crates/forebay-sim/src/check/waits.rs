@@ -1,0 +1,215 @@
+//! Waits for tags of a set, each step of them: a try, joining the line, putting tags, looking for
+//! waiters, waking, giving a wake back (T1 to T7, T10).
+//!
+//! Most is checked as it happens. Of who sleeps in vain, [`Waits::why_asleep`] says what went
+//! wrong.
+
+use super::{Verdict, broken, rules};
+use forebay_core::{WaitId, WakePolicy};
+
+/// The counts begin close to where they wrap.
+const FIRST_COUNT: u32 = u32::MAX - 50;
+
+/// How far a wait's number is above the number of its task.
+pub(crate) const TASK_BITS: u32 = 16;
+
+/// Whose wait it is.
+pub(crate) fn task_of(WaitId(wait): WaitId) -> usize {
+    (wait & ((1 << TASK_BITS) - 1)) as usize
+}
+
+/// What became of the wake of a wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Wake {
+    /// There was none.
+    #[default]
+    None,
+    /// The policy gave it.
+    Given,
+    /// Its task was told.
+    Told,
+    /// Its task has tried to get tags after that.
+    Used,
+}
+
+/// One task's.
+#[derive(Clone, Copy, Debug, Default)]
+struct Waiter {
+    wait: u64,
+    need: u32,
+    is_waiting: bool,
+    /// It has tried after it joined the line.
+    has_tried: bool,
+    wake: Wake,
+    /// Somebody has put tags since, and not looked for waiters.
+    was_missed: bool,
+    /// It has put tags, and not looked for waiters yet.
+    is_to_look: bool,
+}
+
+/// All waits for tags of one set.
+#[derive(Debug)]
+pub(crate) struct Waits {
+    waiters: Vec<Waiter>,
+    /// Tags that are somebody's.
+    nr_owned: u32,
+    /// How many may be.
+    limit: u32,
+    /// Tags freed, and wakes given back, while somebody waited; and what wakes were given for.
+    freed: u32,
+    woken: u32,
+}
+
+impl Waits {
+    pub(crate) fn new(nr_tasks: usize, limit: u32) -> Waits {
+        let waiters = vec![Waiter::default(); nr_tasks];
+        Waits { waiters, nr_owned: 0, limit, freed: FIRST_COUNT, woken: FIRST_COUNT }
+    }
+
+    /// A task has tried to get tags.
+    pub(crate) fn tried(&mut self, task: usize, need: u32, is_got: bool) -> Verdict {
+        if need > (self.limit / 2).max(1) {
+            let what = format!("task {task} needs {need} of {} tags", self.limit);
+            return broken(rules::T10, what);
+        }
+        let waiter = &mut self.waiters[task];
+        waiter.has_tried = true;
+        if waiter.wake == Wake::Told {
+            waiter.wake = Wake::Used;
+        }
+        if is_got {
+            self.nr_owned += need;
+        } else if self.nr_owned + need <= self.limit {
+            let what = format!(
+                "task {task} found no {need}, and {} of {} tags are somebody's",
+                self.nr_owned, self.limit
+            );
+            return broken(rules::T7, what);
+        }
+        Ok(())
+    }
+
+    /// A task has joined the line.
+    pub(crate) fn joined(&mut self, WaitId(wait): WaitId, need: u32) {
+        let waiter = &mut self.waiters[task_of(WaitId(wait))];
+        let is_to_look = waiter.is_to_look;
+        *waiter = Waiter { wait, need, is_waiting: true, is_to_look, ..Waiter::default() };
+    }
+
+    /// A task has got its tags, and left the line.
+    pub(crate) fn left(&mut self, task: usize) -> Verdict {
+        let waiter = &mut self.waiters[task];
+        waiter.is_waiting = false;
+        match std::mem::take(&mut waiter.wake) {
+            Wake::None | Wake::Used => Ok(()),
+            wake => {
+                let what = format!("task {task} got tags without its wake, which was {wake:?}");
+                broken(rules::T5, what)
+            }
+        }
+    }
+
+    /// A task has given its wake back.
+    pub(crate) fn donated(&mut self, task: usize) {
+        self.waiters[task].wake = Wake::None;
+    }
+
+    /// A task has put tags.
+    pub(crate) fn put(&mut self, task: usize, nr: u32) {
+        self.nr_owned -= nr;
+        self.waiters[task].is_to_look = true;
+    }
+
+    /// A task has looked whether anybody waits.
+    pub(crate) fn looked(&mut self, task: usize) {
+        self.waiters[task].is_to_look = false;
+    }
+
+    /// A task is done with what it had to do for the tags that it has put.
+    pub(crate) fn has_put(&mut self, task: usize) {
+        if std::mem::take(&mut self.waiters[task].is_to_look) {
+            self.waiters.iter_mut().for_each(|waiter| waiter.was_missed |= waiter.is_waiting);
+        }
+    }
+
+    /// A policy that reckons with `depth` was told of `nr_freed` tags, and has woken these.
+    pub(crate) fn woke(
+        &mut self,
+        policy: WakePolicy,
+        depth: u32,
+        nr_freed: u32,
+        woken: &[WaitId],
+        is_line_empty: bool,
+    ) -> Verdict {
+        self.freed = self.freed.wrapping_add(nr_freed);
+        for &id in woken {
+            let waiter = &mut self.waiters[task_of(id)];
+            let price = if policy == WakePolicy::Fair { waiter.need } else { 1 };
+            waiter.wake = Wake::Given;
+            self.woken = self.woken.wrapping_add(price);
+        }
+        let left = self.freed.wrapping_sub(self.woken);
+        if left > u32::MAX / 2 {
+            let what = format!("{} more than were freed", left.wrapping_neg());
+            return broken(rules::T3, what);
+        }
+        if is_line_empty {
+            // Who comes next tries itself: nothing is kept for it.
+            self.woken = self.freed;
+        }
+        self.check_depth(depth)
+    }
+
+    /// Fewer or more tags may be somebody's.
+    pub(crate) fn limited(&mut self, limit: u32, policy_depth: u32) -> Verdict {
+        self.limit = limit;
+        self.check_depth(policy_depth)
+    }
+
+    fn check_depth(&self, depth: u32) -> Verdict {
+        match depth > self.limit {
+            true => {
+                let what = format!("it reckons with {depth} tags, of which {} exist", self.limit);
+                broken(rules::T6, what)
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// A task was told that there are tags for it.
+    pub(crate) fn told(&mut self, WaitId(wait): WaitId) {
+        let waiter = &mut self.waiters[task_of(WaitId(wait))];
+        if waiter.wait == wait && waiter.wake == Wake::Given {
+            waiter.wake = Wake::Told;
+        }
+    }
+
+    /// Nothing happens any more. Why do these sleep, though there are tags for them?
+    pub(crate) fn why_asleep(&self) -> Verdict {
+        let nr_free = self.limit.saturating_sub(self.nr_owned);
+        let sleeps = |(_, waiter): &(usize, &Waiter)| waiter.is_waiting && waiter.need <= nr_free;
+        let sleepers: Vec<_> = self.waiters.iter().enumerate().filter(sleeps).collect();
+        let Some(&(task, first)) = sleepers.first() else { return Ok(()) };
+        let find = |is: &dyn Fn(&Waiter) -> bool| sleepers.iter().find(|(_, waiter)| is(waiter));
+        if let Some((task, _)) = find(&|waiter| waiter.wake == Wake::Given) {
+            return broken(rules::T4, format!("task {task} was to be woken, and was not told"));
+        }
+        if let Some((task, _)) = find(&|waiter| waiter.wake == Wake::Told) {
+            return broken(rules::T5, format!("task {task} was told of tags, and has not tried"));
+        }
+        if let Some((task, _)) = find(&|waiter| !waiter.has_tried) {
+            return broken(rules::T2, format!("task {task} joined the line, and has not tried"));
+        }
+        if let Some((task, _)) = find(&|waiter| waiter.was_missed) {
+            let what = format!("tags were put while task {task} waited, and nobody looked");
+            return broken(rules::T2, what);
+        }
+        let what = format!(
+            "{nr_free} of {} tags are free, and task {task} sleeps for {}; {} sleep in all",
+            self.limit,
+            first.need,
+            sleepers.len()
+        );
+        broken(rules::T1, what)
+    }
+}
