@@ -1,5 +1,5 @@
-//! Rows as a report: tables for a terminal or for a document, or JSON. All three show the same rows;
-//! the tables put before and after side by side.
+//! Rows as a report: tables for a terminal or for a document, or JSON. All three show the same
+//! rows; the tables put before and after side by side.
 
 use std::fmt::Write;
 

@@ -78,19 +78,6 @@ fn all_policies_and_metrics_of_tags_are_there() {
     assert_eq!(at_72("fair", "iops")["published"], Value::Null);
 }
 
-#[test]
-fn a_cell_is_measured_in_real_time() {
-    let output = lab("run --real --json --seconds 1");
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let rows = json(&output);
-    let measured = rows.as_array().expect("an array").iter().filter(|row| {
-        row["note"].as_str().is_some_and(|note| note.starts_with("measured"))
-            && row["metric"] == "iops"
-    });
-    let values: Vec<_> = measured.map(|row| row["value"].as_f64().expect("a figure")).collect();
-    assert!(values.len() == 8 && values.iter().all(|&value| value > 0.0), "{values:?}");
-}
-
 #[track_caller]
 fn check_refused(args: &str, message: &str) {
     let output = lab(args);

@@ -33,8 +33,8 @@ impl RunQueue {
     }
 }
 
-/// What completions cost. `base_ns` comes from the published rows that no work slows down: 250k I/Os
-/// per second. What queueing costs is derived from the others, which take 1.65 us more at depth 256
+/// What completions cost. `base_ns` comes from the published rows that no work slows down: 250k
+/// I/Os per second. What queueing costs is derived from the others, which take 1.65 us more at depth 256
 /// and 2.41 us at 1024; it is injected here, since Forebay has no such work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunCosts {
