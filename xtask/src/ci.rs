@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use crate::command::Line;
 use crate::{
-    Outcome, arrows, bare, deny, examples, instructions, loom, miri, nightly, shuttle, tidy, tsan,
+    Outcome, arrows, bare, deny, examples, instructions, loom, miri, mutants, nightly, shuttle,
+    tidy, tsan,
 };
 
 /// One gate.
@@ -34,6 +35,7 @@ const STEPS: &[Step] = &[
     Step { name: "deny", action: Action::Own(deny::run) },
     Step { name: "instructions", action: Action::Own(instructions::run) },
     Step { name: "loom", action: Action::Own(loom::run) },
+    Step { name: "mutants", action: Action::Own(mutants::run) },
     Step { name: "shuttle", action: Action::Own(|| shuttle::run(None)) },
     Step { name: "miri", action: Action::Own(|| nightly::if_installed("miri", miri::run)) },
     Step { name: "tsan", action: Action::Own(|| nightly::if_installed("tsan", tsan::run)) },

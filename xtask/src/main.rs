@@ -19,6 +19,7 @@ mod examples;
 mod instructions;
 mod loom;
 mod miri;
+mod mutants;
 mod nightly;
 mod shuttle;
 mod suite;
@@ -41,6 +42,7 @@ cargo xtask <command>
   deny                 licences, bans and sources of the dependencies (cargo-deny)
   instructions         instruction counts against their limits (valgrind)
   loom                 models of concurrent code in every interleaving
+  mutants              every memory ordering of core, weakened, must fail a loom model
   shuttle [SEED]       models of concurrent code in random schedules
   miri                 tests under Miri, which finds undefined behaviour
   tsan                 tests under ThreadSanitizer
@@ -71,6 +73,7 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["deny"] => deny::run(),
         ["instructions"] => instructions::run(),
         ["loom"] => loom::run(),
+        ["mutants"] => mutants::run(),
         ["shuttle"] => shuttle::run(None),
         ["shuttle", seed] => {
             let seed = seed.parse().map_err(|_| format!("shuttle: `{seed}` is no seed"))?;

@@ -7,9 +7,10 @@ use crate::command::Line;
 use crate::suite::{self, Suite};
 use crate::{Outcome, nightly};
 
-/// Miri is some hundred times slower, and knows neither io_uring nor madvise.
+/// Miri is some hundred times slower, and knows neither io_uring nor madvise. The exhaustive tests
+/// have one thread, and nothing that it could mind.
 const SUITES: &[Suite] = &[
-    Suite { target: "--package forebay-core --lib", names: &[], skips: &[] },
+    Suite { target: "--package forebay-core --lib", names: &[], skips: &["exhaustive"] },
     Suite { target: "--package forebay --lib", names: &["models", "miri"], skips: &[] },
     Suite { target: "--package forebay --test it", names: &["miri"], skips: &[] },
 ];

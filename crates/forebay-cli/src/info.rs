@@ -66,6 +66,7 @@ pub(crate) fn policy_of(info: &DiskInfo) -> Value {
         "plug": info.policy.plug.name(),
         "nomerges": info.policy.nomerges.number(),
         "kick": info.policy.kick.name(),
+        "run_queue": info.policy.run_queue.name(),
         "wake": info.policy.wake.name(),
         "queue_depth": info.policy.queue_depth,
         "nr_requests": info.policy.nr_requests.unwrap_or(info.policy.queue_depth),

@@ -142,7 +142,8 @@ fn report(summary: &Summary, replay: &str) -> String {
         "  requests     : issued={}, commits={}, merges={merges}, splits={}, requeues={}, \
            retries={}\n  \
            tag waits    : {}, {:.1} us in all\n  \
-           runs         : {}, {} of them empty; {} left to others\n  \
+           runs         : {}, {} of them left to others\n  \
+           turns        : {}, {} of them empty\n  \
            checked      : {} blocks read\n  \
            trace hash   : {:016x}\n  \
            replay with  : {replay}",
@@ -153,9 +154,10 @@ fn report(summary: &Summary, replay: &str) -> String {
         stats.retries,
         stats.tag_waits,
         us(stats.tag_wait_ns),
-        stats.runs,
-        stats.empty_runs,
+        stats.runs_made + summary.skipped_runs,
         summary.skipped_runs,
+        stats.turns,
+        stats.empty_turns,
         summary.nr_blocks_read,
         summary.hash,
     );

@@ -200,20 +200,20 @@ impl Turn<'_> {
 
     #[cold]
     fn stock_from_elsewhere(&mut self) {
-        let HardwareContext { admission, backlog, .. } = &mut *self.hctx;
+        let HardwareContext { admission, backlog, counters, .. } = &mut *self.hctx;
         let Some(Admission { classes, lines }) = admission.as_deref_mut() else { return };
         classes.move_one(backlog);
         if let Some(lines) = lines
             && backlog.is_empty()
         {
-            lines.move_one(backlog);
+            counters.tag_wakeups.add(lines.move_one(backlog));
         }
     }
 
     /// A tag for the oldest request of the backlog, which has these flags.
     #[cold]
     pub(crate) fn get_tag(&mut self, flags: BioFlags) -> Admitted {
-        let HardwareContext { admission, tags, .. } = &mut *self.hctx;
+        let HardwareContext { admission, backlog, tags, .. } = &mut *self.hctx;
         let Some(Admission { classes, lines }) = admission.as_deref_mut() else {
             return Admitted::NoTag;
         };
@@ -228,7 +228,9 @@ impl Turn<'_> {
         }
         match classes.get(tags, flags) {
             None => Admitted::NoTag,
-            Some(tag) => Admitted::Tag(tag, lines.as_mut().is_some_and(Lines::took_one)),
+            Some(tag) => Admitted::Tag(tag, {
+                lines.as_mut().is_some_and(|lines| lines.took_one(backlog.len()))
+            }),
         }
     }
 
@@ -236,7 +238,7 @@ impl Turn<'_> {
     /// found none sleeps. (Behind a closed gate, or with a busy driver, nobody has looked.)
     #[cold]
     pub(crate) fn settle_lines(&mut self, is_busy: bool) {
-        let HardwareContext { admission, backlog, counters, .. } = &mut *self.hctx;
+        let HardwareContext { admission, backlog, counters, tags, .. } = &mut *self.hctx;
         let Some(Admission { lines: Some(lines), .. }) = admission.as_deref_mut() else { return };
         for _ in 0..backlog.len() {
             match backlog.pop_front() {
@@ -245,10 +247,12 @@ impl Turn<'_> {
                 None => {}
             }
         }
-        lines.remove_empty();
+        counters.tag_wakeups.add(lines.remove_empty());
         if !is_busy && self.gates.dispatch {
             counters.vain_wakeups.add(lines.sleep_all());
         }
+        // What failed when it was to be issued has given its tag back; no other turn may be near.
+        counters.tag_wakeups.add(lines.freed(tags.nr_busy()));
     }
 
     /// Says whom the tags wake that were given back since the last turn.

@@ -71,7 +71,9 @@ impl Turn<'_> {
                 self.stock_backlog();
                 continue;
             }
-            let mut has_waited = hctx.nr_waited > 0;
+            // What does not want to wait is in front of what has.
+            let is_new = || waiting.is_nowait() && waiting.part_of.is_none();
+            let mut has_waited = hctx.nr_waited > 0 && !is_new();
             let tag = if hctx.admission.is_none() {
                 hctx.tags.get(0)?
             } else {
@@ -241,6 +243,7 @@ impl Turn<'_> {
                 self.answer(rq, BlockStatus::Again);
             } else {
                 // Who may have a reserved tag goes before those who may not.
+                hctx.nr_waited += usize::from(hctx.nr_waited > 0);
                 hctx.backlog.push_front(rq);
                 is_busy = self.dispatch_waiting(driver);
                 self.answer_if_not_issued();

@@ -206,9 +206,11 @@ impl HardwareContext {
         if is_due {
             self.commit(driver);
         }
-        self.counters.runs.add(1);
+        self.counters.turns.add(1);
         let was_empty = self.counters.issued.get() == issued_before && ended.len() == ended_before;
-        self.counters.empty_runs.add(u64::from(was_empty));
+        if was_empty {
+            self.counters.empty_turns.add(1);
+        }
         let work_left = self.has_waiting();
         Turned {
             nr_in_flight: self.nr_in_flight,

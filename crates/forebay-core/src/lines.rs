@@ -28,9 +28,9 @@ pub(crate) struct Lines {
     woken: Vec<WaitId>,
     /// Who has gone to sleep, and who lacks nothing any more, in order.
     changes: Vec<(WaitId, bool)>,
-    /// The owner of what was moved to the backlog last, and whether that was in its line before the
-    /// thread slept.
-    moved: (u64, bool),
+    /// The owner of what was moved to the backlog and is still there, its newest; and whether that
+    /// was in its line before the thread slept.
+    moved: Option<(u64, bool)>,
     /// How many tags are in use, as far as it was told.
     nr_busy: u32,
 }
@@ -70,7 +70,7 @@ impl Lines {
             awake: VecDeque::new(),
             woken: Vec::new(),
             changes: Vec::new(),
-            moved: (0, false),
+            moved: None,
             nr_busy: 0,
         })
     }
@@ -114,25 +114,32 @@ impl Lines {
         self.lines.contains_key(&id.0)
     }
 
-    /// Moves the oldest request of the first line that is awake to the empty backlog.
-    pub(crate) fn move_one(&mut self, backlog: &mut VecDeque<Request>) {
+    /// Moves the oldest request of the first line that is awake to the empty backlog. Says how many
+    /// that wakes: see [`Lines::remove`].
+    pub(crate) fn move_one(&mut self, backlog: &mut VecDeque<Request>) -> u64 {
+        let mut nr_woken = 0;
+        self.moved = None;
         while let Some(&owner) = self.awake.front() {
             let line = self.lines.get_mut(&owner).expect("who is awake has a line");
             if let Some(rq) = line.requests.pop_front() {
-                self.moved = (owner, line.nr_old > 0);
+                self.moved = Some((owner, line.nr_old > 0));
                 line.nr_old = line.nr_old.saturating_sub(1);
-                return backlog.push_back(rq);
+                backlog.push_back(rq);
+                break;
             }
             self.awake.pop_front();
-            self.remove(owner);
+            nr_woken += self.remove(owner);
         }
+        nr_woken
     }
 
-    /// What was moved last has got a tag. Says whether it had to wait for that.
-    pub(crate) fn took_one(&mut self) -> bool {
+    /// The oldest of the backlog, of `nr_backlog`, has got a tag. Says whether it had to wait for
+    /// that in a line. What does not wait, or waits for its class, comes from none, and goes in
+    /// front of what does.
+    pub(crate) fn took_one(&mut self, nr_backlog: usize) -> bool {
         self.waits.took(1);
         self.nr_busy += 1;
-        let (owner, is_old) = self.moved;
+        let Some((owner, is_old)) = self.moved.filter(|_| nr_backlog == 1) else { return false };
         if let Some(line) = self.lines.get_mut(&owner)
             && matches!(line.state, State::Awake { .. })
         {
@@ -143,29 +150,39 @@ impl Lines {
 
     /// Takes back what was moved to the backlog, and got no tag, or not for all of it.
     pub(crate) fn take_back(&mut self, rq: Request) {
-        let (owner, is_old) = self.moved;
+        let (owner, is_old) = self.moved.take().expect("what comes back was moved");
         let line = self.lines.get_mut(&owner).expect("it stays until all of it has a tag");
         line.requests.push_front(rq);
         line.nr_old += usize::from(is_old);
     }
 
-    /// Lines that have nothing left are gone.
-    pub(crate) fn remove_empty(&mut self) {
+    /// Lines that have nothing left are gone. Says how many that wakes.
+    pub(crate) fn remove_empty(&mut self) -> u64 {
+        let mut nr_woken = 0;
         let mut awake = core::mem::take(&mut self.awake);
         awake.retain(|&owner| {
             let has_some = self.lines.get(&owner).is_some_and(|line| !line.requests.is_empty());
             if !has_some {
-                self.remove(owner);
+                nr_woken += self.remove(owner);
             }
             has_some
         });
         self.awake = awake;
-        self.moved = (0, false);
+        self.moved = None;
+        nr_woken
     }
 
-    fn remove(&mut self, owner: u64) {
-        self.lines.remove(&owner);
+    /// Removes a line that is empty. A wake-up that was for it, and was not used for a tag, goes to
+    /// another (T5): what it was for had nothing to do at the device, or waits for its class now.
+    /// Says how many that wakes.
+    fn remove(&mut self, owner: u64) -> u64 {
         self.changes.push((WaitId(owner), false));
+        let line = self.lines.remove(&owner);
+        if line.is_none_or(|line| line.state != State::Awake { was_woken: true }) {
+            return 0;
+        }
+        let nr_busy = self.nr_busy;
+        self.note_woken(|waits, out| waits.donate(1, nr_busy, &mut |id| out(id)))
     }
 
     /// There are no tags left for those who are awake: they go to sleep. Says how many of them had

@@ -51,6 +51,22 @@ pub enum MergePolicy {
     Never,
 }
 
+/// When a hardware context is run again for what completions have freed.
+///
+/// Source: "blk-mq: avoid repeatedly scheduling the same work to run hardware queue", linux-block,
+/// 2019.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum RunQueuePolicy {
+    /// A run that is asked for while the context runs, or is queued to, is skipped: whoever holds
+    /// its token does it.
+    #[default]
+    Dedupe,
+    /// The same, with the cost of the state *before*: each completion queues a run anew, under a
+    /// lock and queued or not, and a worker of the disk makes it. Results are the same. Kept so
+    /// that the two can be compared.
+    Always,
+}
+
 /// All settings of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -60,6 +76,8 @@ pub struct Policy {
     pub nomerges: MergePolicy,
     /// When the driver is kicked.
     pub kick: KickPolicy,
+    /// When a hardware context is run for completions.
+    pub run_queue: RunQueuePolicy,
     /// How many requests a hardware context may have at the driver at once: 1 to
     /// [`QUEUE_DEPTH_MAX`].
     pub queue_depth: u32,
@@ -92,6 +110,7 @@ impl Default for Policy {
             plug: PlugPolicy::default(),
             nomerges: MergePolicy::default(),
             kick: KickPolicy::default(),
+            run_queue: RunQueuePolicy::default(),
             queue_depth: 256,
             nr_requests: None,
             nr_reserved: 0,
@@ -131,6 +150,19 @@ impl KickPolicy {
             KickPolicy::PerDevice => "per-device",
             KickPolicy::PerRequest => "per-request",
             KickPolicy::LoopEnd => "loop-end",
+        }
+    }
+}
+
+impl RunQueuePolicy {
+    /// Every policy.
+    pub const ALL: [RunQueuePolicy; 2] = [RunQueuePolicy::Dedupe, RunQueuePolicy::Always];
+
+    /// The name used in specs and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            RunQueuePolicy::Dedupe => "dedupe",
+            RunQueuePolicy::Always => "always",
         }
     }
 }

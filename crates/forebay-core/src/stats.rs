@@ -65,10 +65,16 @@ pub struct QueueStats {
     pub tag_wakeups: u64,
     /// Of these, those that found no tag when they came.
     pub vain_wakeups: u64,
-    /// Turns of the hardware contexts.
-    pub runs: u64,
-    /// Of these, those that found nothing to issue and nothing completed.
-    pub empty_runs: u64,
+    /// Turns of the hardware contexts: calls of
+    /// [`HardwareContext::turn`](crate::HardwareContext::turn). One run makes several where
+    /// something is published, or completes, during the first.
+    pub turns: u64,
+    /// Of these, those that found nothing to issue and nothing completed (R6).
+    pub empty_turns: u64,
+    /// Runs that were made: somebody asked for the token and got it. Those that were asked for are
+    /// these and the skipped ones, which left the work to the token's holder (R6). Whoever asks
+    /// counts those, since they do so without the token.
+    pub runs_made: u64,
     /// The time during which at least one request was at the driver, ns, the sum of all hardware
     /// contexts; 0 under `iostats=off`.
     pub busy_ns: u64,
@@ -119,8 +125,9 @@ impl QueueStats {
         self.tag_wait_ns += counters.tag_wait_ns.get();
         self.tag_wakeups += counters.tag_wakeups.get();
         self.vain_wakeups += counters.vain_wakeups.get();
-        self.runs += counters.runs.get();
-        self.empty_runs += counters.empty_runs.get();
+        self.turns += counters.turns.get();
+        self.empty_turns += counters.empty_turns.get();
+        self.runs_made += counters.runs_made.get();
         self.busy_ns += counters.busy_ns.get();
         self.stages.plug.add(&counters.plug.snapshot());
         self.stages.tag.add(&counters.tag.snapshot());
@@ -178,8 +185,9 @@ pub struct RunCounters {
     pub(crate) tag_wait_ns: Counter,
     pub(crate) tag_wakeups: Counter,
     pub(crate) vain_wakeups: Counter,
-    pub(crate) runs: Counter,
-    pub(crate) empty_runs: Counter,
+    pub(crate) turns: Counter,
+    pub(crate) empty_turns: Counter,
+    runs_made: Counter,
     pub(crate) busy_ns: Counter,
     pub(crate) plug: SharedHistogram,
     pub(crate) tag: SharedHistogram,
@@ -196,6 +204,17 @@ pub(crate) struct OpCounters {
 }
 
 impl RunCounters {
+    /// Counts a run: the caller has just taken the token.
+    #[inline]
+    pub fn count_run(&self) {
+        self.runs_made.add(1);
+    }
+
+    /// How many requests have completed, of all operations.
+    pub fn nr_requests(&self) -> u64 {
+        self.ops.iter().map(|op| op.requests.get()).sum()
+    }
+
     #[inline]
     pub(crate) fn of(&self, op: Op) -> &OpCounters {
         &self.ops[op as usize]

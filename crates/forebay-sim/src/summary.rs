@@ -106,7 +106,7 @@ impl Summary {
             ("retries", stats.retries),
             ("overtaken", stats.overtaken),
             ("waits for tags", stats.tag_waits),
-            ("empty runs", stats.empty_runs),
+            ("empty turns", stats.empty_turns),
             ("failed bios", self.tally.nr_failed),
         ]);
         counts

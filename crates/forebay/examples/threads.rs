@@ -30,8 +30,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("{} requests by {THREADS} threads", stats.queue.issued);
     // Memory takes none; a file takes one for a batch, or for a wait.
     println!("system calls: {}", stats.nr_syscalls);
-    println!("turns: {}, of which {} found nothing", stats.queue.runs, stats.queue.empty_runs);
-    println!("skips: {} times another thread was at it already", stats.skipped_runs);
+    println!("turns: {}, of which {} found nothing", stats.queue.turns, stats.queue.empty_turns);
+    println!("runs: {}, of which {} were left to another", stats.runs(), stats.skipped_runs);
     assert_eq!(stats.queue.issued, 2 * BLOCKS * u64::from(THREADS));
     Ok(())
 }

@@ -110,6 +110,12 @@ pub enum OpenError {
         /// The system's answer.
         source: io::Error,
     },
+    /// The worker of a disk with `run_queue=always` could not be started.
+    #[error("run_queue=always: no thread: {source}; raise the limit of processes (ulimit -u)")]
+    Worker {
+        /// The system's answer.
+        source: io::Error,
+    },
     /// A system call failed.
     #[error("{}: {call}: {source}", path.display())]
     System {

@@ -56,9 +56,35 @@ pub struct DiskStats {
     pub queue: QueueStats,
     /// How many system calls the driver has made.
     pub nr_syscalls: u64,
-    /// Turns of hardware contexts that were not made, because another thread was at it already.
+    /// Runs that were asked for and not made, because another thread had the token: it finds a
+    /// mark, and turns once more.
     pub skipped_runs: u64,
     /// How many times a thread slept until it was woken for tags (never under `wake=fair`, where
     /// bios wait).
     pub tag_sleeps: u64,
+    /// What completions asked a worker for; nothing but under `run_queue=always`.
+    pub run_queue: RunQueueStats,
+}
+
+/// Runs that completions have asked for, under `run_queue=always`. The worker makes those that were
+/// queued and not queued again or cancelled before it came: `arms` are `rearms`, `cancels`,
+/// `worker_runs`, and one more while one is queued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunQueueStats {
+    /// How often a run was queued: once for each request that completed.
+    pub arms: u64,
+    /// Of these, how often one was queued already, and was taken off the list and put on again.
+    pub rearms: u64,
+    /// Runs that were taken off the list because the disk was stopped or quiesced.
+    pub cancels: u64,
+    /// Runs that the worker took off the list; it makes or skips them, as others do theirs.
+    pub worker_runs: u64,
+}
+
+impl DiskStats {
+    /// Runs of hardware contexts that were asked for: those that were made, by taking the token,
+    /// and those that were skipped.
+    pub fn runs(&self) -> u64 {
+        self.queue.runs_made + self.skipped_runs
+    }
 }

@@ -58,11 +58,11 @@ pub use disk::Disk;
 pub use error::{IoError, OpenError, SpecError, SubmitError};
 pub use forebay_core::{
     Bio, BioFlags, BlockStatus, Histogram, KickPolicy, LimitsError, MergeKind, MergePolicy, Op,
-    OpStats, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Refusal, Segment,
-    Segments, StageStats, UnplugCause,
+    OpStats, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Refusal, RunQueuePolicy,
+    Segment, Segments, StageStats, UnplugCause,
 };
 pub use future::IoFuture;
-pub use info::{DiskInfo, DiskStats, Feature, FeatureState};
+pub use info::{DiskInfo, DiskStats, Feature, FeatureState, RunQueueStats};
 pub use io::{Completion, Io};
 pub use queue::BioQueue;
 pub use runtime::clock::now_ns;

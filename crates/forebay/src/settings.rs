@@ -4,7 +4,8 @@ use crate::error::SpecError;
 use crate::info::Feature;
 use crate::keys::Keys;
 use forebay_core::{
-    KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, WakePolicy,
+    KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, RunQueuePolicy,
+    WakePolicy,
 };
 
 /// Takes the keys that say who gets how many of the tags. [`check_tags`] compares them.
@@ -74,12 +75,16 @@ impl Settings {
         let kick = keys.take("kick", "deferred, per-device, per-request or loop-end", |value| {
             KickPolicy::ALL.into_iter().find(|kick| kick.name() == value)
         })?;
+        let run_queue = keys.take("run_queue", "dedupe or always", |value| {
+            RunQueuePolicy::ALL.into_iter().find(|policy| policy.name() == value)
+        })?;
         let depth_max = u64::from(QUEUE_DEPTH_MAX);
         let depth = keys.take_number("queue_depth", "a number of 1 to 10240", 1..=depth_max)?;
         let nr_bios = keys.take_number("nr_bios", "a number of 1 to 1048576", 1..=1 << 20)?;
         policy.plug = plug.unwrap_or(policy.plug);
         policy.nomerges = nomerges.unwrap_or(policy.nomerges);
         policy.kick = kick.unwrap_or(policy.kick);
+        policy.run_queue = run_queue.unwrap_or(policy.run_queue);
         take_tags(keys, &mut policy)?;
         policy.nr_bios = nr_bios.map_or(policy.nr_bios, |nr_bios| nr_bios as u32);
         policy.iostats = keys.take_switch("iostats")?.unwrap_or(policy.iostats);
@@ -107,8 +112,9 @@ impl Settings {
     /// # Errors
     /// More tags are asked for than there are.
     pub(crate) fn policy(&self, defaults: Defaults) -> Result<Policy, SpecError> {
-        let nr_hw_queues = self.nr_hw_queues.unwrap_or_else(|| match self.service(defaults) {
-            // The disk's thread leads the shared one.
+        let is_served = self.service(defaults) || self.policy.run_queue == RunQueuePolicy::Always;
+        let nr_hw_queues = self.nr_hw_queues.unwrap_or_else(|| match is_served {
+            // The disk's thread leads the shared one, and the worker runs that one alone.
             true => 1,
             // One for each processor's thread, and one that all others share.
             false => std::thread::available_parallelism().map_or(1, |nr| nr.get() as u32) + 1,

@@ -44,6 +44,7 @@ use std::str::FromStr;
 /// | `plug` | the names of [`PlugPolicy`](crate::PlugPolicy) | when bios are unplugged |
 /// | `nomerges` | the numbers of [`MergePolicy`](crate::MergePolicy) | which merges are tried |
 /// | `kick` | the names of [`KickPolicy`](crate::KickPolicy) | when the driver begins |
+/// | `run_queue` | the names of [`RunQueuePolicy`](crate::RunQueuePolicy) | when it is run again |
 /// | `queue_depth` | 1 to 10240; 256, but of `model` | requests of a context at the driver |
 /// | `nr_bios` | 1 to 1048576; 4096 | I/Os in a [`BioQueue`](crate::BioQueue) |
 /// | `nr_hw_queues` | 1 to 1024 | hardware contexts: one is shared, others have a thread each |
@@ -54,7 +55,8 @@ use std::str::FromStr;
 /// | `read_only` | switch; `off` | whatever changes the disk is refused |
 ///
 /// Behind a semicolon stands the default. Without `nr_hw_queues` there is one context
-/// more than processors, and only one with `service=on`. Switches
+/// more than processors, and only one with `service=on` or `run_queue=always`, which are
+/// about the shared one. Switches
 /// are `on` or `off`. Sizes take `k`, `m`, `g` and `t`, powers of 1024. In a path, `?` is written
 /// `%3F`, and `%` is written `%25` if a `3F` or `25` follows it.
 ///

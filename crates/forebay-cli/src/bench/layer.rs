@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use forebay::{DiskInfo, Histogram, MergeKind, Op, StageStats, UnplugCause};
+use forebay::{
+    DiskInfo, Histogram, MergeKind, Op, RunQueuePolicy, RunQueueStats, StageStats, UnplugCause,
+};
 use forebay_fio::job::Job;
 use forebay_fio::report::DiskUtil;
 use forebay_fio::report::number::{Base, short};
@@ -100,9 +102,13 @@ impl<'a> Layer<'a> {
             "issued": queue.issued,
             "commits": queue.commits,
             "system_calls": stats.nr_syscalls,
-            "runs": queue.runs,
-            "empty_runs": queue.empty_runs,
+            "runs": stats.runs(),
             "skipped_runs": stats.skipped_runs,
+            "turns": queue.turns,
+            "empty_turns": queue.empty_turns,
+            "run_arms": stats.run_queue.arms,
+            "run_rearms": stats.run_queue.rearms,
+            "worker_runs": stats.run_queue.worker_runs,
             "tag_waits": queue.tag_waits,
             "tag_wait_ns": queue.tag_wait_ns,
             "splits": queue.splits,
@@ -135,14 +141,23 @@ impl<'a> Layer<'a> {
             format!("  merges       : {}", merges.join(", ")),
             format!("  unplugs      : {}", unplugs.join(", ")),
             format!(
-                "  runs         : all={}, empty={}, skipped={}",
-                queue.runs, queue.empty_runs, stats.skipped_runs
+                "  runs         : all={}, skipped={}, turns={}, empty turns={}",
+                stats.runs(),
+                stats.skipped_runs,
+                queue.turns,
+                queue.empty_turns
             ),
             format!(
                 "  setbacks     : tag waits={}, requeues={}, retries={}, overtaken={}",
                 queue.tag_waits, queue.requeues, queue.retries, queue.overtaken
             ),
         ];
+        if info.policy.run_queue == RunQueuePolicy::Always {
+            let RunQueueStats { arms, rearms, worker_runs, .. } = stats.run_queue;
+            lines.push(format!(
+                "  run queue    : arms={arms}, rearms={rearms}, worker runs={worker_runs}"
+            ));
+        }
         for (name, stage) in stages(&queue.stages) {
             if stage.count() > 0 {
                 lines.push(stage_line(name, stage));

@@ -98,7 +98,8 @@ fn the_layer_has_its_keys_in_their_order() {
     let layer = &report["forebay"][0];
     assert_eq!(
         keys(layer),
-        "spec driver jobs bios requests issued commits system_calls runs empty_runs skipped_runs \
+        "spec driver jobs bios requests issued commits system_calls runs skipped_runs turns \
+         empty_turns run_arms run_rearms worker_runs \
          tag_waits tag_wait_ns splits requeues retries overtaken merges unplugs latency_ns policy"
     );
     assert_eq!(
@@ -108,7 +109,7 @@ fn the_layer_has_its_keys_in_their_order() {
     assert_eq!(keys(&layer["jobs"][0]["tag_wait_ns"]), "sum mean max");
     assert_eq!(
         keys(&layer["policy"]),
-        "plug nomerges kick queue_depth nr_hw_queues max_sectors_kb nr_bios iostats"
+        "plug nomerges kick run_queue queue_depth nr_hw_queues max_sectors_kb nr_bios iostats"
     );
     let job = &layer["jobs"][0];
     let switches = number(&job["voluntary_switches"]) + number(&job["involuntary_switches"]);

@@ -2,6 +2,7 @@
 
 mod common;
 mod gates;
+mod lines;
 mod plug;
 mod results;
 mod retry;

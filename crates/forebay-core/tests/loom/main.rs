@@ -13,5 +13,6 @@
 mod common;
 mod leader;
 mod run_state;
+mod run_timer;
 mod tags;
 mod waits;

@@ -128,6 +128,33 @@ fn a_poller_takes_nothing_away() {
     check(2, Some(4), steps);
 }
 
+/// Whoever gets the token, and however, sees all that the last holder did, before it looks at
+/// anything else.
+#[test]
+fn what_a_holder_did_is_seen_by_the_next() {
+    explore(None, || {
+        let shared = Arc::new((RunState::new(), AtomicU32::new(0), Ghost::new(0)));
+        fn turn((state, inner, nr_turns): &(RunState, AtomicU32, Ghost)) {
+            loop {
+                inner.store(inner.load(Relaxed) + 1, Relaxed);
+                nr_turns.fetch_add(1, Relaxed);
+                if state.release() {
+                    break;
+                }
+            }
+        }
+        let spawn = |take: fn(&RunState) -> bool| {
+            let shared = shared.clone();
+            thread::spawn(move || take(&shared.0).then(|| turn(&shared)))
+        };
+        let others = [spawn(RunState::try_take), spawn(RunState::run)];
+        for thread in others {
+            thread.join().unwrap();
+        }
+        assert_eq!(shared.1.load(Relaxed), shared.2.load(Relaxed), "the last holder is not seen");
+    });
+}
+
 /// R1, planted: the holder reads the inbox and clears the mark *afterwards*. The mark of a producer
 /// that came in between is lost, and its item with it.
 #[test]
@@ -186,6 +213,105 @@ fn planted_a_mark_that_looks_set_is_not_written() {
         others.into_iter().for_each(|thread| thread.join().unwrap());
         shared.1.check_all_done();
     });
+}
+
+/// R2, planted: a turn is asked for, and the work is published after it.
+#[test]
+#[should_panic(expected = "an item was lost")]
+fn planted_a_turn_is_asked_for_before_the_work_is_published() {
+    check(
+        2,
+        None,
+        &[
+            |hctx| hctx.produce(0),
+            |hctx| {
+                hctx.run();
+                hctx.inbox[1].store(1, Relaxed);
+            },
+        ],
+    );
+}
+
+/// R5, planted: the gate is asked before the token is taken. Who closed it in between has seen
+/// nobody run, and relies on that.
+#[test]
+#[should_panic(expected = "dispatched behind a closed gate")]
+fn planted_the_gate_is_asked_before_the_token_is_taken() {
+    check(
+        1,
+        None,
+        &[
+            |hctx| hctx.close_then_open(Gate::Quiesced),
+            |hctx| {
+                hctx.inbox[0].store(1, Relaxed);
+                let may_dispatch = hctx.state.gates().dispatch;
+                if hctx.state.run() {
+                    if may_dispatch && hctx.inbox[0].load(Relaxed) == 1 {
+                        assert_eq!(hctx.silent.load(Relaxed), 0, "dispatched behind a closed gate");
+                        hctx.inbox[0].store(0, Relaxed);
+                        hctx.dispatched[0].fetch_add(1, Relaxed);
+                    }
+                    while !hctx.state.release() {}
+                }
+            },
+        ],
+    );
+}
+
+/// R4, planted: who opens the gate asks for no turn.
+#[test]
+#[should_panic(expected = "an item was lost")]
+fn planted_a_gate_is_opened_and_no_turn_asked_for() {
+    check(
+        1,
+        None,
+        &[
+            |hctx| {
+                hctx.state.close(Gate::Stopped);
+                hctx.state.open(Gate::Stopped);
+            },
+            |hctx| hctx.produce(0),
+        ],
+    );
+}
+
+/// R6: every run that is asked for is made or skipped. Three ask, and none is counted twice or not
+/// at all: those that are made by the token's holder, without a locked instruction, and those that
+/// are skipped with one. Bound 4.
+fn check_counts(skip: fn(&AtomicU32)) {
+    explore(Some(4), move || {
+        let shared = Arc::new((RunState::new(), AtomicU32::new(0), AtomicU32::new(0)));
+        let ask = move |(state, made, skipped): &(RunState, AtomicU32, AtomicU32)| {
+            if !state.run() {
+                return skip(skipped);
+            }
+            made.store(made.load(Relaxed) + 1, Relaxed);
+            while !state.release() {}
+        };
+        let spawn = |_| {
+            let shared = shared.clone();
+            thread::spawn(move || ask(&shared))
+        };
+        let others: Vec<_> = (0..2).map(spawn).collect();
+        ask(&shared);
+        others.into_iter().for_each(|thread| thread.join().unwrap());
+        let (made, skipped) = (shared.1.load(Relaxed), shared.2.load(Relaxed));
+        assert_eq!(made + skipped, 3, "the counts do not add up");
+    });
+}
+
+#[test]
+fn runs_that_are_made_and_skipped_add_up_to_those_asked_for() {
+    check_counts(|skipped| {
+        skipped.fetch_add(1, Relaxed);
+    });
+}
+
+/// R6, planted: skipped runs are counted as if one thread at a time did so.
+#[test]
+#[should_panic(expected = "the counts do not add up")]
+fn planted_skipped_runs_are_counted_by_a_load_and_a_store() {
+    check_counts(|skipped| skipped.store(skipped.load(Relaxed) + 1, Relaxed));
 }
 
 /// R4, R5: after `close(Quiesced)` and one look that finds nobody running, nothing is dispatched

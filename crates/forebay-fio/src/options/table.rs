@@ -293,6 +293,7 @@ pub static OPTIONS: &[OptionSpec] = &[
     policy!("kick", "when the layer tells the driver to begin"),
     policy!("wake", "who waits for a tag, and whom a free one wakes"),
     policy!("nr_requests", "how many of the tags may be in use"),
+    policy!("run_queue", "when completions run the queue again"),
     policy!("queue_depth", "requests that each hardware context keeps in flight"),
     policy!("nr_hw_queues", "hardware contexts: one is shared, the others have a thread each"),
     policy!("max_sectors_kb", "the largest request that the layer makes, KiB"),

@@ -145,6 +145,7 @@ impl Thread {
         let mut checks = self.world.checks();
         let is_ours = hctx.run.run() || self.world.plants(Plant::RunWithoutToken);
         if is_ours {
+            hctx.counters.count_run();
             checks.note(Kind::Take, hctx.at as u64, 0);
             let taken = checks.gates.take(hctx.at, self.id);
             checks.expect(taken);
@@ -159,6 +160,7 @@ impl Thread {
     pub(crate) fn try_take(&self, hctx: &Hctx) -> bool {
         let is_ours = hctx.run.try_take();
         if is_ours {
+            hctx.counters.count_run();
             let mut checks = self.world.checks();
             checks.note(Kind::Take, hctx.at as u64, 0);
             let taken = checks.gates.take(hctx.at, self.id);

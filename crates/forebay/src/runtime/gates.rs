@@ -26,6 +26,9 @@ impl Hold {
         counts[gate as usize] += 1;
         shared.hctxs().iter().for_each(|hctx| hctx.run.close(gate));
         drop(counts);
+        if gate != Gate::Frozen {
+            shared.hctxs().iter().for_each(Hctx::cancel_runs);
+        }
         Hold { shared: Arc::clone(shared), gate }
     }
 

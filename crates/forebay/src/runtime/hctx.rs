@@ -11,12 +11,15 @@ use crate::runtime::clock;
 use crate::runtime::fork::Origin;
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{Mutex, Ordering, UnsafeCell, lock};
+use crate::runtime::run_queue::RunWork;
 use crate::runtime::stack::BioStack;
+use crate::runtime::wait::RESOURCE_DELAY;
 use forebay_core::{
-    Commit, Driver, HardwareContext, QueuedBio, RunCounters, RunState, SoftwareQueue,
+    Commit, Driver, HardwareContext, QueuedBio, RunCounters, RunState, RunTimer, SoftwareQueue,
 };
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 // For counts, from which nothing is concluded: models need not look at them.
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -31,6 +34,11 @@ pub(crate) use token::Token;
 pub(crate) struct Hctx {
     pub(crate) run: RunState,
     pub(crate) is_shared: bool,
+    /// The delayed run of a shared context at a busy driver: for whoever leads. Set by who holds
+    /// the token.
+    pub(crate) timer: RunTimer,
+    /// Under `run_queue=always`, of a shared context.
+    pub(crate) run_work: Option<Arc<RunWork>>,
     /// Whether turns are given the time.
     iostats: bool,
     inbox: BioStack,
@@ -81,6 +89,8 @@ impl Hctx {
             is_polled: AtomicBool::new(false),
             run: RunState::new(),
             is_shared,
+            timer: RunTimer::new(),
+            run_work: None,
             iostats,
             inbox: BioStack::new(),
             counters: Arc::default(),
@@ -146,6 +156,30 @@ impl Hctx {
             self.run.unblock();
         }
         token
+    }
+
+    /// A turn has left work at a busy driver with nothing in flight: another is due after a while.
+    #[cold]
+    fn delay_run(&self) {
+        self.timer.delay(clock::now_ns() + RESOURCE_DELAY.as_nanos() as u64);
+    }
+
+    /// How long a leader waits at most: until the delayed run, if one is due.
+    pub(crate) fn delay_left(&self) -> Option<Duration> {
+        // Nobody is told of a mark that is set after this look: who sets one kicks the leader.
+        let left_ns = || self.timer.left_ns(clock::now_ns());
+        self.timer.is_set().then(left_ns).flatten().map(Duration::from_nanos)
+    }
+
+    /// The context was stopped or quiesced: nothing that was to be run later is (R4).
+    pub(crate) fn cancel_runs(&self) {
+        self.timer.cancel();
+        // In a child of a fork nobody may hold the lock any more, and nobody give it back.
+        if let Some(work) = &self.run_work
+            && !self.origin.is_elsewhere()
+        {
+            work.cancel();
+        }
     }
 
     /// Publishes requests for whoever holds the token. [`Hctx::run`] is due.

@@ -1,11 +1,17 @@
 //! Models of the token: two threads that send through one hardware context.
 
 use crate::runtime::ctx::Ctx;
+#[cfg(not(blk_shuttle))]
+use crate::runtime::gates::Hold;
 use crate::runtime::hctx::now_ns;
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{check, check_within, thread};
 use crate::runtime::shared::{SHARED, Shared};
 use crate::runtime::toy::{AT_ONCE, How, Page, Toy};
+#[cfg(not(blk_shuttle))]
+use crate::runtime::wait::RESOURCE_DELAY;
+#[cfg(not(blk_shuttle))]
+use forebay_core::Gate;
 use forebay_core::{Commit, QueuedBio};
 use std::sync::Arc;
 
@@ -80,5 +86,28 @@ fn one_tag_is_shared_by_two_threads() {
         while !token.turn(0, Commit::Now, None, None).is_drained {}
         assert!(token.release().is_none());
         sents.iter().for_each(|sent| assert_eq!(sent.mailbox.nr_delivered(), 1));
+    });
+}
+
+/// The delayed run of a context at a busy device is the context's: it is there for whoever leads,
+/// whoever met the device; and a stop takes it away, since the start runs at once (R4).
+#[cfg(not(blk_shuttle))]
+#[test]
+fn a_delayed_run_stays_with_its_context_until_it_is_stopped() {
+    check(|| {
+        let shared = Toy::disk(How { nr_busy: 2, ..AT_ONCE });
+        let hctx = shared.hctx(SHARED);
+        assert_eq!(hctx.delay_left(), None);
+        let sent = send(&shared, 1);
+        assert!(hctx.delay_left().is_some_and(|left| left <= RESOURCE_DELAY));
+        hctx.run_turn();
+        assert!(hctx.delay_left().is_some(), "the device is still busy");
+        let hold = Hold::new(&shared, Gate::Stopped);
+        assert_eq!(hctx.delay_left(), None);
+        assert_eq!(sent.mailbox.nr_delivered(), 0);
+        drop(hold);
+        hctx.run_turn();
+        assert_eq!(sent.mailbox.nr_delivered(), 1);
+        assert_eq!(sent.mailbox.take().into_iter().flatten().count(), 1);
     });
 }

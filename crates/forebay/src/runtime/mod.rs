@@ -2,7 +2,8 @@
 //!
 //! - [`thread`], [`ctx`], [`mod@plug`]: what a thread keeps: its plug, and its part of each disk;
 //! - [`shared`]: what all handles of an open disk share; [`gates`] hold it, [`service`] is a thread
-//!   that turns it, [`fork`] knows it in a child of its process;
+//!   that turns it, [`run_queue`] another, of a twin that runs it too often; [`fork`] knows it in a
+//!   child of its process;
 //! - [`hctx`]: a hardware context, and its token at work;
 //! - [`wait`]: who waits for it, who leads, and who is woken (W1-W5); [`blocking`] calls wait so;
 //! - [`stack`], [`mailbox`], [`ready`]: lists between threads, where ends wait for their owners,
@@ -24,6 +25,7 @@ pub(crate) mod mailbox;
 pub(crate) mod plug;
 pub(crate) mod primitive;
 pub(crate) mod ready;
+pub(crate) mod run_queue;
 pub(crate) mod service;
 pub(crate) mod shared;
 pub(crate) mod stack;

@@ -29,10 +29,8 @@ compile_error!("one model checker at a time: blk_loom or blk_shuttle");
 mod on_std {
     #[cfg(test)]
     pub(crate) use std::sync::Arc;
-    #[cfg(test)]
-    pub(crate) use std::sync::Condvar;
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
-    pub(crate) use std::sync::{Mutex, MutexGuard};
+    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
     pub(crate) use std::thread;
 
     /// As std's, with accesses that a model checker can see the beginning and the end of.
@@ -68,10 +66,10 @@ mod on_loom {
 
 #[cfg(blk_shuttle)]
 mod on_shuttle {
-    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
     #[cfg(test)]
-    pub(crate) use shuttle::sync::{Arc, Condvar};
-    pub(crate) use shuttle::sync::{Mutex, MutexGuard};
+    pub(crate) use shuttle::sync::Arc;
+    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+    pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
     pub(crate) use shuttle::thread;
     use std::cell::Cell;
     use std::time::Duration;

@@ -8,7 +8,6 @@ use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::hctx::{Hctx, now_ns};
 use crate::runtime::primitive::{AtomicBool, Ordering, thread};
 use crate::runtime::shared::SHARED;
-use crate::runtime::wait::RESOURCE_DELAY;
 use forebay_core::Commit;
 use std::io;
 use std::sync::Arc;
@@ -102,15 +101,13 @@ impl Server {
             thread::yield_now();
             hctx.block()
         });
-        // None: another turns, and knows that we wait.
-        let mut token = token?;
-        loop {
-            let turned = token.turn(now_ns(self.iostats), Commit::Now, None, None);
-            let is_stuck = turned.work_left && turned.nr_in_flight == 0;
-            match token.release_to_wait() {
-                Some(kept) => token = kept,
-                None => return is_stuck.then_some(RESOURCE_DELAY),
-            }
+        // Without it another turns, and knows that we wait.
+        let mut kept = token;
+        while let Some(mut token) = kept {
+            hctx.timer.begin();
+            token.turn(now_ns(self.iostats), Commit::Now, None, None);
+            kept = token.release_to_wait();
         }
+        hctx.delay_left()
     }
 }

@@ -12,11 +12,12 @@ use crate::runtime::fork::Origin;
 use crate::runtime::hctx::{Hctx, Inner, now_ns};
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{AtomicBool, Mutex, Ordering, lock};
+use crate::runtime::run_queue::{self, RunWork, Worker};
 use crate::runtime::service::{self, Service};
 use crate::runtime::{thread, wait};
 use forebay_core::{
     Bio, BlockStatus, Commit, DeviceState, HardwareContext, PlugCounters, QueueStats, Refusal,
-    TagSet, UnplugCause,
+    RunQueuePolicy, TagSet, UnplugCause,
 };
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     origin: Origin,
     /// The thread of a disk with `service=on`.
     service: Option<Service>,
+    /// The thread of a disk with `run_queue=always`.
+    worker: Option<Worker>,
     /// How many threads are in a section of this device (`kick=per-device`). Nobody asks: it is
     /// there for what it costs.
     nr_sections: Mutex<u32>,
@@ -69,16 +72,21 @@ impl Shared {
         let queue = device.open_queue(depth, Mode::Shared);
         let queue = queue.map_err(|source| device.refusal(source))?;
         let waiter = Arc::clone(&queue.waiter);
+        let works = info.policy.run_queue == RunQueuePolicy::Always;
+        let run_work = works.then(Arc::<RunWork>::default);
+        let mut hctxs: Vec<_> = (0..nr_hctxs as usize)
+            .map(|at| Hctx::new(at == SHARED, info.policy.iostats, origin))
+            .collect();
+        hctxs[SHARED].run_work.clone_from(&run_work);
         let mut shared = Shared {
             device,
-            hctxs: (0..nr_hctxs as usize)
-                .map(|at| Hctx::new(at == SHARED, info.policy.iostats, origin))
-                .collect(),
+            hctxs: hctxs.into(),
             is_owned: (0..nr_hctxs as usize).map(|at| AtomicBool::new(at == SHARED)).collect(),
             waiter,
             plugs: Mutex::default(),
             origin,
             service: None,
+            worker: None,
             nr_sections: Mutex::default(),
             holds: Mutex::default(),
             state,
@@ -90,6 +98,10 @@ impl Shared {
             let iostats = shared.info.policy.iostats;
             let started = service::start(&shared.hctxs, &shared.waiter, iostats);
             shared.service = Some(started.map_err(|source| OpenError::Service { source })?);
+        }
+        if let Some(work) = &run_work {
+            let started = run_queue::start(&shared.hctxs, work);
+            shared.worker = Some(started.map_err(|source| OpenError::Worker { source })?);
         }
         Ok(Arc::new(shared))
     }
@@ -161,7 +173,9 @@ impl Shared {
             skipped_runs += hctx.nr_skipped();
             tag_sleeps += hctx.nr_tag_sleeps();
         }
-        DiskStats { queue, nr_syscalls, skipped_runs, tag_sleeps }
+        let run_work = self.hctxs[SHARED].run_work.as_ref();
+        let run_queue = run_work.map_or_else(Default::default, |work| work.stats());
+        DiskStats { queue, nr_syscalls, skipped_runs, tag_sleeps, run_queue }
     }
 
     pub(crate) fn new_plug_counters(&self) -> Arc<PlugCounters> {
@@ -332,7 +346,11 @@ impl Drop for Shared {
         if self.is_foreign() {
             // Rings and requests are the parent's.
             std::mem::forget(Arc::clone(&self.hctxs));
+            std::mem::forget(self.worker.take());
             return std::mem::forget(self.service.take());
+        }
+        if let Some(worker) = self.worker.take() {
+            worker.end();
         }
         if let Some(service) = self.service.take() {
             service.end(&self.hctxs[SHARED]);

@@ -16,8 +16,8 @@ use crate::runtime::ctx::Ctx;
 use crate::runtime::primitive::{Condvar, Mutex, UnsafeCell, lock, thread};
 use crate::runtime::shared::{SHARED, Shared};
 use forebay_core::{
-    Bio, Completions, Driver, Issue, IssuedRequest, Look, Op, Policy, QueueLimits, Segment, Tag,
-    WakePolicy,
+    Bio, Completions, Driver, Issue, IssuedRequest, Look, Op, Policy, QueueLimits, RunQueuePolicy,
+    Segment, Tag, WakePolicy,
 };
 use std::rc::Rc;
 use std::sync::Arc;
@@ -35,6 +35,7 @@ pub(crate) struct How {
     /// A wait begins what was left to it. Not for [`By::Silence`].
     pub(crate) begins: bool,
     pub(crate) wake: WakePolicy,
+    pub(crate) run_queue: RunQueuePolicy,
 }
 
 /// Who completes a request.
@@ -49,9 +50,15 @@ pub(crate) enum By {
 }
 
 /// At once, one by one, when it is committed.
-pub(crate) const AT_ONCE: How =
-    How { queue_depth: 8, batch: 1, nr_busy: 0, by: By::Commit, begins: false, wake: FAIR };
-const FAIR: WakePolicy = WakePolicy::Fair;
+pub(crate) const AT_ONCE: How = How {
+    queue_depth: 8,
+    batch: 1,
+    nr_busy: 0,
+    by: By::Commit,
+    begins: false,
+    wake: WakePolicy::Fair,
+    run_queue: RunQueuePolicy::Dedupe,
+};
 
 /// The device.
 pub(crate) struct Toy {
@@ -127,8 +134,8 @@ impl Toy {
     }
 
     pub(crate) fn open(toy: &Arc<Toy>) -> Arc<Shared> {
-        let How { queue_depth, wake, .. } = toy.how;
-        let policy = Policy { queue_depth, wake, iostats: false, ..Policy::default() };
+        let How { queue_depth, wake, run_queue, .. } = toy.how;
+        let policy = Policy { queue_depth, wake, run_queue, iostats: false, ..Policy::default() };
         let info = DiskInfo {
             spec: String::from("toy"),
             driver: "toy",

@@ -134,6 +134,7 @@ fn lead<'a>(
 ) -> bool {
     let iostats = shared.info().policy.iostats;
     let turn = |mut token: Token<'a>| {
+        hctx.timer.begin();
         let turned = token.turn(now_ns(iostats), Commit::Later, None, None);
         (token, turned)
     };
@@ -147,6 +148,7 @@ fn lead<'a>(
         if let Some((token, turned)) = &mut held {
             // The wait below begins it; or the turn that follows, where there is none.
             token.leave_to_wait();
+            // Something may be on its way to the inbox even where no delayed run is due.
             timeout = (turned.nr_in_flight == 0).then_some(RESOURCE_DELAY);
         } else {
             // Until its holder has reaped, the driver says that there is something to reap.
@@ -157,7 +159,7 @@ fn lead<'a>(
         if kept.is_none() {
             // W2; a delivery that comes later kicks (W4).
             if !mailbox.is_reached(goal) {
-                shared.waiter().wait(timeout);
+                shared.waiter().wait(hctx.delay_left().or(timeout));
             }
             hctx.run.unblock();
         }

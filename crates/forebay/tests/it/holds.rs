@@ -12,8 +12,10 @@ fn nr_issued(disk: &Disk) -> u64 {
 
 #[test]
 fn a_quiesced_disk_hands_nothing_over_until_let_go() {
-    for hold in [Disk::quiesce, Disk::stop] {
-        let disk = open("ram:1M");
+    let specs = ["ram:1M", "ram:1M?run_queue=always"];
+    for (hold, spec) in [Disk::quiesce, Disk::stop].into_iter().flat_map(|h| specs.map(|s| (h, s)))
+    {
+        let disk = open(spec);
         let mut queue = disk.queue();
         let held = (hold(&disk), hold(&disk));
         submit(&mut queue, Io::write(Buf::new(4096), 0));
@@ -32,7 +34,7 @@ fn a_quiesced_disk_hands_nothing_over_until_let_go() {
 
 #[test]
 fn blocking_calls_go_on_when_a_hold_is_let_go() {
-    for spec in ["ram:1M?nr_hw_queues=1", "ram:1M?nr_hw_queues=3"] {
+    for spec in ["ram:1M?nr_hw_queues=1", "ram:1M?nr_hw_queues=3", "ram:1M?run_queue=always"] {
         let disk = open(spec);
         for hold in [Disk::quiesce, Disk::stop, Disk::freeze] {
             let held = hold(&disk);
@@ -57,8 +59,8 @@ fn blocking_calls_go_on_when_a_hold_is_let_go() {
 #[test]
 fn a_freeze_waits_for_what_is_in_and_lets_nothing_else_in() {
     let scratch = Scratch::new(1 << 20);
-    for keys in ["direct=on&nr_hw_queues=1&queue_depth=4", "direct=on&nr_hw_queues=2"] {
-        let disk = open(&scratch.spec(keys));
+    for keys in ["nr_hw_queues=1&queue_depth=4", "nr_hw_queues=2", "run_queue=always"] {
+        let disk = open(&scratch.spec(&format!("direct=on&{keys}")));
         let mut queue = disk.queue();
         for n in 0..32 {
             submit(&mut queue, Io::write(Buf::new(4096), n * 4096));
@@ -154,7 +156,13 @@ fn a_child_of_a_fork_is_refused_and_the_parent_goes_on() {
     let files = ["file", "aio", "psync"].map(|driver| {
         [1, 2].map(|nr| format!("{driver}:{}", scratch.spec(&format!("nr_hw_queues={nr}"))))
     });
-    for spec in files.into_iter().flatten().chain(["ram:1M".into()]) {
+    // The worker is at work in the parent, and holds its lock now and then.
+    let of_workers = [
+        "ram:1M".to_owned(),
+        "ram:1M?run_queue=always".to_owned(),
+        scratch.spec("run_queue=always&service=on"),
+    ];
+    for spec in files.into_iter().flatten().chain(of_workers) {
         let disk = open(&spec);
         let mut queue = disk.queue();
         submit(&mut queue, Io::write(Buf::from(&[7; 4096][..]), 0));

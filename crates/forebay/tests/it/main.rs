@@ -11,6 +11,7 @@ mod overlap;
 mod plug;
 mod progress;
 mod refusals;
+mod run_queue;
 mod seccomp;
 mod signals;
 mod soak;

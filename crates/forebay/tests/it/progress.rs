@@ -171,6 +171,8 @@ fn a_queue_with_a_descriptor_is_reaped_when_it_is_readable() {
                 "null:1M",
                 "fault:ram:1M?rule=write:short=512:nth=3&nr_hw_queues=3",
                 "fault:ram:1M?rule=any:busy:nth=2&nr_hw_queues=1",
+                "fault:ram:1M?rule=any:busy:nth=2&run_queue=always",
+                "ram:1M?req_ns=20000&run_queue=always",
                 "fault:ram:1M?rule=any:busy:nth=2&nr_hw_queues=3",
             ]
             .map(String::from),
@@ -269,8 +271,8 @@ fn a_descriptor_is_not_readable_for_ever_where_nothing_is_in_the_layer() {
 
 #[test]
 fn a_disk_with_a_thread_closes_from_anywhere() {
-    for _ in 0..50 {
-        let disk = open("null:1M?service=on");
+    for nth in 0..100 {
+        let disk = open(["null:1M?service=on", "null:1M?run_queue=always"][nth % 2]);
         let mut future = Box::pin(disk.start(Io::read(Buf::new(512), 0).nowait()));
         // Where the disk's thread has the token it is that which does it, a moment later.
         let done = loop {
@@ -305,7 +307,10 @@ impl Wake for Submits {
 
 #[test]
 fn a_waker_may_use_the_disk_and_close_it() {
-    for keys in ["", "&service=on", "&req_ns=100000&service=on"] {
+    let keys = ["", "&service=on", "&req_ns=100000&service=on"];
+    for keys in
+        keys.into_iter().flat_map(|keys| [keys.to_owned(), keys.to_owned() + "&run_queue=always"])
+    {
         let disk = open(&format!("ram:1M?nr_bios=64{keys}"));
         let last = std::sync::Mutex::new(Some(disk.clone()));
         let waker = Waker::from(Arc::new(Submits(last, std::thread::current())));
@@ -345,8 +350,11 @@ impl Wake for Waits {
 #[test]
 fn a_waker_may_wait_for_another_threads_io() {
     let scratch = Scratch::new(1 << 20);
-    for driver in ["file", "aio", "psync"] {
-        let disk = open(&format!("{driver}:{}", scratch.spec("nr_hw_queues=1")));
+    let drivers = ["file", "aio", "psync"];
+    for (driver, keys) in
+        drivers.into_iter().flat_map(|d| [(d, "nr_hw_queues=1"), (d, "run_queue=always")])
+    {
+        let disk = open(&format!("{driver}:{}", scratch.spec(keys)));
         let ((ask, asked), (answer, answered)) = (sync_channel(0), sync_channel(0));
         let answered = Mutex::new(answered);
         let waits = Arc::new(Waits { ask, answered, nr_woken: AtomicU64::new(0) });

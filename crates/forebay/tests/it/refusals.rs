@@ -26,7 +26,7 @@ fn specs() {
         "null:1M?colour=red",
         "unknown key `colour` for driver `null`; there are: async_depth, fua, iostats, kick, \
          kick_ns, logical_block_size, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, \
-         nr_requests, plug, queue_depth, read_only, reserved_tags, service, wake",
+         nr_requests, plug, queue_depth, read_only, reserved_tags, run_queue, service, wake",
     );
     check_open("ram:1M?plug=inner", "plug=inner: expected outermost, per-level or none");
     check_open(
@@ -39,6 +39,7 @@ fn specs() {
     );
     check_open("ram:1M?wake=stash-v1", "wake=stash-v1: expected fair, batch, stash or single");
     check_open("ram:1M?nomerges=3", "nomerges=3: expected 0, 1 or 2");
+    check_open("ram:1M?run_queue=never", "run_queue=never: expected dedupe or always");
     check_open("ram:1M?queue_depth=0", "queue_depth=0: expected a number of 1 to 10240");
     check_open("ram:1M?iostats=maybe", "iostats=maybe: expected on or off");
     check_open(
@@ -53,9 +54,10 @@ fn specs() {
     check_open("model:floppy", "model:floppy: expected one of hdd, ssd-sas, nvme, virtio-ram");
     check_open(
         "model:nvme?colour=red",
-        "unknown key `colour` for driver `model`; there are: bytes_per_s, data, fua, iostats, \
-         kick, latency_ns, logical_block_size, max_sectors_kb, nomerges, nr_bios, nr_channels, \
-         nr_hw_queues, plug, queue_depth, read_only, seed, service, size",
+        "unknown key `colour` for driver `model`; there are: async_depth, bytes_per_s, data, \
+         fua, iostats, kick, latency_ns, logical_block_size, max_sectors_kb, nomerges, nr_bios, \
+         nr_channels, nr_hw_queues, nr_requests, plug, queue_depth, read_only, reserved_tags, \
+         run_queue, seed, service, size, wake",
     );
     check_open("model:hdd?nr_sorted=0", "nr_sorted=0: expected a number of 1 to 65536");
     check_open(
@@ -116,7 +118,7 @@ fn files() {
         "unknown key `size` for driver `file`; there are: async_depth, capacity, direct, \
          engine, fixed_buffers, fua, iostats, kick, max_sectors_kb, nomerges, nr_bios, \
          nr_hw_queues, nr_requests, nr_threads, plug, queue_depth, read_only, reserved_tags, \
-         service, sqpoll, sqpoll_idle_ms, wake",
+         run_queue, service, sqpoll, sqpoll_idle_ms, wake",
     );
     check_open(
         &format!("{path}?engine=fast"),

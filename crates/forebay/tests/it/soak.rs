@@ -200,9 +200,12 @@ fn threads_that_do_anything_lose_nothing() {
     let specs = [
         "ram:2M?nr_hw_queues=1&queue_depth=3".to_owned(),
         "ram:2M?nr_hw_queues=3&kick=loop-end".to_owned(),
+        "ram:2M?nr_hw_queues=1&queue_depth=3&run_queue=always".to_owned(),
+        "fault:ram:2M?rule=any:busy:nth=11&nr_hw_queues=2&run_queue=always".to_owned(),
         "ram:2M?req_ns=3000&nr_hw_queues=2&service=on".to_owned(),
         "fault:ram:2M?rule=any:short=1k:nth=5&rule=any:busy:nth=11&nr_hw_queues=3".to_owned(),
         scratch.spec("direct=on&nr_hw_queues=2&queue_depth=8"),
+        scratch.spec("direct=on&nr_hw_queues=2&queue_depth=8&run_queue=always&service=on"),
         format!("aio:{}", scratch.spec("direct=on&nr_hw_queues=2&queue_depth=8")),
         format!("psync:{}", scratch.spec("nr_threads=2&nr_hw_queues=2&queue_depth=8")),
     ];

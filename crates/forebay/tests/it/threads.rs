@@ -17,6 +17,8 @@ fn disks(file: &str) -> Vec<String> {
         "ram:4M?nr_hw_queues=1",
         "ram:4M?nr_hw_queues=3&queue_depth=2",
         "ram:4M?req_ns=20000&nr_hw_queues=1",
+        "ram:4M?run_queue=always",
+        "ram:4M?req_ns=20000&nr_hw_queues=2&queue_depth=2&run_queue=always",
         "fault:ram:4M?rule=any:short=1k:nth=3&rule=any:busy:nth=7&nr_hw_queues=2",
     ]
     .map(String::from)
@@ -29,6 +31,10 @@ fn disks(file: &str) -> Vec<String> {
         ["direct=on&nr_hw_queues=1&queue_depth=4", "direct=on&nr_hw_queues=3"]
             .into_iter()
             .flat_map(|keys| ["aio", "psync"].map(|driver| format!("{driver}:{file}?{keys}"))),
+    )
+    .chain(
+        ["file", "aio", "psync"]
+            .map(|driver| format!("{driver}:{file}?queue_depth=4&run_queue=always")),
     )
     .collect()
 }

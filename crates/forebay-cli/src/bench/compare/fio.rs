@@ -20,6 +20,7 @@ const OF_THE_LAYER: &[&str] = &[
     "plug",
     "nomerges",
     "kick",
+    "run_queue",
     "wake",
     "nr_requests",
     "reserved_tags",

@@ -146,7 +146,7 @@ fn counters_that_wrap_around_lose_no_wake_and_add_none() {
         };
         let expected = run(0);
         assert!(expected.0.len() > 100, "{} wakes some", policy.name());
-        for before in 1..300 {
+        for before in (1..300).step_by(if cfg!(miri) { 100 } else { 1 }) {
             assert_eq!(run(0_u32.wrapping_sub(before)), expected, "{}", policy.name());
         }
     }

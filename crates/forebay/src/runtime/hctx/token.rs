@@ -44,6 +44,7 @@ impl DerefMut for Token<'_> {
 impl<'a> Token<'a> {
     #[inline]
     pub(super) fn of(hctx: &'a Hctx) -> Token<'a> {
+        hctx.counters.count_run();
         Token { hctx, wakes: None, abort: AbortOnUnwind::arm() }
     }
 
@@ -188,6 +189,9 @@ impl<'a> Token<'a> {
             while gates.reap && inner.driver.has_ready() {
                 turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);
             }
+            if let Some(work) = &hctx.run_work {
+                work.completed(hctx.counters.nr_requests());
+            }
         }
         let mut kick = false;
         if inner.core.has_lines() {
@@ -207,9 +211,15 @@ impl<'a> Token<'a> {
         }
         // A leader that waits in the driver is told of its own end (W4), and of what no completion
         // will move on.
-        if kick && hctx.is_shared && run.kick() {
-            self.is_kicked = true;
-            self.driver.kick();
+        if kick && hctx.is_shared {
+            if turned.work_left && turned.nr_in_flight == 0 {
+                // Before the leader is told of it.
+                hctx.delay_run();
+            }
+            if run.kick() {
+                self.is_kicked = true;
+                self.driver.kick();
+            }
         }
         turned
     }

@@ -16,7 +16,7 @@ fn read(disk: &Disk, start: u64, len: u64) -> Buf {
 }
 
 pub(super) fn what_was_written_is_read(subject: &Subject) {
-    for (stamp, disk) in subject.both("").iter().enumerate() {
+    for (stamp, disk) in subject.each("").iter().enumerate() {
         let mut queue = disk.queue();
         for start in (0..LEN).step_by(1 << 16) {
             submit(&mut queue, Io::write(pattern(stamp as u64, start, 1 << 16), start));
@@ -30,7 +30,7 @@ pub(super) fn what_was_written_is_read(subject: &Subject) {
 }
 
 pub(super) fn several_segments_are_one_range(subject: &Subject) {
-    for disk in subject.both("") {
+    for disk in subject.each("") {
         let mut queue = disk.queue();
         // Backwards in memory: no two are neighbours.
         let mut memory = pattern(3, 0, 1 << 16);
@@ -54,7 +54,7 @@ pub(super) fn several_segments_are_one_range(subject: &Subject) {
 
 pub(super) fn durable_writes_and_flushes_succeed(subject: &Subject) {
     for keys in ["", "fua=off"] {
-        for disk in subject.both(keys) {
+        for disk in subject.each(keys) {
             let mut queue = disk.queue();
             let write = |at: u64| Io::write(pattern(at, at, 4096), at).user_data(4096);
             submit(&mut queue, write(0).fua());
@@ -73,7 +73,7 @@ pub(super) fn durable_writes_and_flushes_succeed(subject: &Subject) {
 }
 
 pub(super) fn ranges_are_zeroed(subject: &Subject) {
-    for disk in subject.both("") {
+    for disk in subject.each("") {
         assert_eq!(disk.write_at(&pattern(9, 0, LEN), 0), Ok(LEN));
         let mut queue = disk.queue();
         submit(&mut queue, Io::write_zeroes(4096, 1 << 16).user_data(1 << 16));
@@ -94,7 +94,7 @@ pub(super) fn ranges_are_zeroed(subject: &Subject) {
 }
 
 pub(super) fn what_is_unaligned_or_out_of_range_is_refused(subject: &Subject) {
-    for disk in subject.both("") {
+    for disk in subject.each("") {
         let unit = u64::from(disk.limits().logical_block_size);
         let mut buf = Buf::new(2 * unit as usize);
         let mut queue = disk.queue();
@@ -140,7 +140,7 @@ pub(super) fn a_growing_disk_ends_where_it_ends(subject: &Subject) {
 }
 
 pub(super) fn a_plug_makes_one_request_of_neighbours(subject: &Subject) {
-    for disk in subject.both("") {
+    for disk in subject.each("") {
         let mut queue = disk.queue();
         for op in [Op::Write, Op::Read] {
             let before = disk.stats().queue.op(op).requests;
@@ -168,7 +168,7 @@ pub(super) fn a_plug_makes_one_request_of_neighbours(subject: &Subject) {
 
 pub(super) fn a_large_bio_is_split(subject: &Subject) {
     for keys in ["max_sectors_kb=8", "max_sectors_kb=4&queue_depth=3"] {
-        for disk in subject.both(keys) {
+        for disk in subject.each(keys) {
             let before = disk.stats().queue.splits;
             let mut queue = disk.queue();
             submit(&mut queue, Io::write(pattern(8, 0, LEN / 2), 0));
@@ -182,7 +182,7 @@ pub(super) fn a_large_bio_is_split(subject: &Subject) {
 }
 
 pub(super) fn what_does_not_want_to_wait_is_answered_at_once(subject: &Subject) {
-    for disk in subject.both("queue_depth=4&max_sectors_kb=4") {
+    for disk in subject.each("queue_depth=4&max_sectors_kb=4") {
         let mut queue = disk.queue();
         // More requests than there are tags.
         submit(&mut queue, Io::read(Buf::new(5 * 4096), 0).nowait());

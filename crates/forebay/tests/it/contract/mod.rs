@@ -75,9 +75,10 @@ impl Subject {
     }
 
     /// A disk on whose first context each thread has its I/O; and one on which the thread that
-    /// makes a queue has its own.
-    pub(crate) fn both(&self, keys: &str) -> [Disk; 2] {
-        ["1", "2"].map(|nr| self.open(&format!("nr_hw_queues={nr}&{keys}")))
+    /// makes a queue has its own; and one whose shared context a worker runs as well.
+    pub(crate) fn each(&self, keys: &str) -> [Disk; 3] {
+        ["nr_hw_queues=1", "nr_hw_queues=2", "run_queue=always"]
+            .map(|more| self.open(&format!("{more}&{keys}")))
     }
 
     /// Looks at what was read, where that is there.

@@ -13,7 +13,7 @@ const NR: u64 = LEN / BLOCK;
 
 pub(super) fn many_are_in_flight_at_once(subject: &Subject) {
     for keys in ["", "queue_depth=3", "nomerges=2&kick=per-request"] {
-        for disk in subject.both(keys) {
+        for disk in subject.each(keys) {
             let mut queue = disk.queue();
             for n in 0..NR {
                 submit(&mut queue, Io::write(pattern(n, 0, BLOCK), n * BLOCK).user_data(n));
@@ -67,7 +67,7 @@ pub(super) fn threads_share_a_context(subject: &Subject) {
 }
 
 pub(super) fn a_queue_that_is_dropped_has_written(subject: &Subject) {
-    for disk in subject.both("") {
+    for disk in subject.each("") {
         for round in 0..20 {
             let mut queue = disk.queue();
             for n in 0..32 {
@@ -125,7 +125,7 @@ pub(super) fn who_waits_is_told_of_a_hold_that_ends(subject: &Subject) {
 }
 
 pub(super) fn a_descriptor_is_readable_when_a_reap_is_due(subject: &Subject) {
-    for disk in subject.both("") {
+    for disk in subject.each("") {
         let mut queue = disk.queue();
         let mut done = Vec::new();
         for n in 0..50u64 {
@@ -143,7 +143,7 @@ pub(super) fn a_descriptor_is_readable_when_a_reap_is_due(subject: &Subject) {
 }
 
 pub(super) fn a_freeze_waits_for_what_is_in(subject: &Subject) {
-    for disk in subject.both("") {
+    for disk in subject.each("") {
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             let work = || {

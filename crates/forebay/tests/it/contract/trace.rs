@@ -73,7 +73,7 @@ fn run(disk: &Disk, seed: u64, moves_data: bool) -> Vec<End> {
 
 pub(super) fn a_random_trace_ends_as_on_a_ram_disk(subject: &Subject) {
     for (seed, keys) in [(1, "max_sectors_kb=16"), (2, "queue_depth=2&max_sectors_kb=4"), (3, "")] {
-        for disk in subject.both(keys) {
+        for disk in subject.each(keys) {
             let block = disk.limits().logical_block_size;
             let ram = open(&format!("ram:{LEN}?logical_block_size={block}&{keys}"));
             let expected = run(&ram, seed, subject.moves_data());

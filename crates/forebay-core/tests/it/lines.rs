@@ -1,0 +1,91 @@
+//! Threads that wait for tags: whose wake-up it is.
+
+use crate::common::{Toy, limits};
+use forebay_core::{
+    Bio, BlockStatus, Commit, DeviceState, Gates, HardwareContext, Issue, Op, Policy, QueuedBio,
+    RunCounters, Segment, SoftwareQueue, TagSet, WaitId, WakePolicy,
+};
+use std::sync::Arc;
+
+/// A hardware context of one tag, for bios of several owners.
+struct Lines {
+    hctx: HardwareContext,
+    toy: Toy,
+    policy: Policy,
+    /// Who was to be woken, ever.
+    woken: Vec<u64>,
+    ended: Vec<Box<QueuedBio>>,
+}
+
+impl Lines {
+    fn new() -> Lines {
+        let policy = Policy { queue_depth: 1, wake: WakePolicy::Single, ..Policy::default() };
+        let device = Arc::new(DeviceState::new(1));
+        let tags = Arc::new(TagSet::new(policy.queue_depth));
+        let counters = Arc::new(RunCounters::default());
+        let hctx = HardwareContext::new(limits(), policy, 0, device, tags, counters);
+        Lines { hctx, toy: Toy::default(), policy, woken: Vec::new(), ended: Vec::new() }
+    }
+
+    fn accept(&mut self, owner: u64, op: Op) {
+        let mut ctx = SoftwareQueue::new(limits(), self.policy, Arc::default());
+        let mut queued = QueuedBio::new(owner, 0);
+        queued.fill(match op {
+            Op::Flush => Bio::flush(),
+            op => Bio::data(op, 0, Segment { addr: 4096, len: 4096 }),
+        });
+        ctx.queue_bio(queued, 0, 0).expect("it is a good bio");
+        ctx.outgoing().for_each(|rq| self.hctx.accept(rq, true));
+    }
+
+    fn turn(&mut self) {
+        self.hctx.turn(&mut self.toy, 0, Gates::OPEN, Commit::Now, &mut self.ended);
+        self.hctx.take_woken(&mut |WaitId(owner)| self.woken.push(owner));
+    }
+
+    fn complete(&mut self) {
+        self.toy.complete_oldest();
+        self.turn();
+    }
+
+    fn ask(&mut self, owner: u64) {
+        self.hctx.awake(WaitId(owner));
+        self.turn();
+    }
+}
+
+#[test]
+fn who_is_woken_and_needs_no_tag_passes_the_wake_up_on() {
+    let mut lines = Lines::new();
+    for (owner, op) in [(1, Op::Read), (2, Op::Read), (3, Op::Flush)] {
+        lines.accept(owner, op);
+    }
+    lines.turn();
+    lines.accept(4, Op::Read);
+    lines.turn();
+    lines.complete();
+    assert_eq!(lines.woken, [2]);
+    lines.ask(2);
+    lines.complete();
+    assert_eq!(lines.woken, [2, 3]);
+    // There is no cache to flush: it ends without a tag.
+    lines.ask(3);
+    assert_eq!(lines.ended.last().map(|bio| bio.owner()), Some(3));
+    assert_eq!(lines.woken, [2, 3, 4], "nobody else will ever wake it");
+    lines.ask(4);
+    assert_eq!(lines.toy.running.len(), 1);
+}
+
+#[test]
+fn a_tag_that_comes_back_from_a_failed_issue_wakes_at_once() {
+    let mut lines = Lines::new();
+    for owner in 1..=3 {
+        lines.accept(owner, Op::Read);
+    }
+    lines.turn();
+    lines.complete();
+    assert_eq!(lines.woken, [2]);
+    lines.toy.answers.push_back(Issue::Failed(BlockStatus::Io));
+    lines.ask(2);
+    assert_eq!(lines.woken, [2, 3], "nothing is at the device, so no completion wakes it");
+}

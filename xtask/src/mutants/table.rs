@@ -1,0 +1,161 @@
+//! The orderings of the core, one by one.
+
+use super::{Mutant, Unseen};
+
+/// Files of which every ordering stands here.
+pub(super) const FILES: [&str; 5] =
+    ["run_state.rs", "tag/bitmap.rs", "tag/bitmap/word.rs", "tag/bitmap/resize.rs", "tag/count.rs"];
+
+const fn mutant(
+    file: &'static str,
+    from: &'static str,
+    to: &'static str,
+    test: &'static str,
+) -> Mutant {
+    Mutant { file, from, to, test }
+}
+
+const TAKE_ONE: &str = "\
+            // Acquire: as in `take`.
+            let before = self.0.fetch_and(!wanted, Ordering::Acquire);";
+const TAKE: &str = "\
+            let wanted = lowest(free, nr - taken.count_ones());
+            let before = self.0.fetch_and(!wanted, Ordering::Acquire);";
+const GIVE: &str = "self.0.fetch_or(bits, Ordering::Release)";
+const GROWN: &str = "\
+        fence(Ordering::SeqCst);
+        for (index, word)";
+const PARKED: &str = "\
+        parked.give(high);
+        fence(Ordering::SeqCst);";
+const ANNOUNCE: &str = "\
+        self.count.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);";
+const LOOK: &str = "\
+        fence(Ordering::SeqCst);
+        self.count.load(Ordering::Relaxed) != 0";
+
+/// Loom takes SeqCst accesses for AcqRel, so these are weakened from there.
+const CHANGE: &str = "\
+            let next = to(word);
+            let order = (Ordering::SeqCst, Ordering::Relaxed);";
+const RELEASE: &str = "\
+        // The usual case: nobody has come, nobody leads, all gates are open.
+        let order = (Ordering::SeqCst, Ordering::Relaxed);";
+const TRY_TAKE: &str = "self.word.fetch_or(RUNNING, Ordering::SeqCst) & RUNNING == 0";
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    mutant(
+        "tag/bitmap/word.rs",
+        TAKE_ONE,
+        "let before = self.0.fetch_and(!wanted, Ordering::Relaxed);",
+        "tags::three_threads_share_two_words",
+    ),
+    mutant(
+        "tag/bitmap/word.rs",
+        TAKE,
+        "let wanted = lowest(free, nr - taken.count_ones());
+            let before = self.0.fetch_and(!wanted, Ordering::Relaxed);",
+        "tags::batches_and_single_tags_mix",
+    ),
+    mutant(
+        "tag/bitmap/word.rs",
+        GIVE,
+        "self.0.fetch_or(bits, Ordering::Relaxed)",
+        "tags::three_threads_share_two_words",
+    ),
+    mutant(
+        "tag/bitmap/resize.rs",
+        GROWN,
+        "for (index, word)",
+        "tags::a_put_against_two_resizes_loses_nothing",
+    ),
+    mutant(
+        "tag/bitmap/resize.rs",
+        PARKED,
+        "parked.give(high);",
+        "tags::a_put_against_two_resizes_loses_nothing",
+    ),
+    mutant(
+        "tag/count.rs",
+        ANNOUNCE,
+        "self.count.fetch_add(1, Ordering::Relaxed);",
+        "waits::one_waiter_and_one_waker",
+    ),
+    mutant(
+        "tag/count.rs",
+        ANNOUNCE,
+        "self.count.fetch_add(1, Ordering::Relaxed); fence(Ordering::AcqRel);",
+        "waits::one_waiter_and_one_waker",
+    ),
+    mutant(
+        "tag/count.rs",
+        LOOK,
+        "self.count.load(Ordering::Relaxed) != 0",
+        "waits::one_waiter_and_one_waker",
+    ),
+    mutant(
+        "tag/count.rs",
+        LOOK,
+        "fence(Ordering::AcqRel); self.count.load(Ordering::Relaxed) != 0",
+        "waits::one_waiter_and_one_waker",
+    ),
+    mutant(
+        "run_state.rs",
+        CHANGE,
+        "let next = to(word);
+            let order = (Ordering::Acquire, Ordering::Relaxed);",
+        "run_state::two_producers_lose_nothing",
+    ),
+    mutant(
+        "run_state.rs",
+        CHANGE,
+        "let next = to(word);
+            let order = (Ordering::Release, Ordering::Relaxed);",
+        "leader::a_leader_hands_off_to_a_follower",
+    ),
+    mutant(
+        "run_state.rs",
+        RELEASE,
+        "let order = (Ordering::Acquire, Ordering::Relaxed);",
+        "run_state::two_producers_lose_nothing",
+    ),
+    mutant(
+        "run_state.rs",
+        TRY_TAKE,
+        "self.word.fetch_or(RUNNING, Ordering::Release) & RUNNING == 0",
+        "run_state::what_a_holder_did_is_seen_by_the_next",
+    ),
+    mutant(
+        "run_state.rs",
+        "self.word.load(Ordering::Acquire)",
+        "self.word.load(Ordering::Relaxed)",
+        "run_state::quiesce_against_run",
+    ),
+];
+
+/// What no model sees.
+pub(super) const UNSEEN: &[Unseen] = &[
+    Unseen {
+        file: "run_state.rs",
+        from: "self.word.load(Ordering::SeqCst)",
+        why: "the holder has acquired by taking the token; SeqCst is for who freezes, who counts \
+              what enters in another word, and loom takes such accesses for AcqRel",
+    },
+    Unseen {
+        file: "run_state.rs",
+        from: RELEASE,
+        why: "that it acquires: it found no mark, so nothing is read after it; what others have \
+              released stays in the word for the next",
+    },
+    Unseen {
+        file: "run_state.rs",
+        from: TRY_TAKE,
+        why: "that it releases: who only helps has published nothing",
+    },
+    Unseen {
+        file: "run_state.rs",
+        from: CHANGE,
+        why: "that it is SeqCst and not AcqRel: as the load of `gates`",
+    },
+];
