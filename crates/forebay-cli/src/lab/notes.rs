@@ -13,7 +13,7 @@ pub(super) const MODELLED: &str = "modelled: what queueing costs is injected, in
 
 /// On rows of `run` in real time.
 pub(super) const MEASURED: &str =
-    "measured as it is, on this machine; neither side was published on it";
+    "measured as it is, on this machine, where nothing was published: medians of 5 pairs, in turn";
 
 /// Under this index some jobs starve.
 const JAIN_STARVES: f64 = 0.9;
