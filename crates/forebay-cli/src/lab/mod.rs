@@ -25,9 +25,9 @@ use rows::Row;
 const FIGURES: &str = "\
 Each figure stands beside the published one, where there is one. A deviation with a ! is over its
 bound, and a line below the tables says why. Context switches are the voluntary ones of job threads
-in waits for tags, two for each sleep, and those of a worker that runs the queue. Tag waits are those
-of I/Os, whether threads wait for them or the I/Os do so themselves (fair). jain is 1 where all jobs
-got the same, and 1/n where one got everything.";
+in waits for tags, two for each sleep, and those of a worker that runs the queue. Tag waits are
+those of I/Os, whether threads wait for them or the I/Os do so themselves (fair). jain is 1 where
+all jobs got the same, and 1/n where one got everything.";
 
 /// The arguments after `lab`.
 #[derive(Debug, ClapArgs)]

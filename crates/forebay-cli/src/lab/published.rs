@@ -2,8 +2,8 @@
 //!
 //! Sources: for `tags`, "blk-mq: provide more tags for woken-up process when tag allocation is
 //! busy" and what followed in its thread (linux-block, 2020), where "5.6.15" is before and
-//! "patched" is after; for `run`, "blk-mq: avoid repeatedly scheduling the same work to run hardware queue"
-//! (linux-block, 2019).
+//! "patched" is after; for `run`, "blk-mq: avoid repeatedly scheduling the same work to run
+//! hardware queue" (linux-block, 2019).
 
 /// A cell of a table that was left empty.
 const NONE: f64 = f64::NAN;

@@ -143,8 +143,8 @@ impl Measured {
     }
 }
 
-/// How many pairs of `run` are measured for each depth, both sides in turn: one machine differs from
-/// minute to minute.
+/// How many pairs of `run` are measured for each depth, both sides in turn: one machine differs
+/// from minute to minute.
 const PAIRS: usize = 5;
 
 /// Runs `run`: measured; and, in virtual time, with what queueing work that is pending cost.
