@@ -24,11 +24,14 @@ use progress::Progress;
 /// The jobs that are run if not all are asked for: the least and the most of the tables.
 const FEW_JOBS: [u32; 2] = [1, 72];
 
+/// Makes rows of what was measured.
+type ToRows = dyn Fn(&Measured) -> Vec<Row>;
+
 /// A cell, and what becomes of it.
 struct Planned {
     cell: Cell,
     name: String,
-    rows: Box<dyn Fn(&Measured) -> Vec<Row>>,
+    rows: Box<ToRows>,
 }
 
 /// Runs `tags`: of all devices, or of one.
