@@ -76,4 +76,4 @@ pub use run_state::{Gate, RunState};
 pub use run_timer::RunTimer;
 pub use stats::{OpStats, PlugCounters, QueueStats, RunCounters, StageStats};
 pub use status::BlockStatus;
-pub use tag::{Tag, TagSet, TagWaits, Wait, WaitId, WaiterCount, WakePolicy};
+pub use tag::{Tag, TagSet, TagShares, TagWaits, Wait, WaitId, WaiterCount, WakePolicy};

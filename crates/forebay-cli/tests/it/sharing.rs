@@ -109,7 +109,8 @@ fn the_layer_has_its_keys_in_their_order() {
     assert_eq!(keys(&layer["jobs"][0]["tag_wait_ns"]), "sum mean max");
     assert_eq!(
         keys(&layer["policy"]),
-        "plug nomerges kick run_queue queue_depth nr_hw_queues max_sectors_kb nr_bios iostats"
+        "plug nomerges kick run_queue wake queue_depth nr_requests reserved_tags async_depth \
+         nr_hw_queues max_sectors_kb nr_bios iostats"
     );
     let job = &layer["jobs"][0];
     let switches = number(&job["voluntary_switches"]) + number(&job["involuntary_switches"]);

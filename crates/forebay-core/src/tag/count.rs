@@ -48,6 +48,12 @@ impl WaiterCount {
         assert!(before > 0, "a wait was left twice");
     }
 
+    /// Whether somebody seems to wait: a hint, from which nothing follows.
+    #[inline]
+    pub fn seems_waited(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > 0
+    }
+
     /// Whether somebody may wait: for one that has put tags before this, once for a whole batch.
     #[inline]
     pub fn anybody_waits(&self) -> bool {

@@ -10,17 +10,21 @@
 //! - T6 what a wake takes is made smaller before the depth is;
 //! - T7 a tag that is free is found: it is in one word, always;
 //! - T8 who was woken in vain keeps its turn, by the policies that say so;
-//! - T10 nobody needs more at once than half of the depth, rounded up.
+//! - T9 whoever waits for tags has begun what has tags (the part of its caller);
+//! - T10 nobody needs more at once than half of the depth, rounded up;
+//! - T11 who waits with less than its share goes before those who have theirs.
 
 mod bitmap;
 mod cache;
 mod count;
+mod shared;
 mod wait;
 mod wake;
 
 pub use bitmap::TagSet;
 pub(crate) use cache::TagCache;
 pub use count::WaiterCount;
+pub use shared::TagShares;
 pub use wait::{TagWaits, Wait, WaitId};
 pub use wake::WakePolicy;
 

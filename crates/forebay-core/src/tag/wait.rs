@@ -13,7 +13,7 @@
 //! |---|---|
 //! | 1. `tags.put` | 1. lock; `waits.push`; `count.announce`; unlock |
 //! | 2. `count.anybody_waits`: if not, done | 2. try to get once more |
-//! | 3. lock; count those in use; `waits.wake`; unlock | 3. got: lock; `waits.remove`, else `waits.donate`; unlock |
+//! | 3. lock; `nr_busy`; `waits.wake`; unlock | 3. got: lock; `remove`, else `donate`; unlock |
 //! | 4. wake those | 4. not got: sleep; woken, try; in vain: 1., with `waits.requeue` |
 //!
 //! - `count.leave` goes with every wait that comes out of the line, by `wake` or otherwise.
@@ -131,6 +131,26 @@ impl TagWaits {
         self.wake(nr, nr_busy, out);
     }
 
+    /// So many share the set: see [`TagShares`](crate::TagShares). Hands to `out` whom that wakes.
+    ///
+    /// # Panics
+    /// If there is no user.
+    pub fn set_nr_users(&mut self, nr_users: u32, out: &mut impl FnMut(WaitId)) {
+        self.wakes.set_nr_users(nr_users, &mut self.line, out);
+    }
+
+    /// Moves those that are `first` to the head of the line, in their order.
+    pub(super) fn prefer(&mut self, first: impl Fn(WaitId) -> bool) {
+        let line = self.line.make_contiguous();
+        let mut nr_first = 0;
+        for place in 0..line.len() {
+            if first(line[place].id) {
+                line[nr_first..=place].rotate_right(1);
+                nr_first += 1;
+            }
+        }
+    }
+
     /// The set's depth changes: before it shrinks, after it has grown (T6). Hands to `out` whom the
     /// new depth wakes.
     ///
@@ -157,6 +177,10 @@ impl TagWaits {
     /// As if so many tags had been freed, and woken for.
     pub(super) fn start_counters_at(&mut self, nr: u32) {
         self.wakes.start_at(nr);
+    }
+
+    pub(super) fn ids(&self) -> alloc::vec::Vec<u64> {
+        self.line.iter().map(|wait| wait.id.0).collect()
     }
 
     /// All of the state but for the line, as far as it matters.

@@ -17,14 +17,14 @@
 //! in vain; and has put them, or gave its wake back. So each wake has come back, and the surplus
 //! has grown by d - n + 1 at least, which is over d / 2 (T10). Now it depends on the policy:
 //!
-//! - *Fair* would have woken the first in line, whose need is not more than d / 2, rounded up (T10).
+//! - *Fair* would have woken the first in line, whose need is d / 2 at most, rounded up (T10).
 //! - *Batch* would have woken one batch more, which is d / 8 at most, or 1.
 //! - *Single* is a batch of 1.
 //! - *Stash*, fewer than four in line: as batch. The surplus is cut down to a batch at times, while
 //!   more wait; but whatever is woken after a cut comes back after it, so a batch is left.
-//! - *Stash*, four or more in line: who was told of freed tags last counted them under the lock,
-//!   like all before, so saw that none was in use; so it woke one of the four, who is bound to
-//!   tell of freed tags again. But it was the last.
+//! - *Stash*, four or more in line: who told of freed tags last counted them under the lock,
+//!   as all before, and saw that none was in use; so it woke one of the four, who is bound to tell
+//!   of freed tags again. But it was the last.
 //!
 //! *Stash-v1* has no such account: tags that fill the stash wake nobody, and neither do those that
 //! fill it again after others took tags. With a stash of s, each generation of w woken waiters puts
@@ -105,6 +105,7 @@ impl WakePolicy {
 pub(super) struct Wakes {
     pub(super) policy: WakePolicy,
     depth: u32,
+    nr_users: u32,
     batch: u32,
     freed: u32,
     woken: u32,
@@ -116,8 +117,8 @@ pub(super) struct Wakes {
 impl Wakes {
     pub(super) fn new(policy: WakePolicy, depth: u32) -> Wakes {
         assert!(depth > 0, "a set of no tags has no waits");
-        let batch = batch(policy, depth);
-        Wakes { policy, depth, batch, freed: 0, woken: 0, stash: (0, false) }
+        let batch = batch(policy, depth, 1);
+        Wakes { policy, depth, nr_users: 1, batch, freed: 0, woken: 0, stash: (0, false) }
     }
 
     pub(super) fn depth(&self) -> u32 {
@@ -234,7 +235,22 @@ impl Wakes {
         assert!(depth > 0, "a set of no tags has no waits");
         self.freed = self.freed.wrapping_add(depth.saturating_sub(self.depth));
         self.depth = depth;
-        self.batch = batch(self.policy, depth);
+        self.batch = batch(self.policy, depth, self.nr_users);
+        self.settle(line, out);
+    }
+
+    /// The number of those who share the set changes. What the batch grows by counts as freed:
+    /// what somebody has been refused, it may have now.
+    pub(super) fn set_nr_users(
+        &mut self,
+        nr_users: u32,
+        line: &mut VecDeque<Wait>,
+        out: &mut impl FnMut(WaitId),
+    ) {
+        assert!(nr_users > 0, "a set of no users has no waits");
+        let batch = batch(self.policy, self.depth, nr_users);
+        self.freed = self.freed.wrapping_add(batch.saturating_sub(self.batch));
+        (self.nr_users, self.batch) = (nr_users, batch);
         self.settle(line, out);
     }
 }
@@ -251,8 +267,9 @@ impl Wakes {
 }
 
 /// How many tags wake how many waiters at once (T1).
-fn batch(policy: WakePolicy, depth: u32) -> u32 {
-    if policy == WakePolicy::Single { 1 } else { (depth / 8).clamp(1, BATCH_MAX) }
+fn batch(policy: WakePolicy, depth: u32, nr_users: u32) -> u32 {
+    let batch = (depth / nr_users / 8).clamp(1, BATCH_MAX);
+    if policy == WakePolicy::Single { 1 } else { batch }
 }
 
 fn wake_first(nr: u32, line: &mut VecDeque<Wait>, out: &mut impl FnMut(WaitId)) {

@@ -14,5 +14,6 @@ mod common;
 mod leader;
 mod run_state;
 mod run_timer;
+mod shared;
 mod tags;
 mod waits;

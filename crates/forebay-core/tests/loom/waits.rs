@@ -152,8 +152,8 @@ fn one_waiter_and_one_waker() {
     }
 }
 
-/// T1, T6: the depth rises from 1 to 2. Tag 0 stays in use, and tag 1 is put at the same time: by one
-/// that reads either depth. Who waits gets it.
+/// T1, T6: the depth rises from 1 to 2. Tag 0 stays in use, and tag 1 is put at the same time: by
+/// one that reads either depth. Who waits gets it. Bound 3.
 #[test]
 fn a_waiter_and_a_depth_that_rises() {
     for policy in WakePolicy::ALL {

@@ -8,17 +8,17 @@
 //! - Who gets a tag looks at the depth once it owns the tag, and parks what is too high. So one
 //!   that began after a shrink had ended, and knows of it, gets nothing too high: it reads the new
 //!   depth, or a later one.
-//! - Who puts a tag looks at the depth first, and parks what is too high: so it drops out. Who reads
-//!   an old depth, larger, puts it among the free, where the next that gets it parks it.
+//! - Who puts a tag looks at the depth first, and parks what is too high: so it drops out. Who
+//!   reads an old depth, larger, puts it among the free, where the next that gets it parks it.
 //! - A grow stores the depth, passes a full barrier, and takes what is parked below it. Who parks
 //!   passes a full barrier after it, and reads the depth again; if that has grown it takes the tag
 //!   back. Of the two barriers one is first: if the grow's, the new depth is read; if the other's,
 //!   the tag is found. Both may see the other; then one of them gets the tag. So none is left
 //!   parked below the depth.
 //!
-//! A tag that was taken back goes on as if it had not been parked: who wanted it has it, and who put
-//! it puts it, and then looks for waiters, as always (T2). So all that becomes free is told: by who
-//! puts it, or by who resizes.
+//! A tag that was taken back goes on as if it had not been parked: who wanted it has it, and who
+//! put it puts it, and then looks for waiters, as always (T2). So all that becomes free is told: by
+//! who puts it, or by who resizes.
 
 use super::TagSet;
 use super::word::below;
