@@ -2,8 +2,6 @@
 
 use std::process::Output;
 
-use serde_json::Value;
-
 use crate::common::{folder, forebay, json, stderr, stdout};
 
 fn lab(args: &str) -> Output {
@@ -48,34 +46,6 @@ fn tables_put_before_and_after_side_by_side() {
     let markdown = stdout(&lab("run --sim --markdown"));
     assert!(markdown.starts_with("## run: virtio-ram"), "{markdown}");
     assert!(markdown.contains("\n| iops; depth | published before | always | deviation |"));
-}
-
-#[test]
-fn all_policies_and_metrics_of_tags_are_there() {
-    let rows = json(&lab("tags --device nvme --json"));
-    let rows = rows.as_array().expect("an array").clone();
-    let at_72 = |policy: &str, metric: &str| -> Value {
-        let mut rows = rows.iter().filter(|row| row["experiment"] == "tags" && row["x"] == 72);
-        let found = rows.find(|row| row["policy"] == policy && row["metric"] == metric);
-        found.unwrap_or_else(|| panic!("{policy} {metric}")).clone()
-    };
-    for policy in ["batch", "stash", "single", "fair"] {
-        for metric in [
-            "iops",
-            "context_switches_per_s",
-            "tag_wait_switches_per_s",
-            "run_queue_switches_per_s",
-            "tag_wait_p99_us",
-            "tag_wait_max_us",
-            "jain",
-        ] {
-            let row = at_72(policy, metric);
-            assert_eq!(row["device"], "nvme");
-        }
-    }
-    assert_eq!(at_72("batch", "iops")["published"], 2984.0);
-    assert_eq!(at_72("stash", "context_switches_per_s")["published"], 4054.0);
-    assert_eq!(at_72("fair", "iops")["published"], Value::Null);
 }
 
 #[track_caller]
