@@ -24,10 +24,10 @@ use rows::Row;
 /// What `--help` says of the figures.
 const FIGURES: &str = "\
 Each figure stands beside the published one, where there is one. A deviation with a ! is over its
-bound, and a line below the tables says why. Voluntary context switches are those of job threads in
-waits for tags, two for each sleep, and those of a worker that runs the queue; tag waits are those of
-I/Os, whether it is threads that wait or the I/Os themselves (fair); jain is 1 where all jobs got the
-same, and 1/n where one got everything.";
+bound, and a line below the tables says why. Context switches are the voluntary ones of job threads
+in waits for tags, two for each sleep, and those of a worker that runs the queue. Tag waits are
+those of I/Os, whether threads wait for them or the I/Os do so themselves (fair). jain is 1 where
+all jobs got the same, and 1/n where one got everything.";
 
 /// The arguments after `lab`.
 #[derive(Debug, ClapArgs)]

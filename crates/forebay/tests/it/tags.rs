@@ -244,3 +244,30 @@ fn a_set_of_tags_that_cannot_be_shared_so_is_refused() {
     refused("queue_depth=4&service=off", "service=off");
     let _second = open("null:1M?tag_set=odd&queue_depth=4");
 }
+
+#[test]
+fn who_waits_for_tags_after_each_submission_has_nothing_without_one() {
+    for wake in ["batch", "stash", "single"] {
+        let disk = scarce(wake, "");
+        let mut queue = disk.queue();
+        for nr in 1..=40 {
+            submit(&mut queue, Io::read(Buf::new(16 << 10), nr * (64 << 10)));
+            queue.wait_for_tags();
+            assert_eq!(disk.stats().queue.issued, nr, "wake={wake}");
+        }
+    }
+}
+
+#[test]
+fn where_bios_wait_for_tags_nobody_else_does() {
+    let disk = scarce("fair", "");
+    let mut queue = disk.queue();
+    // Nothing gets a tag meanwhile: who waited for one would never come back.
+    let quiesced = disk.quiesce();
+    for nr in 1..=16 {
+        submit(&mut queue, Io::read(Buf::new(16 << 10), nr * (64 << 10)));
+        queue.wait_for_tags();
+    }
+    assert_eq!(disk.stats().queue.issued, 0);
+    drop(quiesced);
+}

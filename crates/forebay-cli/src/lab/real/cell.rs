@@ -1,5 +1,5 @@
-//! One cell in real time: a disk of the driver `model`, its jobs as threads, and a look at what they
-//! have done, before and after.
+//! One cell in real time: a disk of the driver `model`, its jobs as threads, and a look at what
+//! they have done, before and after.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -123,4 +123,34 @@ fn sleep(time: Duration, stop: &Stop, tick: &mut dyn FnMut()) -> bool {
         tick();
     }
     !stop.is_set()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(wake: &str, parts: u32) -> Cell {
+        let spec = format!("model:virtio-ram?data=off&nr_hw_queues=1&queue_depth=4&wake={wake}");
+        let work = Work { depth: 4, block_bytes: 8192, parts, nr_places: 1000 };
+        let (warm_up, run) = (Duration::from_millis(20), Duration::from_millis(200));
+        Cell { spec, nr_jobs: 3, work, warm_up, run }
+    }
+
+    #[test]
+    fn jobs_that_want_more_tags_than_there_are_read_and_are_counted() {
+        for (wake, parts) in [("batch", 2), ("single", 2), ("fair", 1)] {
+            let cell = cell(wake, parts);
+            let measured = measure(&cell, &Stop::default(), &mut || ());
+            let measured = measured.expect("a disk").expect("no signal");
+            assert!(measured.ios_of_jobs.iter().sum::<u64>() > 0, "{wake}");
+            assert_eq!(measured.nr_tag_sleeps == 0, wake == "fair", "{wake}");
+            assert!(measured.waits.count() > 0 && measured.waits.max() > 0, "{wake}");
+        }
+    }
+
+    #[test]
+    fn after_a_signal_little_is_nothing() {
+        let measured = measure(&cell("fair", 1), &Stop::set(), &mut || ());
+        assert!(measured.expect("a disk").is_none());
+    }
 }

@@ -24,11 +24,14 @@ use progress::Progress;
 /// The jobs that are run if not all are asked for: the least and the most of the tables.
 const FEW_JOBS: [u32; 2] = [1, 72];
 
+/// Makes rows of what was measured.
+type ToRows = dyn Fn(&Measured) -> Vec<Row>;
+
 /// A cell, and what becomes of it.
 struct Planned {
     cell: Cell,
     name: String,
-    rows: Box<dyn Fn(&Measured) -> Vec<Row>>,
+    rows: Box<ToRows>,
 }
 
 /// Runs `tags`: of all devices, or of one.
@@ -77,7 +80,8 @@ fn cell_of(table: &Tags, wake: WakePolicy, nr_jobs: u32) -> Cell {
     };
     Cell {
         spec: format!(
-            "model:{name}?data=off&nr_hw_queues=1&queue_depth={nr_tags}&nr_bios={nr_bios}&wake={wake}"
+            "model:{name}?data=off&nr_hw_queues=1&queue_depth={nr_tags}&nr_bios={nr_bios}\
+             &wake={wake}"
         ),
         nr_jobs,
         work: Work {
@@ -142,29 +146,53 @@ impl Measured {
     }
 }
 
+/// How many pairs of `run` are measured for each depth, both sides in turn: one machine differs
+/// from minute to minute.
+const PAIRS: usize = 5;
+
 /// Runs `run`: measured; and, in virtual time, with what queueing work that is pending cost.
 pub(super) fn run(seconds: Option<u64>) -> Result<Vec<Row>, Failure> {
     let planned = published::RUN.iter().flat_map(|&(depth, _)| {
-        RunQueue::ALL.map(|run_queue| Planned {
+        let sides = RunQueue::ALL.iter().cycle().take(2 * PAIRS);
+        sides.map(move |run_queue| Planned {
             cell: run_cell(depth, run_queue.name()),
             name: format!("run virtio-ram, run_queue={}, depth {depth}", run_queue.name()),
             rows: Box::new(move |measured| run_rows(depth, run_queue.name(), measured)),
         })
     });
-    let mut rows = run_all(vec![planned.collect()], seconds)?;
-    for (depth, _) in published::RUN {
-        let of = |policy| {
-            let mut of_depth =
-                rows.iter().filter(|row| row.x == depth && row.metric == metric::IOPS);
-            of_depth.find(|row| row.policy == policy).map(|row| row.value)
-        };
-        if let (Some(always), Some(dedupe)) = (of("always"), of("dedupe")) {
-            let gain = (dedupe / always - 1.0) * 100.0;
-            rows.push(run_row(depth, "dedupe", metric::GAIN, gain));
+    let measured = run_all(vec![planned.collect()], seconds)?;
+    let mut rows = Vec::new();
+    for metric in [metric::IOPS, metric::REDUNDANT, metric::GAIN] {
+        for (depth, _) in published::RUN {
+            rows.extend(medians(&measured, depth, metric));
         }
     }
     rows.extend(virtual_time::run_modelled());
     Ok(rows)
+}
+
+/// The rows of one depth and metric: medians of what was measured, or of the ratios of the pairs.
+fn medians(measured: &[Row], depth: u32, metric: &'static str) -> Vec<Row> {
+    let of = |metric, policy| -> Vec<f64> {
+        let rows = measured.iter().filter(|row| (row.x, row.metric) == (depth, metric));
+        rows.filter(|row| row.policy == policy).map(|row| row.value).collect()
+    };
+    if metric == metric::GAIN {
+        let pairs = of(metric::IOPS, "always").into_iter().zip(of(metric::IOPS, "dedupe"));
+        let gains = pairs.map(|(always, dedupe)| (dedupe / always - 1.0) * 100.0).collect();
+        return median(gains)
+            .map(|gain| run_row(depth, "dedupe", metric, gain))
+            .into_iter()
+            .collect();
+    }
+    let sides = RunQueue::ALL.map(RunQueue::name);
+    let row = |policy| Some(run_row(depth, policy, metric, median(of(metric, policy))?));
+    sides.into_iter().filter_map(row).collect()
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 fn run_cell(depth: u32, run_queue: &str) -> Cell {
@@ -180,8 +208,8 @@ fn run_cell(depth: u32, run_queue: &str) -> Cell {
             parts: 1,
             nr_places: device("virtio-ram").capacity_bytes / 4096,
         },
-        warm_up: Duration::from_secs(1),
-        run: Duration::from_secs(4),
+        warm_up: Duration::from_millis(200),
+        run: Duration::from_secs(1),
     }
 }
 
@@ -242,4 +270,27 @@ fn run_all(mut lists: Vec<Vec<Planned>>, seconds: Option<u64>) -> Result<Vec<Row
         output::stderr(&format!("forebay: lab: interrupted; {nr_left} cells were not measured\n"));
     }
     Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gain_is_the_median_of_the_pairs_and_not_the_ratio_of_medians() {
+        let iops = |policy, values: [f64; 3]| {
+            values.map(|value| run_row(64, policy, metric::IOPS, value)).into_iter()
+        };
+        // The machine was slow in the third pair.
+        let measured: Vec<_> = iops("always", [100.0, 200.0, 10.0])
+            .chain(iops("dedupe", [110.0, 200.0, 12.0]))
+            .collect();
+        let gains = medians(&measured, 64, metric::GAIN);
+        assert_eq!(gains.len(), 1);
+        assert!((gains[0].value - 10.0).abs() < 1e-9, "{}", gains[0].value);
+        let values: Vec<_> =
+            medians(&measured, 64, metric::IOPS).iter().map(|row| row.value).collect();
+        assert_eq!(values, [100.0, 110.0]);
+        assert!(medians(&[], 64, metric::IOPS).is_empty(), "nothing was measured before a signal");
+    }
 }
