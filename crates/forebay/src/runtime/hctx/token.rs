@@ -188,9 +188,6 @@ impl<'a> Token<'a> {
             while gates.reap && inner.driver.has_ready() {
                 turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);
             }
-            if let Some(work) = &hctx.run_work {
-                work.completed(hctx.counters.nr_requests());
-            }
         }
         hctx.nr_syscalls.store(
             hctx.nr_old_syscalls.load(Ordering::Relaxed) + inner.driver.nr_syscalls(),
@@ -206,16 +203,21 @@ impl<'a> Token<'a> {
         // A leader that waits in the driver is told of its own end (W4), and of what no completion
         // will move on.
         if kick && hctx.is_shared {
-            if turned.work_left && turned.nr_in_flight == 0 {
-                // Before the leader is told of it.
-                hctx.delay_run();
-            }
-            if run.kick() {
-                self.is_kicked = true;
-                self.driver.kick();
-            }
+            self.tell_leader(turned);
         }
         turned
+    }
+
+    #[inline(never)]
+    fn tell_leader(&mut self, turned: Turned) {
+        if turned.work_left && turned.nr_in_flight == 0 {
+            // Before the leader is told of it.
+            self.hctx.delay_run();
+        }
+        if self.hctx.run.kick() {
+            self.is_kicked = true;
+            self.driver.kick();
+        }
     }
 
     /// Delivers what has ended. Says whether a leader must be told.
