@@ -8,9 +8,9 @@
 //! already, and all of this is for nothing.
 //!
 //! Here each completion that is reaped does so ([`Rearming`]), and the worker is a thread of the
-//! disk. It takes the work off the list, asks for the token as everybody does, and turns. Nothing waits
-//! for it: whoever publishes work asks for a turn as under `run_queue=dedupe`, so results are the
-//! same without it, and any of its runs may be dropped. Hence:
+//! disk. It takes the work off the list, asks for the token as everybody does, and turns. Nothing
+//! waits for it: whoever publishes work asks for a turn as under `run_queue=dedupe`, so results are
+//! the same without it, and any of its runs may be dropped. Hence:
 //!
 //! - a gate that stops or quiesces takes the work off the list (R4), and needs no word with the
 //!   worker: a turn under way is found by the token, like any other (R5);
