@@ -72,6 +72,19 @@ fn threads_come_to_their_end_beside_a_thread_of_the_disk() {
 }
 
 #[test]
+fn threads_come_to_their_end_where_completions_are_there_at_once() {
+    for wake in POLICIES {
+        for more in ["", "&service=on"] {
+            let keys = "queue_depth=8&nr_hw_queues=1&max_sectors_kb=16";
+            run_all(&open(&format!("null:64M?wake={wake}&{keys}{more}")));
+        }
+    }
+    let spec = "null:64M?tag_set=silent&queue_depth=8&max_sectors_kb=16";
+    let disks = [open(spec), open(spec)];
+    std::thread::scope(|scope| disks.iter().for_each(|disk| _ = scope.spawn(|| run_all(disk))));
+}
+
+#[test]
 fn the_number_of_tags_changes_under_load() {
     for wake in POLICIES {
         let (disk, is_over) = (scarce(wake, ""), AtomicBool::new(false));
