@@ -245,6 +245,14 @@ fn a_disk_has_its_share_of_the_tags_beside_one_that_wants_them_all() {
 }
 
 #[test]
+fn a_share_that_is_no_more_than_what_is_reserved_still_serves_the_others() {
+    let keys = "queue_depth=8&reserved_tags=4&max_sectors_kb=16&req_ns=2000";
+    let spec = format!("ram:64M?tag_set=kept&{keys}");
+    let disks = [open(&spec), open(&spec), open(&spec)];
+    std::thread::scope(|scope| disks.iter().for_each(|disk| _ = scope.spawn(|| run_all(disk))));
+}
+
+#[test]
 fn a_set_of_tags_that_cannot_be_shared_so_is_refused() {
     let _first = open("null:1M?tag_set=odd&queue_depth=4");
     let refused = |keys: &str, word: &str| {
