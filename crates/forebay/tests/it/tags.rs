@@ -280,6 +280,23 @@ fn who_waits_for_tags_after_each_submission_has_nothing_without_one() {
 }
 
 #[test]
+fn who_waits_for_tags_lets_go_what_it_has_plugged_elsewhere() {
+    let disk = open("ram:64M?wake=batch&queue_depth=1&nr_hw_queues=1&req_ns=5000000");
+    let other = open("null:1M");
+    let (mut queue, mut queue_of_other) = (disk.queue(), other.queue());
+    for nr in 0..4 {
+        submit(&mut queue, Io::read(Buf::new(16 << 10), nr * (64 << 10)));
+    }
+    let plug = forebay::plug();
+    submit(&mut queue_of_other, Io::read(Buf::new(4096), 0));
+    assert_eq!(other.stats().queue.issued, 0, "it is in the plug");
+    // They lack tags: whoever asks for their progress sleeps.
+    queue.wait_for_tags();
+    assert_eq!(other.stats().queue.issued, 1);
+    drop(plug);
+}
+
+#[test]
 fn where_bios_wait_for_tags_nobody_else_does() {
     let disk = scarce("fair", "");
     let mut queue = disk.queue();
