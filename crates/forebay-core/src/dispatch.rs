@@ -271,7 +271,7 @@ impl Turn<'_> {
             hctx.held.pop();
             tag
         } else {
-            return;
+            return self.answer_if_without_tag();
         };
         let slot = &mut hctx.table[tag.index()];
         slot.state = SlotState::Idle;
@@ -281,6 +281,18 @@ impl Turn<'_> {
         self.answer(rq, BlockStatus::Again);
         if let Some(rest) = rest {
             self.end_all(rest);
+        }
+    }
+
+    /// Answers what does not want to wait and was just to be issued, and found no tag: others that
+    /// share the set took it after the look. The rest of a bio that was cut waits as any.
+    fn answer_if_without_tag(&mut self) {
+        // In front of it are at most one of each class.
+        let mut front = self.hctx.backlog.iter().take(3);
+        let place = front.position(|rq| rq.is_nowait() && rq.part_of.is_none());
+        if let Some(rq) = place.and_then(|place| self.hctx.backlog.remove(place)) {
+            self.hctx.nr_waited = self.hctx.nr_waited.saturating_sub(1);
+            self.answer(rq, BlockStatus::Again);
         }
     }
 

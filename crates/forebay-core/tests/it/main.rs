@@ -6,5 +6,6 @@ mod lines;
 mod plug;
 mod results;
 mod retry;
+mod shared_set;
 mod split_merge;
 mod tags;
