@@ -3,9 +3,10 @@
 
 use crate::check::{broken, rules};
 use crate::plant::Plant;
-use crate::runtime::hctx::{Hctx, Own};
+use crate::runtime::hctx::Hctx;
 use crate::runtime::mailbox::{Doing, Goal};
 use crate::runtime::thread::Thread;
+use crate::runtime::turn::Own;
 use crate::trace::Kind;
 use forebay_core::{Commit, Turned};
 use std::cell::RefCell;
