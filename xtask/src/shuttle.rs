@@ -6,8 +6,10 @@ use crate::Outcome;
 use crate::command::{Line, target};
 use crate::suite::{self, Suite};
 
-const SUITES: &[Suite] =
-    &[Suite { target: "--package forebay --lib", names: &["shuttle", "models"], skips: &[] }];
+const SUITES: &[Suite] = &[
+    Suite { target: "--package forebay-core --test shuttle", names: &[], skips: &[] },
+    Suite { target: "--package forebay --lib", names: &["shuttle", "models"], skips: &[] },
+];
 
 /// Without a seed, another one each time: it is part of the line that is printed.
 pub(crate) fn run(seed: Option<u64>) -> Outcome {

@@ -228,7 +228,7 @@ impl Completions {
 
     /// How many were handed over.
     #[inline]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.list.len()
     }
 

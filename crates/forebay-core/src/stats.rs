@@ -210,11 +210,6 @@ impl RunCounters {
         self.runs_made.add(1);
     }
 
-    /// How many requests have completed, of all operations.
-    pub fn nr_requests(&self) -> u64 {
-        self.ops.iter().map(|op| op.requests.get()).sum()
-    }
-
     #[inline]
     pub(crate) fn of(&self, op: Op) -> &OpCounters {
         &self.ops[op as usize]

@@ -16,9 +16,10 @@ params! {
     /// disk takes 32 commands at once (NCQ); it sorts those, and what does not fit waits in order
     /// of coming. 163 MB/s is what disks of that size move on average over all of their surface,
     /// 1.6 ms per request; the rest of the 8.33 ms, 1.9 ms, is a positioning that was chosen
-    /// among 32. (With 3.33 ms, 1.25 ms and a sweep over 256, which fit that row as well, tags that
-    /// are taken one by one tear apart fewer reads than was published: 113, 108 and 103 reads per
-    /// second with 24, 48 and 72 jobs, and not 105, 102 and 100.)
+    /// among 32, and agrees with the rows of more jobs. (With 3.33 ms, 1.25 ms and a sweep over
+    /// 256, which fit that row as well, tags that are taken one by one tear apart fewer reads than
+    /// was published: 113, 108 and 104 reads per second with 24, 48 and 72 jobs, and not 105, 102
+    /// and 100.)
     pub struct HddParams {
         /// The mean time to position the arm, ns; each time it is 0.5 to 1.5 times that.
         seek_ns: 1_900_000, TIME_NS;

@@ -10,6 +10,8 @@
 //! - a run ends with a [`Summary`], or with the [`Violation`] of a rule. The rules are in `check/`;
 //! - [`Plant`]: bugs that the checkers must find.
 //!
+//! [`lab`] is another world, which measures and checks nothing.
+//!
 //! What it does not see: interleavings within a step of the core, which are loom's; the real
 //! drivers; time as real processors spend it; and, yet, power cuts and timeouts.
 #![forbid(unsafe_code)]

@@ -71,7 +71,7 @@ pub struct DiskStats {
 /// `worker_runs`, and one more while one is queued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunQueueStats {
-    /// How often a run was queued: once for each request that completed.
+    /// How often a run was queued: once for each command that the driver completed.
     pub arms: u64,
     /// Of these, how often one was queued already, and was taken off the list and put on again.
     pub rearms: u64,

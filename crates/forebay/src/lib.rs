@@ -59,7 +59,7 @@ pub use error::{IoError, OpenError, SpecError, SubmitError};
 pub use forebay_core::{
     Bio, BioFlags, BlockStatus, Histogram, KickPolicy, LimitsError, MergeKind, MergePolicy, Op,
     OpStats, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Refusal, RunQueuePolicy,
-    Segment, Segments, StageStats, UnplugCause,
+    Segment, Segments, StageStats, UnplugCause, WakePolicy,
 };
 pub use future::IoFuture;
 pub use info::{DiskInfo, DiskStats, Feature, FeatureState, RunQueueStats};

@@ -46,6 +46,11 @@ use std::str::FromStr;
 /// | `kick` | the names of [`KickPolicy`](crate::KickPolicy) | when the driver begins |
 /// | `run_queue` | the names of [`RunQueuePolicy`](crate::RunQueuePolicy) | when it is run again |
 /// | `queue_depth` | 1 to 10240; 256, but of `model` | requests of a context at the driver |
+/// | `nr_requests` | 1 to `queue_depth`; that | of these, how many may be in use |
+/// | `reserved_tags` | below `nr_requests`; 0 | of those, how many are for [`Io::reserved`] |
+/// | `async_depth` | 1 to `queue_depth`; that | the most for [`Io::background`] |
+/// | `wake` | the names of [`WakePolicy::ALL`] | who waits for a tag |
+/// | `tag_set` | any name | disks of the process that name the same set share its tags |
 /// | `nr_bios` | 1 to 1048576; 4096 | I/Os in a [`BioQueue`](crate::BioQueue) |
 /// | `nr_hw_queues` | 1 to 1024 | hardware contexts: one is shared, others have a thread each |
 /// | `max_sectors_kb` | 1 to 1048576 | the largest request, KiB |
@@ -56,7 +61,9 @@ use std::str::FromStr;
 ///
 /// Behind a semicolon stands the default. Without `nr_hw_queues` there is one context
 /// more than processors, and only one with `service=on` or `run_queue=always`, which are
-/// about the shared one. Switches
+/// about the shared one. So are the wake policies but `fair`: they show what they do with
+/// `nr_hw_queues=1`. Disks of a `tag_set` have one, a thread, `wake=fair`, and all the same
+/// `queue_depth`. Switches
 /// are `on` or `off`. Sizes take `k`, `m`, `g` and `t`, powers of 1024. In a path, `?` is written
 /// `%3F`, and `%` is written `%25` if a `3F` or `25` follows it.
 ///
@@ -65,6 +72,10 @@ use std::str::FromStr;
 /// assert_eq!((spec.driver(), spec.target()), ("ram", "2G"));
 /// # Ok::<(), forebay::SpecError>(())
 /// ```
+///
+/// [`Io::reserved`]: crate::Io::reserved
+/// [`Io::background`]: crate::Io::background
+/// [`WakePolicy::ALL`]: crate::WakePolicy::ALL
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     driver: &'static str,

@@ -34,7 +34,7 @@ impl Stop {
 
     /// One that is set.
     #[cfg(test)]
-    pub(super) fn set() -> Self {
+    pub(crate) fn set() -> Self {
         Self(Arc::new(AtomicBool::new(true)))
     }
 }

@@ -99,6 +99,36 @@ fn small_reads_never_pass_the_device_whatever_was_published_and_stash_is_seen_to
 }
 
 #[test]
+fn a_cell_has_a_row_of_each_metric_beside_what_was_published_of_it() {
+    for (wake, published) in [
+        (WakePolicy::Batch, [Some(2984.0), Some(24_221.0)]),
+        (WakePolicy::Stash, [Some(2990.0), Some(4054.0)]),
+        (WakePolicy::Single, [None, None]),
+        (WakePolicy::Fair, [None, None]),
+    ] {
+        let rows = virtual_time::of_cell(&TAGS[2], 72, wake);
+        let names: Vec<_> = rows.iter().map(|row| row.metric).collect();
+        let expected = [
+            "iops",
+            "context_switches_per_s",
+            "tag_wait_switches_per_s",
+            "run_queue_switches_per_s",
+            "vain_wakeups_per_s",
+            "tag_wait_p99_us",
+            "tag_wait_max_us",
+            "fair_wait_us",
+            "jain",
+            "least_job_share",
+        ];
+        assert_eq!(names, expected);
+        assert_eq!([rows[0].published, rows[1].published], published);
+        let of_cell = |row: &Row| (row.experiment, row.device, row.x, row.policy);
+        assert!(rows.iter().all(|row| of_cell(row) == ("tags", "nvme", 72, wake.name())));
+        assert_eq!(rows[1].value, rows[2].value + rows[3].value);
+    }
+}
+
+#[test]
 fn what_queueing_pending_work_cost_comes_out_with_the_published_gains() {
     let rows = virtual_time::run();
     let gains = |part: &str| -> Vec<f64> {

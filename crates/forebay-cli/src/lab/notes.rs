@@ -13,7 +13,7 @@ pub(super) const MODELLED: &str = "modelled: what queueing costs is injected, in
 
 /// On rows of `run` in real time.
 pub(super) const MEASURED: &str =
-    "measured as it is, on this machine; neither side was published on it";
+    "measured as it is, on this machine, where nothing was published: medians of 5 pairs, in turn";
 
 /// Under this index some jobs starve.
 const JAIN_STARVES: f64 = 0.9;
@@ -41,13 +41,18 @@ pub(super) fn add_of_real_time(rows: &mut [Row]) {
     for row in rows {
         if row.metric == metric::SWITCHES && row.published.is_some() {
             row.note = String::from(
-                "measured: sleeps of job threads for tags; the published figure counts all switches \
-                 of that machine, a worker's included, which the library does not have",
+                "measured: sleeps of job threads for tags; the published figure counts all \
+                 switches of that machine, a worker's included, which the library does not have",
+            );
+        } else if row.metric == metric::LEAST_SHARE && row.policy == "fair" && row.value < 0.9 {
+            row.note = String::from(
+                "a job's reads come one after another, once in a round of all 1024; the run saw \
+                 few rounds, and some jobs one fewer (in virtual time, 35 rounds)",
             );
         } else if row.metric == metric::IOPS && row.is_over() && !row.note.starts_with("artefact") {
             row.note = String::from(
-                "real time: how many of the woken threads run before the first has taken the tags \
-                 depends on this machine's processors",
+                "real time: how soon a woken thread runs, and how many tags are gone by then, \
+                 depends on this machine's processors and on what else they do",
             );
         }
     }
@@ -66,8 +71,8 @@ fn of_iops(row: &Row, table: &Tags) -> Option<String> {
     }
     Some(match (table.block_bytes, row.x) {
         (4096, 1) => String::from(
-            "one thread is reckoned at 2.5 us per read, from the rows of 1 job in all; how its time \
-             depends on depth and device is not modelled",
+            "one thread is reckoned at 2.5 us per read, as the rows of 1 job have it; how its \
+             time depends on depth and device is not modelled",
         ),
         (4096, _) => String::from(
             "published rows of many jobs lose up to 5 % on 72 processors that many more threads \
@@ -87,8 +92,8 @@ fn of_switches(row: &Row, table: &Tags, is_starving: bool) -> Option<String> {
     }
     Some(String::from(match (table.device, row.policy, is_starving) {
         (_, "stash", true) => {
-            "nobody is woken, since those that run take every tag; the published figure is the rest \
-             of the machine's switches"
+            "nobody is woken, since those that run take every tag; the published figure is the \
+             rest of the machine's switches"
         }
         (_, _, _) if row.x == 1 || row.policy == "stash" => {
             "the published figure counts all switches of that machine, its background of 1000 to \
@@ -99,8 +104,8 @@ fn of_switches(row: &Row, table: &Tags, is_starving: bool) -> Option<String> {
              here there is one line"
         }
         _ => {
-            "that kernel's worker ran for every sleep, it seems; here only for a thread that sleeps \
-             with requests in its plug"
+            "that kernel's worker ran for every sleep, it seems; here only for a thread that \
+             sleeps with requests in its plug"
         }
     }))
 }

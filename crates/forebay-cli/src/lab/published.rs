@@ -1,9 +1,9 @@
 //! The published tables, as data. Nothing is computed here, and nothing left out.
 //!
-//! Sources: for `tags`, "blk-mq: provide more tags for woken-up process when tag allocation is busy"
-//! and what followed in its thread (linux-block, 2020), where "5.6.15" is before and "patched" is
-//! after; for `run`, "blk-mq: avoid repeatedly scheduling the same work to run hardware queue"
-//! (linux-block, 2019).
+//! Sources: for `tags`, "blk-mq: provide more tags for woken-up process when tag allocation is
+//! busy" and what followed in its thread (linux-block, 2020), where "5.6.15" is before and
+//! "patched" is after; for `run`, "blk-mq: avoid repeatedly scheduling the same work to run
+//! hardware queue" (linux-block, 2019).
 
 /// A cell of a table that was left empty.
 const NONE: f64 = f64::NAN;
@@ -20,7 +20,7 @@ pub(super) struct Tags {
     pub(super) block_bytes: u64,
     /// How many reads all jobs together keep in flight.
     pub(super) depth: u32,
-    /// The tags that there are: `nr_requests` of the elevator, or of the device where there is none.
+    /// The tags that there are: `nr_requests` of the elevator, or else those of the device.
     pub(super) nr_tags: u32,
     /// What the device can do at most, reads per second, by the other rows.
     pub(super) cap_iops: f64,

@@ -1,5 +1,5 @@
-//! Rows as a report: tables for a terminal or for a document, or JSON. All three show the same rows;
-//! the tables put before and after side by side.
+//! Rows as a report: tables for a terminal or for a document, or JSON. All three show the same
+//! rows; the tables put before and after side by side.
 
 use std::fmt::Write;
 
@@ -127,9 +127,14 @@ fn deviation(row: &Row) -> String {
     let mark = if row.is_over() { " !" } else { "" };
     match row.deviation() {
         None => "-".to_owned(),
-        Some(Deviation::Share(off)) => format!("{:+.1} %{mark}", off * 100.0),
-        Some(Deviation::Points(off)) => format!("{off:+.1} points{mark}"),
+        Some(Deviation::Share(off)) => format!("{:+.1} %{mark}", tenth(off * 100.0)),
+        Some(Deviation::Points(off)) => format!("{:+.1} points{mark}", tenth(off)),
     }
+}
+
+/// To a tenth, where nothing has no sign but the usual one.
+fn tenth(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0 + 0.0
 }
 
 fn shown(name: &str, value: f64) -> String {
@@ -220,6 +225,13 @@ jain; jobs   fair
   iops; batch; at 1, 72: because
 ";
         assert_eq!(printed, expected);
+    }
+
+    #[test]
+    fn a_deviation_of_nothing_is_not_negative() {
+        let row = Row { value: 99.999, ..sample() };
+        assert_eq!(deviation(&row), "+0.0 %");
+        assert_eq!(deviation(&Row { value: 99.0, ..row }), "-1.0 %");
     }
 
     #[test]

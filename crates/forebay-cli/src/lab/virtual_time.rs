@@ -47,11 +47,13 @@ fn of_table(table: &Tags, is_full: bool) -> Vec<Row> {
         jobs.push(MANY_JOBS);
     }
     let cells = WAKES.iter().flat_map(|&wake| jobs.iter().map(move |&jobs| (wake, jobs)));
-    let cells = cells.flat_map(|(wake, nr_jobs)| {
-        let load = load(table, nr_jobs, wake);
-        rows_of(table, &load, &measure_tags(&load))
-    });
-    by_metric(cells.collect())
+    by_metric(cells.flat_map(|(wake, nr_jobs)| of_cell(table, nr_jobs, wake)).collect())
+}
+
+/// The rows of one cell.
+pub(super) fn of_cell(table: &Tags, nr_jobs: u32, wake: WakePolicy) -> Vec<Row> {
+    let load = load(table, nr_jobs, wake);
+    rows_of(table, &load, &measure_tags(&load))
 }
 
 /// The load of a cell.

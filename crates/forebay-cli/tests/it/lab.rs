@@ -2,8 +2,6 @@
 
 use std::process::Output;
 
-use serde_json::Value;
-
 use crate::common::{folder, forebay, json, stderr, stdout};
 
 fn lab(args: &str) -> Output {
@@ -48,47 +46,6 @@ fn tables_put_before_and_after_side_by_side() {
     let markdown = stdout(&lab("run --sim --markdown"));
     assert!(markdown.starts_with("## run: virtio-ram"), "{markdown}");
     assert!(markdown.contains("\n| iops; depth | published before | always | deviation |"));
-}
-
-#[test]
-fn all_policies_and_metrics_of_tags_are_there() {
-    let rows = json(&lab("tags --device nvme --json"));
-    let rows = rows.as_array().expect("an array").clone();
-    let at_72 = |policy: &str, metric: &str| -> Value {
-        let mut rows = rows.iter().filter(|row| row["experiment"] == "tags" && row["x"] == 72);
-        let found = rows.find(|row| row["policy"] == policy && row["metric"] == metric);
-        found.unwrap_or_else(|| panic!("{policy} {metric}")).clone()
-    };
-    for policy in ["batch", "stash", "single", "fair"] {
-        for metric in [
-            "iops",
-            "context_switches_per_s",
-            "tag_wait_switches_per_s",
-            "run_queue_switches_per_s",
-            "tag_wait_p99_us",
-            "tag_wait_max_us",
-            "jain",
-        ] {
-            let row = at_72(policy, metric);
-            assert_eq!(row["device"], "nvme");
-        }
-    }
-    assert_eq!(at_72("batch", "iops")["published"], 2984.0);
-    assert_eq!(at_72("stash", "context_switches_per_s")["published"], 4054.0);
-    assert_eq!(at_72("fair", "iops")["published"], Value::Null);
-}
-
-#[test]
-fn a_cell_is_measured_in_real_time() {
-    let output = lab("run --real --json --seconds 1");
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let rows = json(&output);
-    let measured = rows.as_array().expect("an array").iter().filter(|row| {
-        row["note"].as_str().is_some_and(|note| note.starts_with("measured"))
-            && row["metric"] == "iops"
-    });
-    let values: Vec<_> = measured.map(|row| row["value"].as_f64().expect("a figure")).collect();
-    assert!(values.len() == 8 && values.iter().all(|&value| value > 0.0), "{values:?}");
 }
 
 #[track_caller]

@@ -123,13 +123,26 @@ impl TagSet {
         nr - nr_left
     }
 
+    /// Gets `nr` tags and hands them to `out`, or none. As [`try_get_exact`](Self::try_get_exact),
+    /// for callers of which none waits, or of which all get and put under one token.
+    pub fn try_get_all(&self, nr: u32, hint: &mut u32, out: &mut impl FnMut(Tag)) -> bool {
+        self.try_get_exact(nr, hint, out).is_ok()
+    }
+
     /// Gets `nr` tags and hands them to `out`, or none.
     ///
-    /// After a false, some tags may have been held for a moment and put back. Another caller may
-    /// have missed them meanwhile; so the caller must look for waiters, as after a put (T2).
-    pub fn try_get_all(&self, nr: u32, hint: &mut u32, out: &mut impl FnMut(Tag)) -> bool {
+    /// # Errors
+    /// There were not so many. It says how many were held for a moment, and put back: mostly none.
+    /// Another caller may have missed them meanwhile, so if it is not 0, the caller looks for
+    /// waiters as after a put of so many (T2).
+    pub fn try_get_exact(
+        &self,
+        nr: u32,
+        hint: &mut u32,
+        out: &mut impl FnMut(Tag),
+    ) -> Result<(), u32> {
         if self.nr_free() < nr {
-            return false;
+            return Err(0);
         }
         let mut taken = [0; NR_WORDS_MAX];
         let mut nr_left = nr;
@@ -147,10 +160,10 @@ impl TagSet {
         let words = || taken[..self.words.len()].iter().copied().enumerate();
         if nr_left > 0 {
             words().for_each(|(index, bits)| self.give(index, bits));
-            return false;
+            return Err(nr - nr_left);
         }
         words().flat_map(|(index, bits)| tags(index, bits)).for_each(out);
-        true
+        Ok(())
     }
 
     /// Gives a tag back. Then look for waiters (T2).

@@ -1,10 +1,11 @@
 //! Fair shares of a set of tags that several use.
 //!
 //! Counterpart in Linux: `hctx_may_queue`, by which each active user of a shared set has at most
-//! the depth divided by their number, and four at least; always, so that tags lie idle where one user
-//! is slow and another busy. Here the limit holds only while somebody who has less than its share
-//! waits (T11). While nobody does, any user may have all the tags; and once somebody does, the
-//! others take no more until they are down to their shares, and it is the first to be woken.
+//! the depth divided by their number, and four at least. There the limit holds always, and tags
+//! lie idle where one user is slow and another busy. Here it holds only while somebody who has
+//! less than its share waits (T11). While nobody does, any user may have all the tags; and once
+//! somebody does, the others take no more until they are down to their shares, and it is the first
+//! to be woken.
 //!
 //! A user is a hardware context of one of the disks that share the set. It waits once for all that
 //! it wants, with a need of 1, and its [`WaitId`] names it. Its caller keeps a [`TagShares`] under

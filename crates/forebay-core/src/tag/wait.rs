@@ -20,6 +20,8 @@
 //! - Tags in use are counted *under the lock*, after the put: so who is the last to tell of freed
 //!   tags has seen the puts of all others that told, and of those that saw nobody wait. (These
 //!   passed their barrier before the waiter did, who passed it under the lock.)
+//! - A try in vain for several tags may have held some: [`TagSet`](crate::TagSet)'s `try_get_exact`
+//!   says how many, and they are told as put.
 //! - Who gives up does as who got its tags by itself: `waits.remove`, else `waits.donate`.
 //! - A depth that shrinks: `waits.resize`, then the set's (T6). One that grows: first the set's.
 //! - Who takes tags says so (`waits.took`), if the policy is [`WakePolicy::StashV1`].

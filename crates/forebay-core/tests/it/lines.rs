@@ -15,6 +15,7 @@ struct Lines {
     policy: Policy,
     /// Who was to be woken, ever.
     woken: Vec<u64>,
+    #[expect(clippy::vec_box, reason = "turns add boxes")]
     ended: Vec<Box<QueuedBio>>,
 }
 

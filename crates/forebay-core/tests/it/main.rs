@@ -7,3 +7,4 @@ mod plug;
 mod results;
 mod retry;
 mod split_merge;
+mod tags;

@@ -33,9 +33,9 @@ impl RunQueue {
     }
 }
 
-/// What completions cost. `base_ns` comes from the published rows that no work slows down: 250k I/Os
-/// per second. What queueing costs is derived from the others, which take 1.65 us more at depth 256
-/// and 2.41 us at 1024; it is injected here, since Forebay has no such work.
+/// What completions cost. `base_ns` comes from the published rows that no work slows down: 250k
+/// I/Os per second. What queueing costs is derived from the others, which take 1.65 us more at
+/// depth 256 and 2.41 us at 1024; it is injected here, since Forebay has no such work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunCosts {
     /// All that the processors do for an I/O, one after another, ns.

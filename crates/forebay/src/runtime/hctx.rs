@@ -163,7 +163,6 @@ impl Hctx {
     }
 
     /// A turn has left work at a busy driver with nothing in flight: another is due after a while.
-    #[cold]
     fn delay_run(&self) {
         self.timer.delay(clock::now_ns() + RESOURCE_DELAY.as_nanos() as u64);
     }

@@ -7,10 +7,10 @@
 //! the kworker if that sleeps. With many requests in flight the work is nearly always there
 //! already, and all of this is for nothing.
 //!
-//! Here a turn does so for each request that it completes, and the worker is a thread of the disk.
-//! It takes the work off the list, asks for the token as everybody does, and turns. Nothing waits
-//! for it: whoever publishes work asks for a turn as under `run_queue=dedupe`, so results are the
-//! same without it, and any of its runs may be dropped. Hence:
+//! Here each completion that is reaped does so ([`Rearming`]), and the worker is a thread of the
+//! disk. It takes the work off the list, asks for the token as everybody does, and turns. Nothing
+//! waits for it: whoever publishes work asks for a turn as under `run_queue=dedupe`, so results are
+//! the same without it, and any of its runs may be dropped. Hence:
 //!
 //! - a gate that stops or quiesces takes the work off the list (R4), and needs no word with the
 //!   worker: a turn under way is found by the token, like any other (R5);
@@ -19,11 +19,13 @@
 //!
 //! There is one work, that of the shared context: the token of an owned one is its owner's alone.
 
+use crate::driver::DriverQueue;
 use crate::info::RunQueueStats;
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::hctx::Hctx;
 use crate::runtime::primitive::{Condvar, Mutex, Ordering, lock, thread};
 use crate::runtime::shared::SHARED;
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look};
 use std::io;
 use std::sync::Arc;
 // For counts, from which nothing is concluded: models need not look at them.
@@ -35,8 +37,6 @@ pub(crate) struct RunWork {
     list: Mutex<List>,
     /// Wakes the worker.
     queued: Condvar,
-    /// Requests that had completed when the work was last queued for them. Of the token's holder.
-    nr_seen: AtomicU64,
     // Written under the lock of the list, and read at any time, in a child of a fork as well.
     nr_arms: AtomicU64,
     nr_rearms: AtomicU64,
@@ -54,15 +54,6 @@ struct List {
 }
 
 impl RunWork {
-    /// For the holder of the token: so many requests have completed, ever. Each that is new asks
-    /// for a run.
-    pub(crate) fn completed(&self, nr_ever: u64) {
-        // Relaxed: the token hands it over.
-        let nr_seen = self.nr_seen.load(Ordering::Relaxed);
-        self.nr_seen.store(nr_ever, Ordering::Relaxed);
-        (nr_seen..nr_ever).for_each(|_| self.arm());
-    }
-
     /// Queues the work, though it may be queued. Counterpart in Linux: `mod_delayed_work`.
     fn arm(&self) {
         let mut list = lock(&self.list);
@@ -122,6 +113,55 @@ impl RunWork {
 /// One writer at a time, by the lock: no locked instruction.
 fn count(counter: &AtomicU64, nr: u64) {
     counter.store(counter.load(Ordering::Relaxed) + nr, Ordering::Relaxed);
+}
+
+/// A driver each of whose completions queues the work. (A wrapper, so that a turn under the other
+/// setting pays nothing, not even a look at the setting.)
+struct Rearming {
+    inner: Box<dyn Driver>,
+    work: Arc<RunWork>,
+}
+
+/// The queue of a shared context whose completions queue the work.
+pub(crate) fn rearming(queue: DriverQueue, work: &Arc<RunWork>) -> DriverQueue {
+    let driver = Rearming { inner: queue.driver, work: Arc::clone(work) };
+    DriverQueue { driver: Box::new(driver), waiter: queue.waiter }
+}
+
+impl Driver for Rearming {
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, last: bool) -> Issue {
+        self.inner.queue_rq(rq, last)
+    }
+
+    fn commit_rqs(&mut self) {
+        self.inner.commit_rqs();
+    }
+
+    fn leave_to_wait(&mut self) {
+        self.inner.leave_to_wait();
+    }
+
+    fn reap(&mut self, done: &mut Completions, look: Look) {
+        let nr_before = done.len();
+        self.inner.reap(done, look);
+        (nr_before..done.len()).for_each(|_| self.work.arm());
+    }
+
+    fn wait(&mut self, nr_completions: u32) {
+        self.inner.wait(nr_completions);
+    }
+
+    fn kick(&mut self) {
+        self.inner.kick();
+    }
+
+    fn has_ready(&self) -> bool {
+        self.inner.has_ready()
+    }
+
+    fn nr_syscalls(&self) -> u64 {
+        self.inner.nr_syscalls()
+    }
 }
 
 /// The thread that makes the runs.

@@ -19,7 +19,7 @@ fn a_worker_that_sleeps_is_woken() {
             let work = Arc::clone(&work);
             thread::spawn(move || assert!(work.take(), "nobody ends it"))
         };
-        work.completed(1);
+        work.arm();
         worker.join().unwrap();
         assert_eq!((work.stats().arms, work.stats().worker_runs), (1, 1));
     });
@@ -48,7 +48,7 @@ fn what_completes_is_looked_at_or_queued_and_counts_add_up() {
         let (work, nr_completed) = &*shared;
         for nr in 1..=2 {
             nr_completed.store(nr, Relaxed);
-            work.completed(nr);
+            work.arm();
         }
         other.join().unwrap();
         work.end();

@@ -82,6 +82,10 @@ impl Shared {
             .map(|at| Hctx::new(at == SHARED, info.policy.iostats, origin))
             .collect();
         hctxs[SHARED].run_work.clone_from(&run_work);
+        let queue = match &run_work {
+            Some(work) => run_queue::rearming(queue, work),
+            None => queue,
+        };
         let mut shared = Shared {
             device,
             hctxs: hctxs.into(),

@@ -59,8 +59,8 @@ fn blocking_calls_go_on_when_a_hold_is_let_go() {
 #[test]
 fn a_freeze_waits_for_what_is_in_and_lets_nothing_else_in() {
     let scratch = Scratch::new(1 << 20);
-    for keys in ["nr_hw_queues=1&queue_depth=4", "nr_hw_queues=2", "run_queue=always"] {
-        let disk = open(&scratch.spec(&format!("direct=on&{keys}")));
+    for keys in ["direct=on&nr_hw_queues=1&queue_depth=4", "direct=on&nr_hw_queues=2"] {
+        let disk = open(&scratch.spec(keys));
         let mut queue = disk.queue();
         for n in 0..32 {
             submit(&mut queue, Io::write(Buf::new(4096), n * 4096));
@@ -78,6 +78,29 @@ fn a_freeze_waits_for_what_is_in_and_lets_nothing_else_in() {
         drop(frozen);
         queue.reap(1, 9, &mut done);
         assert_eq!(nr_issued(&disk), 33);
+    }
+}
+
+/// What the worker has not taken in when the gate closes stays outside, as what another thread has
+/// published does.
+#[test]
+fn a_freeze_beside_a_worker_lets_nothing_in_and_loses_nothing() {
+    let scratch = Scratch::new(1 << 20);
+    let disk = open(&scratch.spec("direct=on&run_queue=always"));
+    let mut queue = disk.queue();
+    for _ in 0..20 {
+        for n in 0..32 {
+            submit(&mut queue, Io::write(Buf::new(4096), n * 4096));
+        }
+        let frozen = disk.freeze();
+        let issued = nr_issued(&disk);
+        submit(&mut queue, Io::write(Buf::new(4096), 0));
+        disk.poll();
+        assert_eq!(nr_issued(&disk), issued);
+        drop(frozen);
+        let mut done = Vec::new();
+        queue.reap(33, 99, &mut done);
+        assert!(done.len() == 33 && done.iter().all(|done| done.result == Ok(4096)));
     }
 }
 

@@ -26,7 +26,8 @@ fn specs() {
         "null:1M?colour=red",
         "unknown key `colour` for driver `null`; there are: async_depth, fua, iostats, kick, \
          kick_ns, logical_block_size, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, \
-         nr_requests, plug, queue_depth, read_only, reserved_tags, run_queue, service, wake",
+         nr_requests, plug, queue_depth, read_only, reserved_tags, run_queue, service, \
+         tag_set, wake",
     );
     check_open("ram:1M?plug=inner", "plug=inner: expected outermost, per-level or none");
     check_open(
@@ -57,7 +58,7 @@ fn specs() {
         "unknown key `colour` for driver `model`; there are: async_depth, bytes_per_s, data, \
          fua, iostats, kick, latency_ns, logical_block_size, max_sectors_kb, nomerges, nr_bios, \
          nr_channels, nr_hw_queues, nr_requests, plug, queue_depth, read_only, reserved_tags, \
-         run_queue, seed, service, size, wake",
+         run_queue, seed, service, size, tag_set, wake",
     );
     check_open("model:hdd?nr_sorted=0", "nr_sorted=0: expected a number of 1 to 65536");
     check_open(
@@ -118,7 +119,7 @@ fn files() {
         "unknown key `size` for driver `file`; there are: async_depth, capacity, direct, \
          engine, fixed_buffers, fua, iostats, kick, max_sectors_kb, nomerges, nr_bios, \
          nr_hw_queues, nr_requests, nr_threads, plug, queue_depth, read_only, reserved_tags, \
-         run_queue, service, sqpoll, sqpoll_idle_ms, wake",
+         run_queue, service, sqpoll, sqpoll_idle_ms, tag_set, wake",
     );
     check_open(
         &format!("{path}?engine=fast"),

@@ -72,6 +72,19 @@ fn threads_come_to_their_end_beside_a_thread_of_the_disk() {
 }
 
 #[test]
+fn threads_come_to_their_end_where_completions_are_there_at_once() {
+    for wake in POLICIES {
+        for more in ["", "&service=on"] {
+            let keys = "queue_depth=8&nr_hw_queues=1&max_sectors_kb=16";
+            run_all(&open(&format!("null:64M?wake={wake}&{keys}{more}")));
+        }
+    }
+    let spec = "null:64M?tag_set=silent&queue_depth=8&max_sectors_kb=16";
+    let disks = [open(spec), open(spec)];
+    std::thread::scope(|scope| disks.iter().for_each(|disk| _ = scope.spawn(|| run_all(disk))));
+}
+
+#[test]
 fn the_number_of_tags_changes_under_load() {
     for wake in POLICIES {
         let (disk, is_over) = (scarce(wake, ""), AtomicBool::new(false));
@@ -123,10 +136,12 @@ fn a_number_of_tags_that_cannot_be_is_refused() {
 fn beside(spec: &str, fill: fn(Io) -> Io, other: fn(Io) -> Io) -> Result<u64, BlockStatus> {
     let disk = open(spec);
     let mut queue = disk.queue();
+    let plug = forebay::plug();
     for at in 0..8 {
         submit(&mut queue, fill(Io::write(Buf::new(4096), at * 8192).user_data(1)));
     }
     submit(&mut queue, other(Io::write(Buf::new(4096), 512 << 10)).nowait().user_data(2));
+    drop(plug);
     let mut done = Vec::new();
     queue.reap(9, 9, &mut done);
     done.iter().find(|done| done.user_data == 2).expect("all have ended").result
@@ -241,4 +256,31 @@ fn a_set_of_tags_that_cannot_be_shared_so_is_refused() {
     refused("queue_depth=4&wake=batch", "wake=batch");
     refused("queue_depth=4&service=off", "service=off");
     let _second = open("null:1M?tag_set=odd&queue_depth=4");
+}
+
+#[test]
+fn who_waits_for_tags_after_each_submission_has_nothing_without_one() {
+    for wake in ["batch", "stash", "single"] {
+        let disk = scarce(wake, "");
+        let mut queue = disk.queue();
+        for nr in 1..=40 {
+            submit(&mut queue, Io::read(Buf::new(16 << 10), nr * (64 << 10)));
+            queue.wait_for_tags();
+            assert_eq!(disk.stats().queue.issued, nr, "wake={wake}");
+        }
+    }
+}
+
+#[test]
+fn where_bios_wait_for_tags_nobody_else_does() {
+    let disk = scarce("fair", "");
+    let mut queue = disk.queue();
+    // Nothing gets a tag meanwhile: who waited for one would never come back.
+    let quiesced = disk.quiesce();
+    for nr in 1..=16 {
+        submit(&mut queue, Io::read(Buf::new(16 << 10), nr * (64 << 10)));
+        queue.wait_for_tags();
+    }
+    assert_eq!(disk.stats().queue.issued, 0);
+    drop(quiesced);
 }

@@ -25,6 +25,7 @@ const OF_THE_LAYER: &[&str] = &[
     "nr_requests",
     "reserved_tags",
     "async_depth",
+    "tag_set",
     "queue_depth",
     "nr_bios",
     "iostats",

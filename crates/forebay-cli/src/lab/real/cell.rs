@@ -1,11 +1,11 @@
-//! One cell in real time: a disk of the driver `model`, its jobs as threads, and a look at what they
-//! have done, before and after.
+//! One cell in real time: a disk of the driver `model`, its jobs as threads, and a look at what
+//! they have done, before and after.
 
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use forebay::{Disk, Histogram};
+use forebay::{Disk, Histogram, Op};
 
 use super::job::{self, Board, Work};
 use crate::bench::stop::Stop;
@@ -32,6 +32,9 @@ pub(super) struct Cell {
 #[derive(Debug)]
 pub(super) struct Measured {
     pub(super) run: Duration,
+    /// What the disk has read, in blocks: what a job has not reaped, since it waits for a tag, too.
+    pub(super) nr_ios: f64,
+    /// What each job has reaped.
     pub(super) ios_of_jobs: Vec<u64>,
     pub(super) nr_tag_sleeps: u64,
     pub(super) nr_vain_wakes: u64,
@@ -85,6 +88,7 @@ pub(super) fn measure(
         let ios = after.ios.iter().zip(&before.ios).map(|(after, before)| after - before);
         Ok(is_enough.then(|| Measured {
             run,
+            nr_ios: (after.nr_bytes - before.nr_bytes) as f64 / cell.work.block_bytes as f64,
             ios_of_jobs: ios.collect(),
             nr_tag_sleeps: after.nr_tag_sleeps - before.nr_tag_sleeps,
             nr_vain_wakes: after.nr_vain_wakes - before.nr_vain_wakes,
@@ -97,6 +101,7 @@ pub(super) fn measure(
 /// What has been done so far.
 struct Looked {
     ios: Vec<u64>,
+    nr_bytes: u64,
     nr_tag_sleeps: u64,
     nr_vain_wakes: u64,
     nr_redundant_runs: u64,
@@ -106,6 +111,7 @@ fn look(disk: &Disk, board: &Board) -> Looked {
     let stats = disk.stats();
     Looked {
         ios: board.ios(),
+        nr_bytes: stats.queue.op(Op::Read).bytes,
         nr_tag_sleeps: stats.tag_sleeps,
         nr_vain_wakes: stats.queue.vain_wakeups,
         nr_redundant_runs: stats.skipped_runs,
@@ -123,4 +129,35 @@ fn sleep(time: Duration, stop: &Stop, tick: &mut dyn FnMut()) -> bool {
         tick();
     }
     !stop.is_set()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(wake: &str, parts: u32) -> Cell {
+        let spec = format!("model:virtio-ram?data=off&nr_hw_queues=1&queue_depth=4&wake={wake}");
+        let work = Work { depth: 4, block_bytes: 8192, parts, nr_places: 1000 };
+        let (warm_up, run) = (Duration::from_millis(20), Duration::from_millis(200));
+        Cell { spec, nr_jobs: 3, work, warm_up, run }
+    }
+
+    #[test]
+    fn jobs_that_want_more_tags_than_there_are_read_and_are_counted() {
+        for (wake, parts) in [("batch", 2), ("single", 2), ("fair", 1)] {
+            let cell = cell(wake, parts);
+            let measured = measure(&cell, &Stop::default(), &mut || ());
+            let measured = measured.expect("a disk").expect("no signal");
+            assert!(measured.nr_ios > 0.0, "{wake}");
+            assert!(measured.ios_of_jobs.iter().sum::<u64>() > 0, "{wake}");
+            assert_eq!(measured.nr_tag_sleeps == 0, wake == "fair", "{wake}");
+            assert!(measured.waits.count() > 0 && measured.waits.max() > 0, "{wake}");
+        }
+    }
+
+    #[test]
+    fn after_a_signal_little_is_nothing() {
+        let measured = measure(&cell("fair", 1), &Stop::set(), &mut || ());
+        assert!(measured.expect("a disk").is_none());
+    }
 }

@@ -1,13 +1,18 @@
 //! A job's thread in real time: it keeps so many reads in flight until it is told to end.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 use std::time::Instant;
 
-use forebay::{Buf, Completion, Disk, Histogram, Io};
+use forebay::{BioQueue, Buf, Completion, Disk, Histogram, Io};
 use forebay_fio::random::Xoshiro256;
 
 /// The places that are read are always the same.
 const SEED: u64 = 1;
+
+/// How many parts a thread submits, on average, before another that was woken with it begins. It is
+/// what comes out in virtual time, where each thread has a processor and a tag takes 0.8 us.
+const PARTS_PER_TURN: u64 = 4;
 
 /// What a job is to do.
 #[derive(Debug, Clone, Copy)]
@@ -76,51 +81,97 @@ struct Read {
     waited_ns: u64,
 }
 
+/// A job at work.
+struct Job<'a> {
+    work: Work,
+    seat: &'a Seat,
+    board: &'a Board,
+    queue: BioQueue,
+    reads: Vec<Read>,
+    /// Those that are not in flight.
+    idle: Vec<u32>,
+    /// Those that have ended, and are not submitted again before all that are idle were.
+    ended: Vec<u32>,
+    bufs: Vec<Buf>,
+    done: Vec<Completion>,
+    waits: Histogram,
+    random: Xoshiro256,
+}
+
 /// Works until it is over. Says how long its reads waited for tags.
 pub(super) fn run(disk: &Disk, work: Work, board: &Board, id: u32) -> Histogram {
-    let seat = &board.jobs[id as usize];
-    let mut queue = disk.queue();
-    let mut random = Xoshiro256::new(SEED, id.into());
-    let mut reads = vec![Read::default(); work.depth as usize];
-    let mut idle: Vec<u32> = (0..work.depth).collect();
-    let mut bufs: Vec<Buf> = Vec::new();
-    let mut waits = Histogram::default();
-    let mut done: Vec<Completion> = Vec::new();
-    let part_bytes = work.block_bytes / u64::from(work.parts);
+    let mut job = Job {
+        work,
+        seat: &board.jobs[id as usize],
+        board,
+        queue: disk.queue(),
+        reads: vec![Read::default(); work.depth as usize],
+        idle: (0..work.depth).collect(),
+        ended: Vec::new(),
+        bufs: Vec::new(),
+        done: Vec::new(),
+        waits: Histogram::default(),
+        random: Xoshiro256::new(SEED, id.into()),
+    };
     while !board.is_over.load(Ordering::Relaxed) {
-        while let Some(at) = idle.pop() {
-            let start = random.below(work.nr_places) * work.block_bytes;
-            reads[at as usize] = Read { nr_left: work.parts, waited_ns: 0 };
-            seat.waits_since_ns.store(board.now_ns(), Ordering::Relaxed);
-            for part in 0..work.parts {
-                let buf = bufs.pop().unwrap_or_else(|| Buf::new(part_bytes as usize));
-                let io = Io::read(buf, start + u64::from(part) * part_bytes);
-                let submitted = queue.submit(io.user_data(at.into()));
-                assert!(submitted.is_ok(), "there is a box for each part: {submitted:?}");
-                // One request after another, as a thread of Linux gets its tags: others come in
-                // between. Where reads wait and not threads, it goes on at once.
-                queue.wait_for_tags();
+        match job.idle.pop() {
+            Some(at) => {
+                let start = job.random.below(work.nr_places) * work.block_bytes;
+                job.submit(at, start);
+                // For the count alone.
+                job.reap(0);
             }
-            seat.waits_since_ns.store(0, Ordering::Relaxed);
-            if board.is_over.load(Ordering::Relaxed) {
-                break;
+            None => {
+                if job.ended.is_empty() {
+                    job.reap(1);
+                }
+                std::mem::swap(&mut job.idle, &mut job.ended);
             }
         }
-        queue.reap(1, reads.len() * work.parts as usize, &mut done);
-        let is_measuring = board.is_measuring.load(Ordering::Relaxed);
-        for completion in done.drain(..) {
-            let read = &mut reads[completion.user_data as usize];
+    }
+    job.waits
+}
+
+impl Job<'_> {
+    /// Submits a read, one part after another, as a thread of Linux gets its tags: others come in
+    /// between. There may be fewer processors than threads, so now and then it lets others go on,
+    /// or whoever is woken first would take all tags, read after read. Where reads wait for tags
+    /// and not threads, there is one part.
+    fn submit(&mut self, at: u32, start: u64) {
+        let Job { work, seat, board, queue, .. } = self;
+        let part_bytes = work.block_bytes / u64::from(work.parts);
+        self.reads[at as usize] = Read { nr_left: work.parts, waited_ns: 0 };
+        seat.waits_since_ns.store(board.now_ns(), Ordering::Relaxed);
+        for part in 0..work.parts {
+            let buf = self.bufs.pop().unwrap_or_else(|| Buf::new(part_bytes as usize));
+            let io = Io::read(buf, start + u64::from(part) * part_bytes);
+            let submitted = queue.submit(io.user_data(at.into()));
+            assert!(submitted.is_ok(), "there is a box for each part: {submitted:?}");
+            queue.wait_for_tags();
+            if work.parts > 1 && self.random.below(PARTS_PER_TURN) == 0 {
+                thread::yield_now();
+            }
+        }
+        seat.waits_since_ns.store(0, Ordering::Relaxed);
+    }
+
+    /// Takes what has ended, `min` parts at least.
+    fn reap(&mut self, min: usize) {
+        let max = self.reads.len() * self.work.parts as usize;
+        self.queue.reap(min, max, &mut self.done);
+        let is_measuring = self.board.is_measuring.load(Ordering::Relaxed);
+        for completion in self.done.drain(..) {
+            let read = &mut self.reads[completion.user_data as usize];
             read.nr_left -= 1;
             read.waited_ns += completion.tag_wait_ns.unwrap_or(0);
-            bufs.extend(completion.buf);
+            self.bufs.extend(completion.buf);
             if read.nr_left == 0 {
-                idle.push(completion.user_data as u32);
-                seat.nr_ios.fetch_add(1, Ordering::Relaxed);
+                self.ended.push(completion.user_data as u32);
+                self.seat.nr_ios.fetch_add(1, Ordering::Relaxed);
                 if is_measuring {
-                    waits.record(read.waited_ns);
+                    self.waits.record(read.waited_ns);
                 }
             }
         }
     }
-    waits
 }

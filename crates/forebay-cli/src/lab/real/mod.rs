@@ -10,12 +10,11 @@ mod progress;
 use std::time::Duration;
 
 use super::published::{self, Tags};
-use super::rows::{Bound, Row, metric};
+use super::rows::{Bound, Outcome, Row, metric};
 use super::virtual_time::{self, RUN_JOBS, RUN_TAGS, WAKES, by_metric};
 use super::{notes, virtual_time::device};
 use crate::bench::stop::Stop;
 use crate::failure::Failure;
-use crate::output;
 use cell::{Cell, Measured};
 use forebay_sim::lab::{RunQueue, WakePolicy, jain};
 use job::Work;
@@ -24,11 +23,14 @@ use progress::Progress;
 /// The jobs that are run if not all are asked for: the least and the most of the tables.
 const FEW_JOBS: [u32; 2] = [1, 72];
 
+/// Makes rows of what was measured.
+type ToRows = dyn Fn(&Measured) -> Vec<Row>;
+
 /// A cell, and what becomes of it.
 struct Planned {
     cell: Cell,
     name: String,
-    rows: Box<dyn Fn(&Measured) -> Vec<Row>>,
+    rows: Box<ToRows>,
 }
 
 /// Runs `tags`: of all devices, or of one.
@@ -36,7 +38,7 @@ pub(super) fn tags(
     is_full: bool,
     device: Option<&str>,
     seconds: Option<u64>,
-) -> Result<Vec<Row>, Failure> {
+) -> Result<Outcome, Failure> {
     let small = published::SMALL.iter().filter(|_| is_full);
     let tables = published::TAGS.iter().chain(small);
     let tables = tables.filter(|table| device.is_none_or(|name| name == table.device));
@@ -77,7 +79,8 @@ fn cell_of(table: &Tags, wake: WakePolicy, nr_jobs: u32) -> Cell {
     };
     Cell {
         spec: format!(
-            "model:{name}?data=off&nr_hw_queues=1&queue_depth={nr_tags}&nr_bios={nr_bios}&wake={wake}"
+            "model:{name}?data=off&nr_hw_queues=1&queue_depth={nr_tags}&nr_bios={nr_bios}\
+             &wake={wake}"
         ),
         nr_jobs,
         work: Work {
@@ -132,7 +135,7 @@ impl Measured {
     }
 
     fn iops(&self) -> f64 {
-        self.per_s(self.ios_of_jobs.iter().sum())
+        self.nr_ios / self.run.as_secs_f64()
     }
 
     fn least_share(&self) -> f64 {
@@ -142,29 +145,53 @@ impl Measured {
     }
 }
 
+/// How many pairs of `run` are measured for each depth, both sides in turn: one machine differs
+/// from minute to minute.
+const PAIRS: usize = 5;
+
 /// Runs `run`: measured; and, in virtual time, with what queueing work that is pending cost.
-pub(super) fn run(seconds: Option<u64>) -> Result<Vec<Row>, Failure> {
+pub(super) fn run(seconds: Option<u64>) -> Result<Outcome, Failure> {
     let planned = published::RUN.iter().flat_map(|&(depth, _)| {
-        RunQueue::ALL.map(|run_queue| Planned {
+        let sides = RunQueue::ALL.iter().cycle().take(2 * PAIRS);
+        sides.map(move |run_queue| Planned {
             cell: run_cell(depth, run_queue.name()),
             name: format!("run virtio-ram, run_queue={}, depth {depth}", run_queue.name()),
             rows: Box::new(move |measured| run_rows(depth, run_queue.name(), measured)),
         })
     });
-    let mut rows = run_all(vec![planned.collect()], seconds)?;
-    for (depth, _) in published::RUN {
-        let of = |policy| {
-            let mut of_depth =
-                rows.iter().filter(|row| row.x == depth && row.metric == metric::IOPS);
-            of_depth.find(|row| row.policy == policy).map(|row| row.value)
-        };
-        if let (Some(always), Some(dedupe)) = (of("always"), of("dedupe")) {
-            let gain = (dedupe / always - 1.0) * 100.0;
-            rows.push(run_row(depth, "dedupe", metric::GAIN, gain));
+    let outcome = run_all(vec![planned.collect()], seconds)?;
+    let mut rows = Vec::new();
+    for metric in [metric::IOPS, metric::REDUNDANT, metric::GAIN] {
+        for (depth, _) in published::RUN {
+            rows.extend(medians(&outcome.rows, depth, metric));
         }
     }
     rows.extend(virtual_time::run_modelled());
-    Ok(rows)
+    Ok(Outcome { rows, ..outcome })
+}
+
+/// The rows of one depth and metric: medians of what was measured, or of the ratios of the pairs.
+fn medians(measured: &[Row], depth: u32, metric: &'static str) -> Vec<Row> {
+    let of = |metric, policy| -> Vec<f64> {
+        let rows = measured.iter().filter(|row| (row.x, row.metric) == (depth, metric));
+        rows.filter(|row| row.policy == policy).map(|row| row.value).collect()
+    };
+    if metric == metric::GAIN {
+        let pairs = of(metric::IOPS, "always").into_iter().zip(of(metric::IOPS, "dedupe"));
+        let gains = pairs.map(|(always, dedupe)| (dedupe / always - 1.0) * 100.0).collect();
+        return median(gains)
+            .map(|gain| run_row(depth, "dedupe", metric, gain))
+            .into_iter()
+            .collect();
+    }
+    let sides = RunQueue::ALL.map(RunQueue::name);
+    let row = |policy| Some(run_row(depth, policy, metric, median(of(metric, policy))?));
+    sides.into_iter().filter_map(row).collect()
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 fn run_cell(depth: u32, run_queue: &str) -> Cell {
@@ -180,14 +207,13 @@ fn run_cell(depth: u32, run_queue: &str) -> Cell {
             parts: 1,
             nr_places: device("virtio-ram").capacity_bytes / 4096,
         },
-        warm_up: Duration::from_secs(1),
-        run: Duration::from_secs(4),
+        warm_up: Duration::from_millis(200),
+        run: Duration::from_secs(1),
     }
 }
 
 fn run_rows(depth: u32, policy: &'static str, measured: &Measured) -> Vec<Row> {
-    let nr_ios: u64 = measured.ios_of_jobs.iter().sum();
-    let redundant = measured.nr_redundant_runs as f64 / nr_ios.max(1) as f64;
+    let redundant = measured.nr_redundant_runs as f64 / measured.nr_ios.max(1.0);
     vec![
         run_row(depth, policy, metric::IOPS, measured.iops()),
         run_row(depth, policy, metric::REDUNDANT, redundant),
@@ -211,7 +237,7 @@ fn run_row(depth: u32, policy: &'static str, metric: &'static str, value: f64) -
 
 /// Runs lists of cells, one after another, each of whose rows go together. After a signal it gives
 /// what it has. `seconds`: how long each is measured, if not as long as planned.
-fn run_all(mut lists: Vec<Vec<Planned>>, seconds: Option<u64>) -> Result<Vec<Row>, Failure> {
+fn run_all(mut lists: Vec<Vec<Planned>>, seconds: Option<u64>) -> Result<Outcome, Failure> {
     if let Some(seconds) = seconds {
         lists.iter_mut().flatten().for_each(|it| it.cell.run = Duration::from_secs(seconds));
     }
@@ -219,12 +245,12 @@ fn run_all(mut lists: Vec<Vec<Planned>>, seconds: Option<u64>) -> Result<Vec<Row
     let took = |planned: &Planned| planned.cell.warm_up + planned.cell.run;
     let all = || lists.iter().flatten();
     let mut progress = Progress::new(all().count(), all().map(took).sum());
-    let (mut rows, mut nr_left) = (Vec::new(), 0);
+    let (mut rows, mut nr_missing) = (Vec::new(), 0);
     for list in &lists {
         let mut of_list = Vec::new();
         for planned in list {
             if stop.is_set() {
-                nr_left += 1;
+                nr_missing += 1;
                 continue;
             }
             progress.begin(planned.name.clone(), took(planned));
@@ -233,13 +259,33 @@ fn run_all(mut lists: Vec<Vec<Planned>>, seconds: Option<u64>) -> Result<Vec<Row
             progress.end();
             match measured? {
                 Some(measured) => of_list.extend((planned.rows)(&measured)),
-                None => nr_left += 1,
+                None => nr_missing += 1,
             }
         }
         rows.extend(by_metric(of_list));
     }
-    if nr_left > 0 {
-        output::stderr(&format!("forebay: lab: interrupted; {nr_left} cells were not measured\n"));
+    Ok(Outcome { rows, nr_missing })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gain_is_the_median_of_the_pairs_and_not_the_ratio_of_medians() {
+        let iops = |policy, values: [f64; 3]| {
+            values.map(|value| run_row(64, policy, metric::IOPS, value)).into_iter()
+        };
+        // The machine was slow in the third pair.
+        let measured: Vec<_> = iops("always", [100.0, 200.0, 10.0])
+            .chain(iops("dedupe", [110.0, 200.0, 12.0]))
+            .collect();
+        let gains = medians(&measured, 64, metric::GAIN);
+        assert_eq!(gains.len(), 1);
+        assert!((gains[0].value - 10.0).abs() < 1e-9, "{}", gains[0].value);
+        let values: Vec<_> =
+            medians(&measured, 64, metric::IOPS).iter().map(|row| row.value).collect();
+        assert_eq!(values, [100.0, 110.0]);
+        assert!(medians(&[], 64, metric::IOPS).is_empty(), "nothing was measured before a signal");
     }
-    Ok(rows)
 }

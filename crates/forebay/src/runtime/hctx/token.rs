@@ -9,7 +9,7 @@ use crate::runtime::primitive::Ordering;
 use crate::runtime::ready::Ready;
 use crate::runtime::tag_pool::Woken;
 use crate::runtime::thread;
-use forebay_core::{Commit, QueuedBio, SoftwareQueue, Turned};
+use forebay_core::{Commit, Gates, QueuedBio, SoftwareQueue, Turned};
 use std::ops::{Deref, DerefMut};
 
 /// The right to touch the inner part of a hardware context.
@@ -220,16 +220,10 @@ impl<'a> Token<'a> {
             while gates.reap && inner.driver.has_ready() {
                 turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);
             }
-            if let Some(work) = &hctx.run_work {
-                work.completed(hctx.counters.nr_requests());
-            }
         }
         let mut kick = false;
-        if inner.core.has_lines() {
-            kick = self.tell_of_tags(now, gates, commit, &mut turned);
-        }
-        if self.pool.is_some() {
-            self.share_tags(now, gates, commit, &mut turned);
+        if inner.core.has_lines() || inner.pool.is_some() {
+            kick = self.after_turn(now, gates, commit, &mut turned);
         }
         let inner = &mut **self;
         hctx.nr_syscalls.store(
@@ -246,21 +240,43 @@ impl<'a> Token<'a> {
         // A leader that waits in the driver is told of its own end (W4), and of what no completion
         // will move on.
         if kick && hctx.is_shared {
-            if turned.work_left && turned.nr_in_flight == 0 {
-                // Before the leader is told of it.
-                hctx.delay_run();
-            }
-            if run.kick() {
-                self.is_kicked = true;
-                self.driver.kick();
-            }
+            self.tell_leader(turned);
         }
         turned
+    }
+
+    /// The part of a turn that tells others of tags: threads, or disks. Says whether a leader is to
+    /// be told.
+    #[cold]
+    fn after_turn(&mut self, now: u64, gates: Gates, commit: Commit, turned: &mut Turned) -> bool {
+        let mut to_leader = false;
+        loop {
+            to_leader |= self.tell_of_tags(now, gates, commit, turned);
+            self.share_tags(now, gates, commit, turned);
+            let inner = &mut **self;
+            // What was issued for them may have completed where no wait tells of it.
+            if !gates.reap || !inner.driver.has_ready() {
+                return to_leader;
+            }
+            *turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);
+        }
     }
 
     /// Somebody is to be woken when the token was given back.
     pub(super) fn add_wake(&mut self, wake: Wake) {
         self.wakes.get_or_insert_with(thread::take_spare).push(wake);
+    }
+
+    #[inline(never)]
+    fn tell_leader(&mut self, turned: Turned) {
+        if turned.work_left && turned.nr_in_flight == 0 {
+            // Before the leader is told of it.
+            self.hctx.delay_run();
+        }
+        if self.hctx.run.kick() {
+            self.is_kicked = true;
+            self.driver.kick();
+        }
     }
 
     /// Delivers what has ended. Says whether a leader must be told.

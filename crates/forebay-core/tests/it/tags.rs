@@ -1,0 +1,126 @@
+//! The set of tags against a plain set, step by step, by one thread.
+
+use std::collections::BTreeSet;
+
+use forebay_core::{Tag, TagSet};
+use proptest::prelude::*;
+
+const DEPTH_MAX: u32 = 200;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Get(u32),
+    GetMany(u32, u32),
+    GetAll(u32, u32),
+    GetShallow(u32, u32),
+    GetReserved,
+    /// The one of those in use that comes first from here on.
+    Put(u32),
+    PutMany(u32, usize),
+    Resize(u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (nr, hint) = (0..150_u32, 0..5_u32);
+    prop_oneof![
+        4 => hint.clone().prop_map(Step::Get),
+        2 => (nr.clone(), hint.clone()).prop_map(|(nr, hint)| Step::GetMany(nr, hint)),
+        2 => (nr.clone(), hint.clone()).prop_map(|(nr, hint)| Step::GetAll(nr, hint)),
+        2 => (nr.clone(), hint).prop_map(|(nr, hint)| Step::GetShallow(nr, hint)),
+        1 => Just(Step::GetReserved),
+        4 => (0..DEPTH_MAX).prop_map(Step::Put),
+        3 => (0..DEPTH_MAX, 0..100_usize).prop_map(|(from, nr)| Step::PutMany(from, nr)),
+        2 => (0..DEPTH_MAX).prop_map(Step::Resize),
+    ]
+}
+
+struct Pair {
+    tags: TagSet,
+    used: BTreeSet<u32>,
+}
+
+impl Pair {
+    fn nr_free(&self) -> u32 {
+        let (first, depth) = (self.tags.nr_reserved(), self.tags.depth());
+        depth - first - self.used.range(first..depth).count() as u32
+    }
+
+    /// A tag was got that was free, and is one that may be got so.
+    fn note(&mut self, tag: Tag, is_reserved: bool) {
+        let number = tag.index() as u32;
+        assert!(number < self.tags.depth(), "{number} is too high");
+        assert_eq!(number < self.tags.nr_reserved(), is_reserved);
+        assert!(self.used.insert(number), "{number} is in use");
+    }
+
+    fn note_all(&mut self, got: Vec<Tag>) -> u32 {
+        let nr = got.len() as u32;
+        got.into_iter().for_each(|tag| self.note(tag, false));
+        nr
+    }
+
+    fn take(&mut self, from: u32, nr: usize) -> Vec<Tag> {
+        let chosen: Vec<u32> = self.used.range(from..).take(nr).copied().collect();
+        chosen.iter().for_each(|number| assert!(self.used.remove(number)));
+        chosen.into_iter().map(|number| Tag::from_index(number as usize)).collect()
+    }
+
+    fn run(&mut self, step: &Step) {
+        let (nr_free, mut got) = (self.nr_free(), Vec::new());
+        match *step {
+            Step::Get(mut hint) => {
+                got.extend(self.tags.try_get(&mut hint));
+                assert_eq!(self.note_all(got), nr_free.min(1));
+            }
+            Step::GetMany(nr, mut hint) => {
+                let nr_got = self.tags.try_get_many(nr, &mut hint, &mut |tag| got.push(tag));
+                assert_eq!((nr_got, self.note_all(got)), (nr.min(nr_free), nr.min(nr_free)));
+            }
+            Step::GetAll(nr, mut hint) => {
+                let is_got = self.tags.try_get_all(nr, &mut hint, &mut |tag| got.push(tag));
+                let expected = if nr <= nr_free { nr } else { 0 };
+                assert_eq!((is_got, self.note_all(got)), (nr <= nr_free, expected));
+            }
+            Step::GetShallow(nr, mut hint) => match self.tags.try_get_shallow(nr, &mut hint) {
+                Some(tag) => self.note(tag, false),
+                None => assert!(self.tags.nr_busy() >= self.tags.depth_shallow(nr)),
+            },
+            Step::GetReserved => {
+                let nr_used = self.used.range(..self.tags.nr_reserved()).count();
+                match self.tags.try_get_reserved() {
+                    Some(tag) => self.note(tag, true),
+                    None => assert_eq!(nr_used, self.tags.nr_reserved() as usize),
+                }
+            }
+            Step::Put(from) => self.take(from, 1).into_iter().for_each(|tag| self.tags.put(tag)),
+            Step::PutMany(from, nr) => {
+                let chosen = self.take(from, nr);
+                self.tags.put_many(chosen.into_iter());
+            }
+            Step::Resize(depth) => self.tags.resize(depth.max(self.tags.nr_reserved() + 1)),
+        }
+        let usable = self.tags.depth() - self.tags.nr_reserved();
+        assert_eq!(self.tags.nr_free(), self.nr_free());
+        assert_eq!(self.tags.nr_busy(), usable - self.nr_free());
+    }
+}
+
+proptest! {
+    /// Gets of all kinds, puts and resizes: no tag is live twice, none is lost, none is too high,
+    /// and what is free is found.
+    #[test]
+    fn a_set_of_tags_is_a_set(
+        depth in 1..DEPTH_MAX,
+        reserved in 0..70_u32,
+        steps in proptest::collection::vec(step(), 1..80),
+    ) {
+        let reserved = reserved.min(depth - 1);
+        let tags = TagSet::with_capacity(depth, DEPTH_MAX).with_reserved(reserved);
+        let mut pair = Pair { tags, used: BTreeSet::new() };
+        steps.iter().for_each(|step| pair.run(step));
+        let rest = pair.take(0, usize::MAX);
+        pair.tags.put_many(rest.into_iter());
+        pair.tags.resize(DEPTH_MAX);
+        assert_eq!(pair.tags.nr_free(), DEPTH_MAX - reserved, "a tag was lost");
+    }
+}
