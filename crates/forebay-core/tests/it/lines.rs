@@ -106,8 +106,8 @@ fn what_is_left_of_a_bio_that_did_not_want_to_wait_waits_in_its_owners_line() {
     let limits = QueueLimits { max_sectors: 8, ..limits() };
     let policy = Policy { queue_depth: 3, wake: WakePolicy::Single, ..Policy::default() };
     let mut lines = Lines::with(limits, policy);
-    lines.accept_len(1, Op::Read, BioFlags::NOWAIT, 2 * 4096);
-    lines.toy.answers.extend([Issue::Queued, Issue::Busy]);
+    lines.accept_len(1, Op::Read, BioFlags::NOWAIT, 3 * 4096);
+    lines.toy.answers.extend([Issue::Queued, Issue::Busy, Issue::Busy]);
     lines.turn();
     assert_eq!(lines.toy.running.len(), 1, "the driver has its first part");
     lines.accept_len(2, Op::Read, BioFlags::NONE, 3 * 4096);

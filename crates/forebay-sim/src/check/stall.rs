@@ -71,7 +71,8 @@ fn lines(world: &World, hctx: &Hctx) -> Verdict {
 /// Who is in the driver, where nothing will come, and does not know of a run that is due.
 fn leader(hctx: &Hctx) -> Verdict {
     let Some((task, _)) = hctx.waiter.get() else { return Ok(()) };
-    match hctx.timer.is_set() && !hctx.run.is_kicked() {
+    let comes_back = hctx.is_wait_timed.get() || hctx.run.is_kicked();
+    match hctx.timer.is_set() && !comes_back {
         true => broken(rules::W4, format!("task {task}, which has a delayed run to make, was not")),
         false => Ok(()),
     }

@@ -130,6 +130,7 @@ impl Thread {
             is_over || !hctx.is_shared && self.is_reached(goal)
         };
         hctx.waiter.set(Some((self.id, nr)));
+        hctx.is_wait_timed.set(timeout.is_some());
         match timeout {
             None => {
                 while !is_over() {
