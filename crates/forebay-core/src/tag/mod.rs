@@ -6,13 +6,16 @@
 //! - T1 nobody sleeps while the tags that it needs are free and none will be put;
 //! - T2 who waits announces it and tries again; who puts tags looks for those who wait;
 //! - T3 what is counted only grows, may wrap, and is compared by its difference;
-//! - T5 a wake that is not used is passed on;
+//! - T4 a wake that finds nobody asleep is passed on;
+//! - T5 a wake that is not used is given back, and wakes another;
 //! - T6 what a wake takes is made smaller before the depth is;
 //! - T7 a tag that is free is found: it is in one word, always;
 //! - T8 who was woken in vain keeps its turn, by the policies that say so;
 //! - T9 whoever waits for tags has begun what has tags (the part of its caller);
 //! - T10 nobody needs more at once than half of the depth, rounded up;
-//! - T11 who waits with less than its share goes before those who have theirs.
+//! - T11 an asynchronous submit never waits: what lacks a tag stays in the context (`admission.rs`);
+//! - T12 nobody waits within a turn;
+//! - T13 who waits with less than its share goes before those who have theirs (`shared.rs`).
 
 mod bitmap;
 mod cache;

@@ -3,7 +3,7 @@
 //! Counterpart in Linux: `hctx_may_queue`, by which each active user of a shared set has at most
 //! the depth divided by their number, and four at least. There the limit holds always, and tags
 //! lie idle where one user is slow and another busy. Here it holds only while somebody who has
-//! less than its share waits (T11). While nobody does, any user may have all the tags; and once
+//! less than its share waits (T13). While nobody does, any user may have all the tags; and once
 //! somebody does, the others take no more until they are down to their shares, and it is the first
 //! to be woken.
 //!
@@ -108,7 +108,7 @@ impl TagShares {
     }
 
     /// How many more tags a user that has `nr_held` may take now: as many as it likes, unless
-    /// another wants some and has less than its share (T11).
+    /// another wants some and has less than its share (T13).
     pub fn allowance(&mut self, user: WaitId, nr_held: u32) -> u32 {
         self.hold(user, nr_held);
         let share = self.share();

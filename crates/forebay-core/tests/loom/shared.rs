@@ -1,5 +1,5 @@
 //! Two users of one set of tags: nobody sleeps for ever, though one may be refused what is free
-//! (T1, T11).
+//! (T1, T13).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32 as Ghost, Ordering::Relaxed};
@@ -135,7 +135,7 @@ fn check(policy: WakePolicy, is_done_told: bool) {
     });
 }
 
-/// T1, T11. Bound 3.
+/// T1, T13. Bound 3.
 #[test]
 fn two_users_get_their_tags() {
     for policy in WakePolicy::ALL {

@@ -4,7 +4,7 @@
 //! waits here, as a value: when tags are put that it may have, the thread that has put them makes a
 //! turn of its context. So nobody sleeps for tags, and no disk needs a thread for it.
 //!
-//! The steps are those of core's `tag/shared.rs`; T1, T2 and T11 are argued there. A user's own
+//! The steps are those of core's `tag/shared.rs`; T1, T2 and T13 are argued there. A user's own
 //! state (out, in line, or woken) is under the lock as well.
 
 use crate::runtime::primitive::{Mutex, MutexGuard, lock};
