@@ -52,8 +52,8 @@ pub struct TagWaits {
 }
 
 impl TagWaits {
-    /// Nobody waits for tags of a set of `depth`; where not all of it can be had, as by shallow
-    /// gets, of what can. Up to `nr_waits` may wait at once before the line has to allocate.
+    /// Nobody waits for tags of a set of `depth`; where not all of it can be had by who waits (some
+    /// are reserved), of what can. Up to `nr_waits` may wait at once before the line has to allocate.
     ///
     /// # Panics
     /// If `depth` is 0.

@@ -27,7 +27,7 @@ type Line = (TagShares, TagWaits);
 impl Pool {
     fn new(policy: WakePolicy, is_done_told: bool) -> Pool {
         let tags = TagSet::new(5);
-        assert!(tags.try_get_all(5, &mut 0, &mut |_| ()));
+        assert!(tags.try_get_exact(5, &mut 0, &mut |_| ()).is_ok());
         let mut waits = TagWaits::new(policy, 5, 2);
         waits.set_nr_users(2, &mut |_| ());
         Pool {

@@ -52,7 +52,7 @@ impl Budget {
     }
 
     fn try_get(&self, need: u32, out: &mut Vec<Tag>) -> bool {
-        let is_got = self.tags.try_get_all(need, &mut 0, &mut |tag| out.push(tag));
+        let is_got = self.tags.try_get_exact(need, &mut 0, &mut |tag| out.push(tag)).is_ok();
         let mut waits = self.waits.borrow_mut();
         if is_got && waits.policy() == WakePolicy::StashV1 {
             waits.took(need);
