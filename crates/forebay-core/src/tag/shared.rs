@@ -26,10 +26,10 @@
 //! - Woken, and got: lock; `shares.done`, `hungry.leave`; unlock. Requeue: `waits.requeue`,
 //!   `count.announce`.
 //!
-//! T1 holds as in `wake.rs`, though a try may now be in vain while tags are free. Let the last one
-//! be such a refusal: then who was refused has its share in use. All of it is put later, and told;
-//! and a batch is not larger than a share, since the waits are told of the number of users
-//! ([`TagWaits::set_nr_users`]). Who has less than its share is never refused.
+//! The policy is [`WakePolicy::Fair`](crate::WakePolicy::Fair): one wake costs one tag. So T1 holds
+//! as in `wake.rs`, though a try may now be in vain while tags are free. Let the last one be such a
+//! refusal: then who was refused has its share in use. All of it is put later, and told, which is
+//! enough for a wake. Who has less than its share is never refused.
 
 use alloc::vec::Vec;
 
@@ -64,8 +64,7 @@ impl TagShares {
         shares
     }
 
-    /// The depth or the number of active users changes: with [`TagWaits::resize`] and
-    /// [`TagWaits::set_nr_users`].
+    /// The depth ([`TagWaits::resize`]) or the number of active users changes.
     ///
     /// # Panics
     /// If either is 0.

@@ -133,15 +133,8 @@ impl TagWaits {
         self.wake(nr, nr_busy, out);
     }
 
-    /// So many share the set: see [`TagShares`](crate::TagShares). Hands to `out` whom that wakes.
-    ///
-    /// # Panics
-    /// If there is no user.
-    pub fn set_nr_users(&mut self, nr_users: u32, out: &mut impl FnMut(WaitId)) {
-        self.wakes.set_nr_users(nr_users, &mut self.line, out);
-    }
-
-    /// Moves those that are `first` to the head of the line, in their order.
+    /// Moves those that are `first` to the head of the line, in their order: see
+    /// [`TagShares`](crate::TagShares).
     pub(super) fn prefer(&mut self, first: impl Fn(WaitId) -> bool) {
         let line = self.line.make_contiguous();
         let mut nr_first = 0;
