@@ -65,7 +65,7 @@ impl Lines {
     /// For a set of `depth` tags that can be waited for; none for a policy that needs no lines.
     pub(crate) fn new(policy: WakePolicy, depth: u32) -> Option<Lines> {
         (policy != WakePolicy::Fair).then(|| Lines {
-            waits: TagWaits::new(policy, depth, 0),
+            waits: TagWaits::new(policy, depth),
             lines: BTreeMap::new(),
             awake: VecDeque::new(),
             woken: Vec::new(),

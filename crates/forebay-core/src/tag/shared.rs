@@ -79,11 +79,6 @@ impl TagShares {
         self.depth.div_ceil(self.nr_users).max(SHARE_MIN.min(self.depth))
     }
 
-    /// How many users want tags.
-    pub fn nr_hungry(&self) -> usize {
-        self.hungry.len()
-    }
-
     /// A user that has `nr_held` tags begins to want more.
     ///
     /// # Panics

@@ -53,12 +53,12 @@ pub struct TagWaits {
 
 impl TagWaits {
     /// Nobody waits for tags of a set of `depth`; where not all of it can be had by who waits (some
-    /// are reserved), of what can. Up to `nr_waits` may wait at once before the line has to allocate.
+    /// are reserved), of what can.
     ///
     /// # Panics
     /// If `depth` is 0.
-    pub fn new(policy: WakePolicy, depth: u32, nr_waits: usize) -> TagWaits {
-        TagWaits { line: VecDeque::with_capacity(nr_waits), wakes: Wakes::new(policy, depth) }
+    pub fn new(policy: WakePolicy, depth: u32) -> TagWaits {
+        TagWaits { line: VecDeque::new(), wakes: Wakes::new(policy, depth) }
     }
 
     /// Whom a freed tag wakes.

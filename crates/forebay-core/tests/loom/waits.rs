@@ -27,7 +27,7 @@ impl Pool {
         Pool {
             tags,
             count: WaiterCount::new(),
-            waits: Mutex::new(TagWaits::new(policy, depth, 2)),
+            waits: Mutex::new(TagWaits::new(policy, depth)),
             batons: vec![Baton::new(), Baton::new()],
             donates: true,
             counts_busy_under_the_lock: true,

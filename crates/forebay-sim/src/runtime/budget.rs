@@ -30,11 +30,11 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    pub(crate) fn new(settings: &BudgetSettings, nr_tasks: usize) -> Budget {
+    pub(crate) fn new(settings: &BudgetSettings) -> Budget {
         let &BudgetSettings { depth, limit_min, wake } = settings;
         Budget {
             tags: TagSet::new(depth),
-            waits: RefCell::new(TagWaits::new(wake, depth, nr_tasks)),
+            waits: RefCell::new(TagWaits::new(wake, depth)),
             count: WaiterCount::new(),
             limit_min,
             is_resizing: Cell::new(false),

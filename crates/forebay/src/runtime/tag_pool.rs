@@ -61,7 +61,7 @@ impl TagPool {
             count: WaiterCount::new(),
             hungry: WaiterCount::new(),
             state: Mutex::new(State {
-                waits: TagWaits::new(WakePolicy::Fair, depth, 0),
+                waits: TagWaits::new(WakePolicy::Fair, depth),
                 shares: TagShares::new(depth, 1),
                 users: Vec::new(),
                 next_id: 0,

@@ -6,7 +6,7 @@ use super::super::{TagWaits, Wait, WaitId};
 use super::*;
 
 fn line(policy: WakePolicy, depth: u32, needs: &[u32]) -> TagWaits {
-    let mut waits = TagWaits::new(policy, depth, needs.len());
+    let mut waits = TagWaits::new(policy, depth);
     let ids = (1..).map(WaitId);
     needs.iter().zip(ids).for_each(|(&need, id)| waits.push(Wait { id, need }));
     waits
