@@ -16,6 +16,24 @@
 //! - T11 an asynchronous submit never waits: what lacks a tag stays in the context (`admission.rs`);
 //! - T12 nobody waits within a turn;
 //! - T13 who waits with less than its share goes before those who have theirs (`shared.rs`).
+//!
+//! # Who waits
+//!
+//! The policy and the line of those who wait are one value, [`TagWaits`], which knows neither
+//! threads nor locks. What stands in that line, and what the line is kept under, is not the same
+//! everywhere:
+//!
+//! | who waits for a tag | where | kept under |
+//! |---|---|---|
+//! | a bio, with `wake=fair` | the backlog of its context, in order; nobody is woken for a tag | the token |
+//! | a thread, with any other `wake=` | a [`TagWaits`] of its context: `lines.rs` | the token |
+//! | a bio that may not have every tag | with those of its class: `classes.rs` | the token |
+//! | a context, where disks share a set | a [`TagWaits`] of the set, with [`TagShares`]: the library's `runtime/tag_pool.rs` | a lock |
+//! | a task, before it submits | a [`TagWaits`] of the simulator's: its `runtime/budget.rs` | a lock |
+//!
+//! Under the token no tag comes free between a vain try and the joining of the line, so T2 holds by
+//! itself. Under a lock tags are got and put outside of it, and T2 takes the steps of `wait.rs` and
+//! a [`WaiterCount`].
 
 mod bitmap;
 mod cache;
