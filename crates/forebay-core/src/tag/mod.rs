@@ -23,13 +23,15 @@
 //! threads nor locks. What stands in that line, and what the line is kept under, is not the same
 //! everywhere:
 //!
-//! | who waits for a tag | where | kept under |
-//! |---|---|---|
-//! | a bio, with `wake=fair` | the backlog of its context, in order; nobody is woken for a tag | the token |
-//! | a thread, with any other `wake=` | a [`TagWaits`] of its context: `lines.rs` | the token |
-//! | a bio that may not have every tag | with those of its class: `classes.rs` | the token |
-//! | a context, where disks share a set | a [`TagWaits`] of the set, with [`TagShares`]: the library's `runtime/tag_pool.rs` | a lock |
-//! | a task, before it submits | a [`TagWaits`] of the simulator's: its `runtime/budget.rs` | a lock |
+//! - A bio, with `wake=fair`: in the backlog of its context, in order, under the token. It has no
+//!   [`TagWaits`]: nobody is woken for a tag.
+//! - A bio that may not have every tag: with those of its class, under the token (`classes.rs`).
+//! - A thread, with any other `wake=`: in a [`TagWaits`] of its context, under the token
+//!   (`lines.rs`).
+//! - A context, where disks share a set: in a [`TagWaits`] of the set, with [`TagShares`], under a
+//!   lock (`runtime/tag_pool.rs` of the library).
+//! - A task of the simulator, before it submits: in a [`TagWaits`] of all tasks, under a lock
+//!   (`runtime/budget.rs` there).
 //!
 //! Under the token no tag comes free between a vain try and the joining of the line, so T2 holds by
 //! itself. Under a lock tags are got and put outside of it, and T2 takes the steps of `wait.rs` and
