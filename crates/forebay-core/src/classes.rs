@@ -2,7 +2,7 @@
 //!
 //! Counterparts in Linux: `nr_reserved_tags` of `struct blk_mq_tags`, and the `async_depth` of the
 //! I/O schedulers, a shallow depth of `struct sbitmap_queue`. There both are arithmetic on the
-//! words of a bitmap; here the holder of the token counts.
+//! words of a bitmap; here the holder of the token counts, and the set knows nothing of it.
 
 use crate::bio::BioFlags;
 use crate::request::Request;

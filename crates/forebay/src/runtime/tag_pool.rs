@@ -2,9 +2,10 @@
 //!
 //! The users are the disks' shared contexts. What one does not use is in the set; who finds none
 //! waits here, as a value: when tags are put that it may have, the thread that has put them makes a
-//! turn of its context. So nobody sleeps for tags, and no disk needs a thread for it.
+//! turn of its context. So nobody sleeps for tags. (But each such disk has a thread, so that what
+//! has tags makes progress whether its users are there or not.)
 //!
-//! The steps are those of core's `tag/shared.rs`; T1, T2 and T11 are argued there. A user's own
+//! The steps are those of core's `tag/shared.rs`; T1, T2 and T13 are argued there. A user's own
 //! state (out, in line, or woken) is under the lock as well.
 
 use crate::runtime::fork::Origin;
@@ -64,7 +65,7 @@ impl TagPool {
             count: WaiterCount::new(),
             hungry: WaiterCount::new(),
             state: Mutex::new(State {
-                waits: TagWaits::new(WakePolicy::Fair, depth, 0),
+                waits: TagWaits::new(WakePolicy::Fair, depth),
                 shares: TagShares::new(depth, 1),
                 users: Vec::new(),
                 next_id: 0,
