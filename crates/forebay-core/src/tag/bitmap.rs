@@ -78,8 +78,7 @@ impl TagSet {
     /// Of tags of a word that the caller has just taken those below the depth. The others drop out.
     #[inline]
     fn keep(&self, index: usize, taken: u64) -> u64 {
-        let last = (index as u32 + 1) * WORD_BITS - 1 - taken.leading_zeros();
-        if self.is_low(last) { taken } else { self.park(index, taken) }
+        if self.is_low(highest(index, taken)) { taken } else { self.park(index, taken) }
     }
 
     /// Gets up to `nr` tags, hands them to `out`, and returns how many: with one write for each
@@ -153,13 +152,13 @@ impl TagSet {
         }
     }
 
-    /// Gives tags back: with one write for each run of them that share a word. Then look for
+    /// Gives tags back: with one write for those in a row that share a word. Then look for
     /// waiters (T2), once.
     ///
     /// # Panics
     /// If a tag was free, or is none of this set.
     pub fn put_many(&self, tags: impl Iterator<Item = Tag>) {
-        let mut run = (0, 0);
+        let mut at = (0, 0);
         for tag in tags {
             assert!(
                 tag.index() < self.depth_max as usize,
@@ -167,24 +166,23 @@ impl TagSet {
                 tag.index()
             );
             let (index, bit) = place(tag);
-            if index != run.0 {
-                self.put_run(run.0, run.1);
-                run = (index, 0);
+            if index != at.0 {
+                self.put_bits(at.0, at.1);
+                at = (index, 0);
             }
-            assert!(run.1 & bit == 0, "tag {} was put twice", tag.index());
-            run.1 |= bit;
+            assert!(at.1 & bit == 0, "tag {} was put twice", tag.index());
+            at.1 |= bit;
         }
-        self.put_run(run.0, run.1);
+        self.put_bits(at.0, at.1);
     }
 
     /// Puts tags of one word.
     #[inline]
-    fn put_run(&self, index: usize, bits: u64) {
+    fn put_bits(&self, index: usize, bits: u64) {
         if bits == 0 {
             return;
         }
-        let word = index as u32 * WORD_BITS;
-        if self.is_low(word + WORD_BITS - 1 - bits.leading_zeros()) {
+        if self.is_low(highest(index, bits)) {
             self.words[index].free.give(bits);
         } else {
             tags(index, bits).for_each(|tag| self.put(tag));
@@ -198,7 +196,8 @@ impl TagSet {
         self.words.iter().enumerate().map(free).map(u64::count_ones).sum()
     }
 
-    /// How many tags below the depth are in use: as exact as [`nr_free`](TagSet::nr_free). For [`TagWaits::wake`](crate::TagWaits::wake).
+    /// How many tags below the depth are in use: as exact as [`nr_free`](TagSet::nr_free). For
+    /// [`TagWaits::wake`](crate::TagWaits::wake).
     pub fn nr_busy(&self) -> u32 {
         self.depth().saturating_sub(self.nr_free())
     }
@@ -239,6 +238,12 @@ impl TagSet {
 fn place(tag: Tag) -> (usize, u64) {
     let index = tag.index();
     (index / WORD_BITS as usize, 1 << (index % WORD_BITS as usize))
+}
+
+/// The number of the highest tag of some bits of a word; there is one.
+#[inline]
+fn highest(index: usize, bits: u64) -> u32 {
+    (index as u32 + 1) * WORD_BITS - 1 - bits.leading_zeros()
 }
 
 #[cfg(all(test, not(blk_loom)))]

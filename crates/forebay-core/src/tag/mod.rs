@@ -13,7 +13,7 @@
 //! - T8 who was woken in vain keeps its turn, by the policies that say so;
 //! - T9 whoever waits for tags has begun what has tags (the part of its caller);
 //! - T10 nobody needs more at once than half of the depth, rounded up;
-//! - T11 an asynchronous submit never waits: what lacks a tag stays in the context (`admission.rs`);
+//! - T11 an asynchronous submit never waits: what lacks a tag stays in the context;
 //! - T12 nobody waits within a turn;
 //! - T13 who waits with less than its share goes before those who have theirs (`shared.rs`).
 //!
