@@ -19,7 +19,7 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use crate::failure::Failure;
 use crate::output;
 use report::Format;
-use rows::Row;
+use rows::Outcome;
 
 /// What `--help` says of the figures.
 const FIGURES: &str = "\
@@ -111,23 +111,32 @@ impl Options {
 
 /// Runs what the arguments ask for.
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
-    let (options, rows) = match &args.experiment {
+    let (options, outcome) = match &args.experiment {
         Experiment::Tags { options, device } => (options, tags(options, *device)?),
         Experiment::Run { options } => (options, run(options)?),
     };
-    output::stdout(&report::print(&rows, options.format(), title))
-}
-
-fn tags(options: &Options, device: Option<Device>) -> Result<Vec<Row>, Failure> {
-    let device = device.map(Device::name);
-    match options.real {
-        true => real::tags(options.full, device, options.seconds),
-        false => Ok(virtual_time::tags(options.full, device)),
+    output::stdout(&report::print(&outcome.rows, options.format(), title))?;
+    match outcome.nr_missing {
+        0 => Ok(()),
+        nr => Err(Failure::Run(format!("lab: interrupted; {nr} cells were not measured"))),
     }
 }
 
-fn run(options: &Options) -> Result<Vec<Row>, Failure> {
-    if options.real { real::run(options.seconds) } else { Ok(virtual_time::run()) }
+fn tags(options: &Options, device: Option<Device>) -> Result<Outcome, Failure> {
+    let device = device.map(Device::name);
+    match options.real {
+        true => real::tags(options.full, device, options.seconds),
+        false => Ok(whole(virtual_time::tags(options.full, device))),
+    }
+}
+
+fn run(options: &Options) -> Result<Outcome, Failure> {
+    if options.real { real::run(options.seconds) } else { Ok(whole(virtual_time::run())) }
+}
+
+/// In virtual time nothing is interrupted.
+fn whole(rows: Vec<rows::Row>) -> Outcome {
+    Outcome { rows, nr_missing: 0 }
 }
 
 /// What an experiment on a device is, in a line.

@@ -51,8 +51,8 @@ pub(super) fn add_of_real_time(rows: &mut [Row]) {
             );
         } else if row.metric == metric::IOPS && row.is_over() && !row.note.starts_with("artefact") {
             row.note = String::from(
-                "real time: how many of the woken threads run before the first has taken the tags \
-                 depends on this machine's processors",
+                "real time: how soon a woken thread runs, and how many tags are gone by then, \
+                 depends on this machine's processors and on what else they do",
             );
         }
     }

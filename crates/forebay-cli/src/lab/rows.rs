@@ -25,6 +25,15 @@ pub(super) struct Row {
     pub(super) note: String,
 }
 
+/// What came of an experiment.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// The rows of all cells that were measured.
+    pub(super) rows: Vec<Row>,
+    /// How many cells were not, because a signal came.
+    pub(super) nr_missing: usize,
+}
+
 /// How far a figure may be off what was published.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Bound {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use forebay::{Disk, Histogram};
+use forebay::{Disk, Histogram, Op};
 
 use super::job::{self, Board, Work};
 use crate::bench::stop::Stop;
@@ -32,6 +32,9 @@ pub(super) struct Cell {
 #[derive(Debug)]
 pub(super) struct Measured {
     pub(super) run: Duration,
+    /// What the disk has read, in blocks: what a job has not reaped, since it waits for a tag, too.
+    pub(super) nr_ios: f64,
+    /// What each job has reaped.
     pub(super) ios_of_jobs: Vec<u64>,
     pub(super) nr_tag_sleeps: u64,
     pub(super) nr_vain_wakes: u64,
@@ -85,6 +88,7 @@ pub(super) fn measure(
         let ios = after.ios.iter().zip(&before.ios).map(|(after, before)| after - before);
         Ok(is_enough.then(|| Measured {
             run,
+            nr_ios: (after.nr_bytes - before.nr_bytes) as f64 / cell.work.block_bytes as f64,
             ios_of_jobs: ios.collect(),
             nr_tag_sleeps: after.nr_tag_sleeps - before.nr_tag_sleeps,
             nr_vain_wakes: after.nr_vain_wakes - before.nr_vain_wakes,
@@ -97,6 +101,7 @@ pub(super) fn measure(
 /// What has been done so far.
 struct Looked {
     ios: Vec<u64>,
+    nr_bytes: u64,
     nr_tag_sleeps: u64,
     nr_vain_wakes: u64,
     nr_redundant_runs: u64,
@@ -106,6 +111,7 @@ fn look(disk: &Disk, board: &Board) -> Looked {
     let stats = disk.stats();
     Looked {
         ios: board.ios(),
+        nr_bytes: stats.queue.op(Op::Read).bytes,
         nr_tag_sleeps: stats.tag_sleeps,
         nr_vain_wakes: stats.queue.vain_wakeups,
         nr_redundant_runs: stats.skipped_runs,
@@ -142,6 +148,7 @@ mod tests {
             let cell = cell(wake, parts);
             let measured = measure(&cell, &Stop::default(), &mut || ());
             let measured = measured.expect("a disk").expect("no signal");
+            assert!(measured.nr_ios > 0.0, "{wake}");
             assert!(measured.ios_of_jobs.iter().sum::<u64>() > 0, "{wake}");
             assert_eq!(measured.nr_tag_sleeps == 0, wake == "fair", "{wake}");
             assert!(measured.waits.count() > 0 && measured.waits.max() > 0, "{wake}");

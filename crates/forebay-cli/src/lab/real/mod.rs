@@ -10,12 +10,11 @@ mod progress;
 use std::time::Duration;
 
 use super::published::{self, Tags};
-use super::rows::{Bound, Row, metric};
+use super::rows::{Bound, Outcome, Row, metric};
 use super::virtual_time::{self, RUN_JOBS, RUN_TAGS, WAKES, by_metric};
 use super::{notes, virtual_time::device};
 use crate::bench::stop::Stop;
 use crate::failure::Failure;
-use crate::output;
 use cell::{Cell, Measured};
 use forebay_sim::lab::{RunQueue, WakePolicy, jain};
 use job::Work;
@@ -39,7 +38,7 @@ pub(super) fn tags(
     is_full: bool,
     device: Option<&str>,
     seconds: Option<u64>,
-) -> Result<Vec<Row>, Failure> {
+) -> Result<Outcome, Failure> {
     let small = published::SMALL.iter().filter(|_| is_full);
     let tables = published::TAGS.iter().chain(small);
     let tables = tables.filter(|table| device.is_none_or(|name| name == table.device));
@@ -136,7 +135,7 @@ impl Measured {
     }
 
     fn iops(&self) -> f64 {
-        self.per_s(self.ios_of_jobs.iter().sum())
+        self.nr_ios / self.run.as_secs_f64()
     }
 
     fn least_share(&self) -> f64 {
@@ -151,7 +150,7 @@ impl Measured {
 const PAIRS: usize = 5;
 
 /// Runs `run`: measured; and, in virtual time, with what queueing work that is pending cost.
-pub(super) fn run(seconds: Option<u64>) -> Result<Vec<Row>, Failure> {
+pub(super) fn run(seconds: Option<u64>) -> Result<Outcome, Failure> {
     let planned = published::RUN.iter().flat_map(|&(depth, _)| {
         let sides = RunQueue::ALL.iter().cycle().take(2 * PAIRS);
         sides.map(move |run_queue| Planned {
@@ -160,15 +159,15 @@ pub(super) fn run(seconds: Option<u64>) -> Result<Vec<Row>, Failure> {
             rows: Box::new(move |measured| run_rows(depth, run_queue.name(), measured)),
         })
     });
-    let measured = run_all(vec![planned.collect()], seconds)?;
+    let outcome = run_all(vec![planned.collect()], seconds)?;
     let mut rows = Vec::new();
     for metric in [metric::IOPS, metric::REDUNDANT, metric::GAIN] {
         for (depth, _) in published::RUN {
-            rows.extend(medians(&measured, depth, metric));
+            rows.extend(medians(&outcome.rows, depth, metric));
         }
     }
     rows.extend(virtual_time::run_modelled());
-    Ok(rows)
+    Ok(Outcome { rows, ..outcome })
 }
 
 /// The rows of one depth and metric: medians of what was measured, or of the ratios of the pairs.
@@ -214,8 +213,7 @@ fn run_cell(depth: u32, run_queue: &str) -> Cell {
 }
 
 fn run_rows(depth: u32, policy: &'static str, measured: &Measured) -> Vec<Row> {
-    let nr_ios: u64 = measured.ios_of_jobs.iter().sum();
-    let redundant = measured.nr_redundant_runs as f64 / nr_ios.max(1) as f64;
+    let redundant = measured.nr_redundant_runs as f64 / measured.nr_ios.max(1.0);
     vec![
         run_row(depth, policy, metric::IOPS, measured.iops()),
         run_row(depth, policy, metric::REDUNDANT, redundant),
@@ -239,7 +237,7 @@ fn run_row(depth: u32, policy: &'static str, metric: &'static str, value: f64) -
 
 /// Runs lists of cells, one after another, each of whose rows go together. After a signal it gives
 /// what it has. `seconds`: how long each is measured, if not as long as planned.
-fn run_all(mut lists: Vec<Vec<Planned>>, seconds: Option<u64>) -> Result<Vec<Row>, Failure> {
+fn run_all(mut lists: Vec<Vec<Planned>>, seconds: Option<u64>) -> Result<Outcome, Failure> {
     if let Some(seconds) = seconds {
         lists.iter_mut().flatten().for_each(|it| it.cell.run = Duration::from_secs(seconds));
     }
@@ -247,12 +245,12 @@ fn run_all(mut lists: Vec<Vec<Planned>>, seconds: Option<u64>) -> Result<Vec<Row
     let took = |planned: &Planned| planned.cell.warm_up + planned.cell.run;
     let all = || lists.iter().flatten();
     let mut progress = Progress::new(all().count(), all().map(took).sum());
-    let (mut rows, mut nr_left) = (Vec::new(), 0);
+    let (mut rows, mut nr_missing) = (Vec::new(), 0);
     for list in &lists {
         let mut of_list = Vec::new();
         for planned in list {
             if stop.is_set() {
-                nr_left += 1;
+                nr_missing += 1;
                 continue;
             }
             progress.begin(planned.name.clone(), took(planned));
@@ -261,15 +259,12 @@ fn run_all(mut lists: Vec<Vec<Planned>>, seconds: Option<u64>) -> Result<Vec<Row
             progress.end();
             match measured? {
                 Some(measured) => of_list.extend((planned.rows)(&measured)),
-                None => nr_left += 1,
+                None => nr_missing += 1,
             }
         }
         rows.extend(by_metric(of_list));
     }
-    if nr_left > 0 {
-        output::stderr(&format!("forebay: lab: interrupted; {nr_left} cells were not measured\n"));
-    }
-    Ok(rows)
+    Ok(Outcome { rows, nr_missing })
 }
 
 #[cfg(test)]
