@@ -2,38 +2,49 @@
 
 use crate::common::{Toy, limits};
 use forebay_core::{
-    Bio, BlockStatus, Commit, DeviceState, Gates, HardwareContext, Issue, Op, Policy, QueuedBio,
-    RunCounters, Segment, SoftwareQueue, TagSet, WaitId, WakePolicy,
+    Bio, BioFlags, BlockStatus, Commit, DeviceState, Gates, HardwareContext, Issue, Op, Policy,
+    QueueLimits, QueuedBio, RunCounters, Segment, SoftwareQueue, TagSet, WaitId, WakePolicy,
 };
 use std::sync::Arc;
 
-/// A hardware context of one tag, for bios of several owners.
+/// A hardware context of few tags, for bios of several owners.
 struct Lines {
     hctx: HardwareContext,
     toy: Toy,
+    limits: QueueLimits,
     policy: Policy,
     /// Who was to be woken, ever.
     woken: Vec<u64>,
+    #[expect(clippy::vec_box, reason = "turns add boxes")]
     ended: Vec<Box<QueuedBio>>,
 }
 
 impl Lines {
     fn new() -> Lines {
         let policy = Policy { queue_depth: 1, wake: WakePolicy::Single, ..Policy::default() };
+        Lines::with(limits(), policy)
+    }
+
+    fn with(limits: QueueLimits, policy: Policy) -> Lines {
         let device = Arc::new(DeviceState::new(1));
         let tags = Arc::new(TagSet::new(policy.queue_depth));
         let counters = Arc::new(RunCounters::default());
-        let hctx = HardwareContext::new(limits(), policy, 0, device, tags, counters);
-        Lines { hctx, toy: Toy::default(), policy, woken: Vec::new(), ended: Vec::new() }
+        let hctx = HardwareContext::new(limits, policy, 0, device, tags, counters);
+        Lines { hctx, toy: Toy::default(), limits, policy, woken: Vec::new(), ended: Vec::new() }
     }
 
     fn accept(&mut self, owner: u64, op: Op) {
-        let mut ctx = SoftwareQueue::new(limits(), self.policy, Arc::default());
+        self.accept_len(owner, op, BioFlags::NONE, 4096);
+    }
+
+    fn accept_len(&mut self, owner: u64, op: Op, flags: BioFlags, len: u32) {
+        let mut ctx = SoftwareQueue::new(self.limits, self.policy, Arc::default());
         let mut queued = QueuedBio::new(owner, 0);
-        queued.fill(match op {
+        let bio = match op {
             Op::Flush => Bio::flush(),
-            op => Bio::data(op, 0, Segment { addr: 4096, len: 4096 }),
-        });
+            op => Bio::data(op, 0, Segment { addr: 4096, len }),
+        };
+        queued.fill(Bio { flags, ..bio });
         ctx.queue_bio(queued, 0, 0).expect("it is a good bio");
         ctx.outgoing().for_each(|rq| self.hctx.accept(rq, true));
     }
@@ -88,4 +99,27 @@ fn a_tag_that_comes_back_from_a_failed_issue_wakes_at_once() {
     lines.toy.answers.push_back(Issue::Failed(BlockStatus::Io));
     lines.ask(2);
     assert_eq!(lines.woken, [2, 3], "nothing is at the device, so no completion wakes it");
+}
+
+#[test]
+fn what_is_left_of_a_bio_that_did_not_want_to_wait_waits_in_its_owners_line() {
+    let limits = QueueLimits { max_sectors: 8, ..limits() };
+    let policy = Policy { queue_depth: 3, wake: WakePolicy::Single, ..Policy::default() };
+    let mut lines = Lines::with(limits, policy);
+    lines.accept_len(1, Op::Read, BioFlags::NOWAIT, 3 * 4096);
+    lines.toy.answers.extend([Issue::Queued, Issue::Busy, Issue::Busy]);
+    lines.turn();
+    assert_eq!(lines.toy.running.len(), 1, "the driver has its first part");
+    lines.accept_len(2, Op::Read, BioFlags::NONE, 3 * 4096);
+    for _ in 0..8 {
+        lines.turn();
+        if !lines.toy.running.is_empty() {
+            lines.complete();
+        }
+        std::mem::take(&mut lines.woken).into_iter().for_each(|owner| lines.ask(owner));
+    }
+    let mut owners: Vec<_> = lines.ended.iter().map(|bio| bio.owner()).collect();
+    owners.sort_unstable();
+    assert_eq!(owners, [1, 2]);
+    assert!(lines.ended.iter().all(|bio| bio.result().is_ok()));
 }

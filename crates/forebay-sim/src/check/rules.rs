@@ -27,7 +27,7 @@ pub(crate) const R6: &str = "R6: turns, empty turns, runs and skipped runs add u
 pub(crate) const W1: &str = "W1: nobody parks on a context that has work and no leader";
 pub(crate) const W2: &str = "W2: who sleeps is woken when what it waits for has come";
 pub(crate) const W3: &str = "W3: a leader that leaves passes the baton";
-pub(crate) const W4: &str = "W4: a leader whose wait is over is kicked";
+pub(crate) const W4: &str = "W4: a leader that has to come back is kicked";
 
 pub(crate) const K1: &str = "K1: no tag is live twice at the driver";
 pub(crate) const K2: &str = "K2: nothing ends while the driver has it";

@@ -1,7 +1,7 @@
 //! Why nothing moves on any more: which rule was broken, as far as it can be told afterwards.
 //!
 //! What stands nearest to the device is looked at first: who waits for something that never comes
-//! breaks no rule itself.
+//! breaks no rule itself. So tags of the budget come last: they come back when bios have ended.
 
 use super::{Broken, Verdict, broken, rules};
 use crate::runtime::hctx::Hctx;
@@ -21,8 +21,9 @@ fn find(world: &World) -> Verdict {
     world.hctxs.iter().try_for_each(|hctx| commands(hctx))?;
     world.hctxs.iter().try_for_each(|hctx| lost_run(world, hctx))?;
     (0..world.mailboxes.len()).try_for_each(|task| sleeper(world, task))?;
-    world.checks().waits.why_asleep()?;
-    world.hctxs.iter().try_for_each(|hctx| lines(world, hctx))
+    leader(&world.hctxs[0])?;
+    world.hctxs.iter().try_for_each(|hctx| lines(world, hctx))?;
+    world.checks().waits.why_asleep()
 }
 
 /// What the driver has.
@@ -65,6 +66,16 @@ fn lines(world: &World, hctx: &Hctx) -> Verdict {
     let sleepers: Vec<_> =
         tasks.filter(|&task| inner.core.lacks_tags(WaitId(task as u64))).collect();
     world.checks().lines.why_asleep(hctx.at, nr_free, &sleepers)
+}
+
+/// Who is in the driver, where nothing will come, and does not know of a run that is due.
+fn leader(hctx: &Hctx) -> Verdict {
+    let Some((task, _)) = hctx.waiter.get() else { return Ok(()) };
+    let comes_back = hctx.is_wait_timed.get() || hctx.run.is_kicked();
+    match hctx.timer.is_set() && !comes_back {
+        true => broken(rules::W4, format!("task {task}, which has a delayed run to make, was not")),
+        false => Ok(()),
+    }
 }
 
 /// Who sleeps, and should not, or not so.

@@ -204,6 +204,10 @@ impl Waits {
             let what = format!("tags were put while task {task} waited, and nobody looked");
             return broken(rules::T2, what);
         }
+        if self.nr_owned > 0 {
+            // Those come back, and wake somebody; or it is not the policy that keeps them.
+            return Ok(());
+        }
         let what = format!(
             "{nr_free} of {} tags are free, and task {task} sleeps for {}; {} sleep in all",
             self.limit,

@@ -1,8 +1,9 @@
 //! Freeze and quiesce, by a task, of the whole disk.
 
 use crate::plant::Plant;
-use crate::runtime::hctx::{Hctx, Own};
+use crate::runtime::hctx::Hctx;
 use crate::runtime::thread::Thread;
+use crate::runtime::turn::Own;
 use crate::trace::Kind;
 use forebay_core::{Commit, Gate};
 use std::rc::Rc;

@@ -4,9 +4,9 @@
 //! two of them another task may go first. Where the library has an atomic or a lock, a step is one
 //! change of it; so the interleavings are those of whole steps, and the finer ones are loom's.
 //!
-//! - [`hctx`]: a hardware context, its token and its turn;
+//! - [`hctx`]: a hardware context and its token; [`turn`]: its turn;
 //! - [`mailbox`]: where the ends of a task's bios wait for it;
-//! - [`thread`]: a task's plug, its software queue, and submit and reap;
+//! - [`thread`]: a task's plug, its software queue, and reap; [`submit`]: submit;
 //! - [`wait`]: leading, following, and waiting as an owner;
 //! - [`budget`]: waiting for tags of a set that all tasks share;
 //! - [`tags`]: waiting for the tags of a hardware context, where threads do so;
@@ -16,6 +16,8 @@ pub(crate) mod budget;
 pub(crate) mod gate;
 pub(crate) mod hctx;
 pub(crate) mod mailbox;
+pub(crate) mod submit;
 pub(crate) mod tags;
 pub(crate) mod thread;
+pub(crate) mod turn;
 pub(crate) mod wait;

@@ -1,15 +1,15 @@
-//! A task's part of the disk: its plug, its software queue, and submit and reap.
+//! A task's part of the disk: its plug, its software queue, and reap.
 
-use crate::check::bios::{OFFSET_BITS, SLOT_SHIFT};
 use crate::check::{broken, rules};
 use crate::plant::Plant;
-use crate::runtime::hctx::{Hctx, Own};
+use crate::runtime::hctx::Hctx;
 use crate::runtime::mailbox::Goal;
+use crate::runtime::turn::Own;
 use crate::trace::Kind;
 use crate::world::World;
 use forebay_core::{
-    Bio, BioFlags, BlockStatus, Commit, Op, PlugPolicy, QueuedBio, Refusal, Request, Segment,
-    Segments, SoftwareQueue, Tag, Turned, UnplugCause,
+    BioFlags, BlockStatus, Commit, Op, PlugPolicy, QueuedBio, Request, SoftwareQueue, Tag, Turned,
+    UnplugCause,
 };
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -45,12 +45,12 @@ pub(crate) struct Thread {
     /// How many plugs are open.
     pub(crate) level: u32,
     /// The boxes in the plug, with their levels; and of those that have left it.
-    plugged: Vec<(u32, u32)>,
-    outgoing: Vec<u32>,
-    free: Vec<Box<QueuedBio>>,
+    pub(super) plugged: Vec<(u32, u32)>,
+    pub(super) outgoing: Vec<u32>,
+    pub(super) free: Vec<Box<QueuedBio>>,
     pub(crate) ready: VecDeque<Box<QueuedBio>>,
     pub(crate) nr_in_layer: usize,
-    nr_mailed: u64,
+    pub(super) nr_mailed: u64,
     /// What the last turn ended; empty between turns.
     pub(crate) ended: Vec<Box<QueuedBio>>,
     /// Whom to wake when the token was given back.
@@ -101,89 +101,6 @@ impl Thread {
     #[inline]
     pub(crate) async fn step(&self) {
         self.world.scheduler.step().await;
-    }
-
-    /// Submits an I/O. False where it was refused. One without memory that overlaps another such
-    /// becomes a read: the checkers tell them apart by their ranges alone.
-    pub(crate) async fn submit(&mut self, io: Io) -> bool {
-        self.is_submitting = true;
-        let is_taken = self.submit_one(io).await;
-        if self.world.plants(Plant::WaitInSubmit) && self.nr_in_layer > 0 {
-            self.wait_for(Goal::Delivered(self.nr_mailed + 1)).await;
-        }
-        self.is_submitting = false;
-        is_taken
-    }
-
-    async fn submit_one(&mut self, mut io: Io) -> bool {
-        self.step().await;
-        let world = Rc::clone(&self.world);
-        if matches!(io.op, Op::Discard | Op::WriteZeroes)
-            && !world.checks().bios.is_range_free(io.block, io.nr)
-        {
-            (io.op, io.flags) = (Op::Read, BioFlags::NONE);
-        }
-        let mut boxed = self.free.pop().unwrap_or_else(|| {
-            let number = world.checks().bios.new_row(self.id);
-            QueuedBio::new(self.id as u64, number)
-        });
-        let slot = boxed.number();
-        let block_size = u64::from(world.disk.limits.logical_block_size);
-        {
-            let mut checks = world.checks();
-            let checks = &mut *checks;
-            let bio = bio_of(&io, slot, block_size, checks.bios.next_serial());
-            checks.note(Kind::Queue, slot.into(), bio.start);
-            checks.bios.queue(slot, &bio, world.now(), &mut checks.register);
-            checks.bios.row_mut(slot).charge = io.charge;
-            boxed.fill(bio);
-        }
-        if let Err((refusal, boxed)) = self.queue.queue_bio(boxed, self.level, world.now()) {
-            self.refused(&io, refusal, boxed).await;
-            return false;
-        }
-        self.nr_in_layer += 1;
-        self.place(slot);
-        if self.queue.has_outgoing() {
-            self.turn(Commit::Now, Own::Direct).await;
-        }
-        true
-    }
-
-    async fn refused(&mut self, io: &Io, refusal: Refusal, boxed: Box<QueuedBio>) {
-        let world = Rc::clone(&self.world);
-        let charge = {
-            let mut checks = world.checks();
-            let checks = &mut *checks;
-            checks.note(Kind::Refuse, boxed.number().into(), io.block);
-            let is_right = matches!(refusal, Refusal::NotSupported(op) if op == io.op);
-            if !is_right {
-                checks.expect(broken(rules::NOT_REFUSED, format!("{io:?}: {refusal}")));
-            }
-            let charge = checks.bios.row_mut(boxed.number()).charge.take();
-            checks.bios.refuse(boxed.number(), &mut checks.register);
-            charge
-        };
-        self.free.push(boxed);
-        if let Some(tag) = charge {
-            self.refund(vec![tag]).await;
-            self.settle().await;
-        }
-        self.nr_in_layer += usize::from(world.plants(Plant::CountRefused));
-    }
-
-    /// Notes where the software queue has put a bio.
-    fn place(&mut self, slot: u32) {
-        let policy = self.world.disk.policy.plug;
-        let level = if policy == PlugPolicy::PerLevel { self.level } else { 1 };
-        let is_plugged = self.level > 0 && policy != PlugPolicy::None;
-        if self.queue.has_outgoing() {
-            self.outgoing.extend(self.plugged.drain(..).map(|(slot, _)| slot));
-        }
-        match is_plugged {
-            true => self.plugged.push((slot, level)),
-            false => self.outgoing.push(slot),
-        }
     }
 
     pub(crate) fn take_outgoing_slots(&mut self) -> Vec<u32> {
@@ -374,32 +291,4 @@ impl Thread {
         assert!(self.release(&hctx, false).await, "nobody else is at an owned context");
         hctx.is_owned.set(false);
     }
-}
-
-/// The bio of an I/O, in the box of this number.
-fn bio_of(io: &Io, slot: u32, block_size: u64, serial: u64) -> Bio {
-    let (start, len) = (io.block * block_size, io.nr * block_size);
-    assert!(len < 1 << OFFSET_BITS, "an address has room for it");
-    let mut bio = match io.op {
-        Op::Flush => Bio::flush(),
-        op => Bio::range(op, start, len),
-    };
-    bio.flags = io.flags;
-    bio.user_data = serial;
-    if io.op.moves_data() {
-        let segment = |nth: usize, from: u64, to: u64| Segment {
-            addr: (slot as usize) << SLOT_SHIFT | nth << OFFSET_BITS | from as usize,
-            len: (to - from) as u32,
-        };
-        bio.segments = match &io.cuts[..] {
-            [] => Segments::One(segment(0, 0, len)),
-            cuts => {
-                let from = std::iter::once(0).chain(cuts.iter().copied());
-                let to = cuts.iter().copied().chain(std::iter::once(len));
-                let pairs = from.zip(to).enumerate();
-                Segments::Many(pairs.map(|(nth, (from, to))| segment(nth, from, to)).collect())
-            }
-        };
-    }
-    bio
 }

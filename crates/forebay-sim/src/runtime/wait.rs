@@ -3,9 +3,10 @@
 
 use crate::check::{broken, rules};
 use crate::plant::Plant;
-use crate::runtime::hctx::{Hctx, Own};
+use crate::runtime::hctx::Hctx;
 use crate::runtime::mailbox::{Doing, Goal};
 use crate::runtime::thread::Thread;
+use crate::runtime::turn::Own;
 use crate::trace::Kind;
 use forebay_core::{Commit, Turned};
 use std::cell::RefCell;
@@ -129,6 +130,7 @@ impl Thread {
             is_over || !hctx.is_shared && self.is_reached(goal)
         };
         hctx.waiter.set(Some((self.id, nr)));
+        hctx.is_wait_timed.set(timeout.is_some());
         match timeout {
             None => {
                 while !is_over() {

@@ -85,7 +85,6 @@ fn crowd(wake: &str, seed: u64) {
          &reserved_tags=1&async_depth=8"
     ));
     let (nr_begun, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
-    println!("seed {seed}");
     std::thread::scope(|scope| {
         let (disk, nr_begun, is_over) = (&disk, &nr_begun, &is_over);
         let visit = move |thread: u64| {
@@ -119,7 +118,7 @@ fn crowd(wake: &str, seed: u64) {
     drop(disk.freeze());
     let stats = disk.stats().queue;
     let nr_ended: u64 = Op::ALL.iter().map(|&op| stats.op(op).bios).sum();
-    assert_eq!(nr_ended, nr_begun.into_inner(), "wake={wake}");
+    assert_eq!(nr_ended, nr_begun.into_inner(), "wake={wake}, seed {seed}");
     check_all_tags(&disk, wake);
 }
 
