@@ -32,7 +32,11 @@ fn specs() {
     check_open("ram:1M?plug=inner", "plug=inner: expected outermost, per-level or none");
     check_open(
         "ram:1M?queue_depth=8&nr_requests=9",
-        "nr_requests=9: expected no more than queue_depth, 256 in the usual case",
+        "nr_requests=9: expected a number of 1 to queue_depth, which forebay info shows",
+    );
+    check_open(
+        "ram:1M?queue_depth=8&async_depth=9",
+        "async_depth=9: expected a number of 1 to queue_depth, which forebay info shows",
     );
     check_open(
         "ram:1M?reserved_tags=4&nr_requests=4",
