@@ -118,7 +118,7 @@ impl HardwareContext {
     /// How many tags a request of these flags may have now.
     pub(crate) fn nr_free_tags_of(&self, flags: BioFlags) -> u32 {
         match &self.admission {
-            None => self.tags.nr_free(),
+            None => self.tags.nr_free(0),
             Some(admission) => admission.classes.nr_free(&self.tags, flags),
         }
     }

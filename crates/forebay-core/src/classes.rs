@@ -2,7 +2,7 @@
 //!
 //! Counterparts in Linux: `nr_reserved_tags` of `struct blk_mq_tags`, and the `async_depth` of the
 //! I/O schedulers, a shallow depth of `struct sbitmap_queue`. There both are arithmetic on the
-//! words of a bitmap; here the holder of the token counts.
+//! words of a bitmap; here the holder of the token counts, and the set knows nothing of it.
 
 use crate::bio::BioFlags;
 use crate::request::Request;
@@ -117,7 +117,7 @@ impl Classes {
     /// How many tags a request of these flags may have now.
     pub(crate) fn nr_free(&self, tags: &TagCache, flags: BioFlags) -> u32 {
         let is_reserved = flags.contains(BioFlags::RESERVED);
-        let nr_free = tags.nr_free().saturating_sub(if is_reserved { 0 } else { self.nr_reserved });
+        let nr_free = tags.nr_free(if is_reserved { 0 } else { self.nr_reserved });
         match flags.contains(BioFlags::BACKGROUND) {
             true => nr_free.min(self.async_depth.saturating_sub(self.nr_background)),
             false => nr_free,

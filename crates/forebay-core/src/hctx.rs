@@ -277,7 +277,7 @@ impl HardwareContext {
 
     /// How many of its tags can be had: those at hand here, and those of the set.
     pub fn nr_free_tags(&self) -> u32 {
-        self.tags.nr_free()
+        self.tags.nr_free(0)
     }
 
     /// Asserts that the structure is whole (Q1 to Q3), and says how many bios are in it. For tests:

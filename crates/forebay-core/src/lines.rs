@@ -7,8 +7,11 @@
 //! sleeps as well, and who frees tags wakes some of the sleepers, as the policy says. A thread that
 //! was woken comes back and asks again: maybe in vain.
 //!
+//! So there are two kinds of lines: that of a thread has its requests, oldest first; and asleep,
+//! threads stand in the one of [`TagWaits`], in which a policy looks for whom to wake.
+//!
 //! All of this is done by the holder of the token, so T2 holds by itself: a tag is not freed
-//! between a vain try and the joining of the wait line.
+//! between a vain try and the joining of that line.
 
 use crate::request::Request;
 use crate::splits::Splits;
@@ -65,7 +68,7 @@ impl Lines {
     /// For a set of `depth` tags that can be waited for; none for a policy that needs no lines.
     pub(crate) fn new(policy: WakePolicy, depth: u32) -> Option<Lines> {
         (policy != WakePolicy::Fair).then(|| Lines {
-            waits: TagWaits::new(policy, depth, 0),
+            waits: TagWaits::new(policy, depth),
             lines: BTreeMap::new(),
             awake: VecDeque::new(),
             woken: Vec::new(),

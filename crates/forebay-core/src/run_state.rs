@@ -24,7 +24,10 @@
 //! - R2 work is published before a turn is asked for, and who finds the token taken writes the mark
 //!   even if it is set;
 //! - R4 a gate takes no marks away, and whoever opens it asks for a turn;
-//! - R5 once a gate is closed and the token was seen free, no turn from before is under way.
+//! - R5 once a gate is closed and the token was seen free, no turn from before is under way;
+//! - R6 every run that is asked for is counted once, as made or as skipped (`stats.rs`).
+//!
+//! R3 is of delayed runs alone: `run_timer.rs`, which says as well what R1 and R4 mean for those.
 
 use crate::hctx::Gates;
 use crate::primitive::{AtomicU32, Ordering};

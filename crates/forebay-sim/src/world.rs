@@ -85,7 +85,7 @@ impl World {
             device_state: Arc::new(DeviceState::new(policy.nr_hw_queues)),
             hctxs: (0..nr_hctxs).map(|at| Rc::new(Hctx::new(at))).collect(),
             mailboxes: (0..nr_tasks).map(|_| Mailbox::default()).collect(),
-            budget: budget.map(|budget| Budget::new(&budget, nr_tasks)),
+            budget: budget.map(|budget| Budget::new(&budget)),
             is_gated: Cell::new(false),
             tally: RefCell::default(),
             plug_counters: RefCell::default(),

@@ -11,7 +11,6 @@
 //! The orderings are argued in `bitmap/word.rs`, and in `bitmap/resize.rs` for depths that change.
 
 mod resize;
-mod special;
 mod word;
 
 use alloc::boxed::Box;
@@ -31,41 +30,27 @@ const NR_WORDS_MAX: usize = QUEUE_DEPTH_MAX.div_ceil(WORD_BITS) as usize;
 #[derive(Debug)]
 pub struct TagSet {
     words: Box<[Word]>,
-    /// The depth less the reserved ones, which makes one comparison of two. Relaxed, always: see
-    /// `bitmap/resize.rs`.
-    nr_plain: AtomicU32,
+    /// Relaxed, always: see `bitmap/resize.rs`.
+    depth: AtomicU32,
     depth_max: u32,
-    nr_reserved: u32,
 }
 
 impl TagSet {
-    /// A set of `depth` tags, all free, for ever.
+    /// A set of `depth` tags, all free. It may be [resized](TagSet::resize), but not over that.
     ///
     /// # Panics
     /// If `depth` is 0 or over [`QUEUE_DEPTH_MAX`](crate::QUEUE_DEPTH_MAX).
     pub fn new(depth: u32) -> TagSet {
-        TagSet::with_capacity(depth, depth)
+        assert!(depth > 0 && depth <= QUEUE_DEPTH_MAX);
+        let word = |index: u32| Word::new(below(depth, index as usize));
+        let words = (0..depth.div_ceil(WORD_BITS)).map(word).collect();
+        TagSet { words, depth: AtomicU32::new(depth), depth_max: depth }
     }
 
-    /// A set of `depth` tags, all free, that may be resized to at most `depth_max`.
-    ///
-    /// # Panics
-    /// If `depth` is 0 or over `depth_max`, or that over
-    /// [`QUEUE_DEPTH_MAX`](crate::QUEUE_DEPTH_MAX).
-    pub fn with_capacity(depth: u32, depth_max: u32) -> TagSet {
-        assert!(depth > 0 && depth <= depth_max && depth_max <= QUEUE_DEPTH_MAX);
-        let word = |index: u32| {
-            let free = below(depth, index as usize);
-            Word::new(free, below(depth_max, index as usize) & !free, 0)
-        };
-        let words = (0..depth_max.div_ceil(WORD_BITS)).map(word).collect();
-        TagSet { words, nr_plain: AtomicU32::new(depth), depth_max, nr_reserved: 0 }
-    }
-
-    /// How many tags there are, reserved ones included.
+    /// How many tags there are.
     #[inline]
     pub fn depth(&self) -> u32 {
-        self.nr_plain() + self.nr_reserved
+        self.depth.load(Ordering::Relaxed)
     }
 
     /// The largest depth that the set can have: all its tags are below.
@@ -76,19 +61,13 @@ impl TagSet {
     /// Gets a tag, if one is found.
     #[inline]
     pub fn try_get(&self, hint: &mut u32) -> Option<Tag> {
-        self.try_get_of(hint, |_| u64::MAX)
-    }
-
-    /// Gets a tag of those that are `allowed` of each word.
-    #[inline]
-    fn try_get_of(&self, hint: &mut u32, allowed: impl Fn(usize) -> u64) -> Option<Tag> {
         for index in self.words_from(*hint) {
-            let taken = self.words[index].free.take_one(allowed(index));
+            let taken = self.words[index].free.take_one();
             if taken == 0 {
                 continue;
             }
             let tag = tag_of(index, taken);
-            if self.is_plain(tag.index() as u32) || self.park(index, taken) != 0 {
+            if self.is_low(tag.index() as u32) || self.park(index, taken) != 0 {
                 *hint = index as u32;
                 return Some(tag);
             }
@@ -100,7 +79,7 @@ impl TagSet {
     #[inline]
     fn keep(&self, index: usize, taken: u64) -> u64 {
         let last = (index as u32 + 1) * WORD_BITS - 1 - taken.leading_zeros();
-        if last < self.depth() { taken } else { self.park(index, taken) }
+        if self.is_low(last) { taken } else { self.park(index, taken) }
     }
 
     /// Gets up to `nr` tags, hands them to `out`, and returns how many: with one write for each
@@ -121,12 +100,6 @@ impl TagSet {
             }
         }
         nr - nr_left
-    }
-
-    /// Gets `nr` tags and hands them to `out`, or none. As [`try_get_exact`](Self::try_get_exact),
-    /// for callers of which none waits, or of which all get and put under one token.
-    pub fn try_get_all(&self, nr: u32, hint: &mut u32, out: &mut impl FnMut(Tag)) -> bool {
-        self.try_get_exact(nr, hint, out).is_ok()
     }
 
     /// Gets `nr` tags and hands them to `out`, or none.
@@ -173,10 +146,10 @@ impl TagSet {
     #[inline]
     pub fn put(&self, tag: Tag) {
         let (index, bit) = place(tag);
-        if self.is_plain(tag.index() as u32) {
+        if self.is_low(tag.index() as u32) {
             self.words[index].free.give(bit);
         } else {
-            self.put_special(tag);
+            self.put_high(tag);
         }
     }
 
@@ -211,25 +184,23 @@ impl TagSet {
             return;
         }
         let word = index as u32 * WORD_BITS;
-        let ends = [bits.trailing_zeros(), WORD_BITS - 1 - bits.leading_zeros()];
-        if ends.iter().all(|bit| self.is_plain(word + bit)) {
+        if self.is_low(word + WORD_BITS - 1 - bits.leading_zeros()) {
             self.words[index].free.give(bits);
         } else {
             tags(index, bits).for_each(|tag| self.put(tag));
         }
     }
 
-    /// How many tags are free, reserved ones not included: exact if nobody else gets or puts any,
-    /// else a number that may never have been true.
+    /// How many tags are free: exact if nobody else gets or puts any, else a number that may never
+    /// have been true.
     pub fn nr_free(&self) -> u32 {
         let free = |(index, word): (usize, &Word)| word.free.get() & below(self.depth(), index);
         self.words.iter().enumerate().map(free).map(u64::count_ones).sum()
     }
 
-    /// How many tags below the depth are in use, reserved ones not included: as exact as
-    /// [`nr_free`](TagSet::nr_free). For [`TagWaits::wake`](crate::TagWaits::wake).
+    /// How many tags below the depth are in use: as exact as [`nr_free`](TagSet::nr_free). For [`TagWaits::wake`](crate::TagWaits::wake).
     pub fn nr_busy(&self) -> u32 {
-        self.nr_plain().saturating_sub(self.nr_free())
+        self.depth().saturating_sub(self.nr_free())
     }
 
     /// The numbers of all words, once each, from the one of the hint on.
@@ -241,36 +212,21 @@ impl TagSet {
         (first..nr_words).chain(0..first)
     }
 
-    /// Whether a tag is below the depth and not reserved: then it is one of the set, and goes back
-    /// to the free ones.
+    /// Whether a tag is below the depth: then it is one of the set, and goes back to the free ones.
     #[inline]
-    fn is_plain(&self, tag: u32) -> bool {
-        tag.wrapping_sub(self.nr_reserved) < self.nr_plain()
+    fn is_low(&self, tag: u32) -> bool {
+        tag < self.depth()
     }
 
-    #[inline]
-    fn nr_plain(&self) -> u32 {
-        self.nr_plain.load(Ordering::Relaxed)
-    }
-
-    /// Gives back a tag that is reserved, or too high.
+    /// Gives back a tag that is too high.
     #[cold]
-    fn put_special(&self, tag: Tag) {
+    fn put_high(&self, tag: Tag) {
         assert!(tag.index() < self.depth_max as usize, "tag {} is none of this set", tag.index());
         let (index, bit) = place(tag);
-        if tag.index() < self.nr_reserved as usize {
-            self.words[index].reserved.give(bit);
-        } else {
-            self.give(index, self.park(index, bit));
-        }
+        self.give(index, self.park(index, bit));
     }
 
-    /// The tags of a word that are not reserved.
-    fn usable(&self, index: usize) -> u64 {
-        below(self.depth(), index) & !below(self.nr_reserved, index)
-    }
-
-    /// Gives back tags of which none was reserved. One that is too high is found by who gets it.
+    /// Gives back tags. One that is too high is found by who gets it.
     #[inline]
     fn give(&self, index: usize, bits: u64) {
         if bits != 0 {

@@ -50,9 +50,16 @@ impl TagCache {
     }
 
     /// A tag, if `nr_kept` of those that may be given out are left after it.
+    ///
+    /// What is kept is kept of all of them, not of what others leave for now: a limit that is no
+    /// more than that would leave none, and nobody who holds none may be refused (T1).
     #[inline]
     pub(crate) fn get(&mut self, nr_kept: u32) -> Option<Tag> {
-        if self.nr_busy + nr_kept < self.limit {
+        if nr_kept > 0 && self.nr_busy + nr_kept >= self.nr_requests {
+            // It is the caller's own tags that are in its way: no others would do.
+            return None;
+        }
+        if self.nr_busy < self.limit {
             if self.at_hand.is_empty() {
                 self.refill();
             }
@@ -81,9 +88,10 @@ impl TagCache {
         self.nr_busy -= 1;
     }
 
-    /// How many can be had.
-    pub(crate) fn nr_free(&self) -> u32 {
-        let nr_allowed = self.limit.saturating_sub(self.nr_busy);
+    /// How many can be had, if `nr_kept` are to be left.
+    pub(crate) fn nr_free(&self, nr_kept: u32) -> u32 {
+        let limit = self.limit.min(self.nr_requests.saturating_sub(nr_kept));
+        let nr_allowed = limit.saturating_sub(self.nr_busy);
         nr_allowed.min(self.at_hand.len() as u32 + self.set.nr_free())
     }
 
@@ -130,12 +138,22 @@ mod tests {
     fn no_more_are_given_out_than_may_be_and_those_that_are_out_stay_so() {
         let mut cache = TagCache::new(Arc::new(TagSet::new(8)), 8);
         let tags: Vec<Tag> = core::iter::from_fn(|| cache.get(1)).collect();
-        assert_eq!((tags.len(), cache.nr_busy(), cache.nr_free()), (7, 7, 1));
+        assert_eq!((tags.len(), cache.nr_busy(), cache.nr_free(0)), (7, 7, 1));
         cache.set_nr_requests(3);
-        assert_eq!((cache.nr_free(), cache.get(0)), (0, None));
+        assert_eq!((cache.nr_free(0), cache.get(0)), (0, None));
         tags.into_iter().for_each(|tag| cache.put(tag));
         assert_eq!(core::iter::from_fn(|| cache.get(0)).count(), 3);
         cache.set_nr_requests(8);
         assert_eq!(core::iter::from_fn(|| cache.get(0)).count(), 5);
+    }
+    #[test]
+    fn what_is_kept_is_not_kept_of_a_limit_and_makes_nobody_wait_for_others() {
+        let mut cache = TagCache::new(Arc::new(TagSet::new(8)), 8);
+        cache.set_limit(4);
+        assert_eq!(cache.nr_free(4), 4);
+        assert_eq!(core::iter::from_fn(|| cache.get(4)).count(), 4);
+        assert!(!cache.take_short(), "its own tags are in its way");
+        assert_eq!(cache.get(0), None);
+        assert!(cache.take_short(), "the limit is");
     }
 }

@@ -3,7 +3,7 @@
 //! Counterpart in Linux: `hctx_may_queue`, by which each active user of a shared set has at most
 //! the depth divided by their number, and four at least. There the limit holds always, and tags
 //! lie idle where one user is slow and another busy. Here it holds only while somebody who has
-//! less than its share waits (T11). While nobody does, any user may have all the tags; and once
+//! less than its share waits (T13). While nobody does, any user may have all the tags; and once
 //! somebody does, the others take no more until they are down to their shares, and it is the first
 //! to be woken.
 //!
@@ -26,10 +26,10 @@
 //! - Woken, and got: lock; `shares.done`, `hungry.leave`; unlock. Requeue: `waits.requeue`,
 //!   `count.announce`.
 //!
-//! T1 holds as in `wake.rs`, though a try may now be in vain while tags are free. Let the last one
-//! be such a refusal: then who was refused has its share in use. All of it is put later, and told;
-//! and a batch is not larger than a share, since the waits are told of the number of users
-//! ([`TagWaits::set_nr_users`]). Who has less than its share is never refused.
+//! The policy is [`WakePolicy::Fair`](crate::WakePolicy::Fair): one wake costs one tag. So T1 holds
+//! as in `wake.rs`, though a try may now be in vain while tags are free. Let the last one be such a
+//! refusal: then who was refused has its share in use. All of it is put later, and told, which is
+//! enough for a wake. Who has less than its share is never refused.
 
 use alloc::vec::Vec;
 
@@ -64,8 +64,7 @@ impl TagShares {
         shares
     }
 
-    /// The depth or the number of active users changes: with [`TagWaits::resize`] and
-    /// [`TagWaits::set_nr_users`].
+    /// The depth ([`TagWaits::resize`]) or the number of active users changes.
     ///
     /// # Panics
     /// If either is 0.
@@ -78,11 +77,6 @@ impl TagShares {
     /// How many tags each user may have while others want some.
     pub fn share(&self) -> u32 {
         self.depth.div_ceil(self.nr_users).max(SHARE_MIN.min(self.depth))
-    }
-
-    /// How many users want tags.
-    pub fn nr_hungry(&self) -> usize {
-        self.hungry.len()
     }
 
     /// A user that has `nr_held` tags begins to want more.
@@ -108,7 +102,7 @@ impl TagShares {
     }
 
     /// How many more tags a user that has `nr_held` may take now: as many as it likes, unless
-    /// another wants some and has less than its share (T11).
+    /// another wants some and has less than its share (T13).
     pub fn allowance(&mut self, user: WaitId, nr_held: u32) -> u32 {
         self.hold(user, nr_held);
         let share = self.share();

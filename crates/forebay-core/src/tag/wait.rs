@@ -52,13 +52,13 @@ pub struct TagWaits {
 }
 
 impl TagWaits {
-    /// Nobody waits for tags of a set of `depth`; where not all of it can be had, as by shallow
-    /// gets, of what can. Up to `nr_waits` may wait at once before the line has to allocate.
+    /// Nobody waits for tags of a set of `depth`; where not all of it can be had by who waits (some
+    /// are reserved), of what can.
     ///
     /// # Panics
     /// If `depth` is 0.
-    pub fn new(policy: WakePolicy, depth: u32, nr_waits: usize) -> TagWaits {
-        TagWaits { line: VecDeque::with_capacity(nr_waits), wakes: Wakes::new(policy, depth) }
+    pub fn new(policy: WakePolicy, depth: u32) -> TagWaits {
+        TagWaits { line: VecDeque::new(), wakes: Wakes::new(policy, depth) }
     }
 
     /// Whom a freed tag wakes.
@@ -133,15 +133,8 @@ impl TagWaits {
         self.wake(nr, nr_busy, out);
     }
 
-    /// So many share the set: see [`TagShares`](crate::TagShares). Hands to `out` whom that wakes.
-    ///
-    /// # Panics
-    /// If there is no user.
-    pub fn set_nr_users(&mut self, nr_users: u32, out: &mut impl FnMut(WaitId)) {
-        self.wakes.set_nr_users(nr_users, &mut self.line, out);
-    }
-
-    /// Moves those that are `first` to the head of the line, in their order.
+    /// Moves those that are `first` to the head of the line, in their order: see
+    /// [`TagShares`](crate::TagShares).
     pub(super) fn prefer(&mut self, first: impl Fn(WaitId) -> bool) {
         let line = self.line.make_contiguous();
         let mut nr_first = 0;

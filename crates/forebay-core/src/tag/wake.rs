@@ -105,7 +105,6 @@ impl WakePolicy {
 pub(super) struct Wakes {
     pub(super) policy: WakePolicy,
     depth: u32,
-    nr_users: u32,
     batch: u32,
     freed: u32,
     woken: u32,
@@ -117,8 +116,8 @@ pub(super) struct Wakes {
 impl Wakes {
     pub(super) fn new(policy: WakePolicy, depth: u32) -> Wakes {
         assert!(depth > 0, "a set of no tags has no waits");
-        let batch = batch(policy, depth, 1);
-        Wakes { policy, depth, nr_users: 1, batch, freed: 0, woken: 0, stash: (0, false) }
+        let batch = batch(policy, depth);
+        Wakes { policy, depth, batch, freed: 0, woken: 0, stash: (0, false) }
     }
 
     pub(super) fn depth(&self) -> u32 {
@@ -235,22 +234,7 @@ impl Wakes {
         assert!(depth > 0, "a set of no tags has no waits");
         self.freed = self.freed.wrapping_add(depth.saturating_sub(self.depth));
         self.depth = depth;
-        self.batch = batch(self.policy, depth, self.nr_users);
-        self.settle(line, out);
-    }
-
-    /// The number of those who share the set changes. What the batch grows by counts as freed:
-    /// what somebody has been refused, it may have now.
-    pub(super) fn set_nr_users(
-        &mut self,
-        nr_users: u32,
-        line: &mut VecDeque<Wait>,
-        out: &mut impl FnMut(WaitId),
-    ) {
-        assert!(nr_users > 0, "a set of no users has no waits");
-        let batch = batch(self.policy, self.depth, nr_users);
-        self.freed = self.freed.wrapping_add(batch.saturating_sub(self.batch));
-        (self.nr_users, self.batch) = (nr_users, batch);
+        self.batch = batch(self.policy, depth);
         self.settle(line, out);
     }
 }
@@ -267,8 +251,8 @@ impl Wakes {
 }
 
 /// How many tags wake how many waiters at once (T1).
-fn batch(policy: WakePolicy, depth: u32, nr_users: u32) -> u32 {
-    let batch = (depth / nr_users / 8).clamp(1, BATCH_MAX);
+fn batch(policy: WakePolicy, depth: u32) -> u32 {
+    let batch = (depth / 8).clamp(1, BATCH_MAX);
     if policy == WakePolicy::Single { 1 } else { batch }
 }
 

@@ -11,9 +11,7 @@ const DEPTH_MAX: u32 = 200;
 enum Step {
     Get(u32),
     GetMany(u32, u32),
-    GetAll(u32, u32),
-    GetShallow(u32, u32),
-    GetReserved,
+    GetExact(u32, u32),
     /// The one of those in use that comes first from here on.
     Put(u32),
     PutMany(u32, usize),
@@ -25,9 +23,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => hint.clone().prop_map(Step::Get),
         2 => (nr.clone(), hint.clone()).prop_map(|(nr, hint)| Step::GetMany(nr, hint)),
-        2 => (nr.clone(), hint.clone()).prop_map(|(nr, hint)| Step::GetAll(nr, hint)),
-        2 => (nr.clone(), hint).prop_map(|(nr, hint)| Step::GetShallow(nr, hint)),
-        1 => Just(Step::GetReserved),
+        2 => (nr, hint).prop_map(|(nr, hint)| Step::GetExact(nr, hint)),
         4 => (0..DEPTH_MAX).prop_map(Step::Put),
         3 => (0..DEPTH_MAX, 0..100_usize).prop_map(|(from, nr)| Step::PutMany(from, nr)),
         2 => (0..DEPTH_MAX).prop_map(Step::Resize),
@@ -41,22 +37,18 @@ struct Pair {
 
 impl Pair {
     fn nr_free(&self) -> u32 {
-        let (first, depth) = (self.tags.nr_reserved(), self.tags.depth());
-        depth - first - self.used.range(first..depth).count() as u32
+        let depth = self.tags.depth();
+        depth - self.used.range(..depth).count() as u32
     }
 
-    /// A tag was got that was free, and is one that may be got so.
-    fn note(&mut self, tag: Tag, is_reserved: bool) {
-        let number = tag.index() as u32;
-        assert!(number < self.tags.depth(), "{number} is too high");
-        assert_eq!(number < self.tags.nr_reserved(), is_reserved);
-        assert!(self.used.insert(number), "{number} is in use");
-    }
-
-    fn note_all(&mut self, got: Vec<Tag>) -> u32 {
-        let nr = got.len() as u32;
-        got.into_iter().for_each(|tag| self.note(tag, false));
-        nr
+    /// Tags were got that were free, and are below the depth. Returns how many.
+    fn note(&mut self, got: &[Tag]) -> u32 {
+        for tag in got {
+            let number = tag.index() as u32;
+            assert!(number < self.tags.depth(), "{number} is too high");
+            assert!(self.used.insert(number), "{number} is in use");
+        }
+        got.len() as u32
     }
 
     fn take(&mut self, from: u32, nr: usize) -> Vec<Tag> {
@@ -70,38 +62,26 @@ impl Pair {
         match *step {
             Step::Get(mut hint) => {
                 got.extend(self.tags.try_get(&mut hint));
-                assert_eq!(self.note_all(got), nr_free.min(1));
+                assert_eq!(self.note(&got), nr_free.min(1));
             }
             Step::GetMany(nr, mut hint) => {
                 let nr_got = self.tags.try_get_many(nr, &mut hint, &mut |tag| got.push(tag));
-                assert_eq!((nr_got, self.note_all(got)), (nr.min(nr_free), nr.min(nr_free)));
+                assert_eq!((nr_got, self.note(&got)), (nr.min(nr_free), nr.min(nr_free)));
             }
-            Step::GetAll(nr, mut hint) => {
-                let is_got = self.tags.try_get_all(nr, &mut hint, &mut |tag| got.push(tag));
-                let expected = if nr <= nr_free { nr } else { 0 };
-                assert_eq!((is_got, self.note_all(got)), (nr <= nr_free, expected));
-            }
-            Step::GetShallow(nr, mut hint) => match self.tags.try_get_shallow(nr, &mut hint) {
-                Some(tag) => self.note(tag, false),
-                None => assert!(self.tags.nr_busy() >= self.tags.depth_shallow(nr)),
-            },
-            Step::GetReserved => {
-                let nr_used = self.used.range(..self.tags.nr_reserved()).count();
-                match self.tags.try_get_reserved() {
-                    Some(tag) => self.note(tag, true),
-                    None => assert_eq!(nr_used, self.tags.nr_reserved() as usize),
-                }
+            Step::GetExact(nr, mut hint) => {
+                let result = self.tags.try_get_exact(nr, &mut hint, &mut |tag| got.push(tag));
+                let (expected, nr_got) = if nr <= nr_free { (Ok(()), nr) } else { (Err(0), 0) };
+                assert_eq!((result, self.note(&got)), (expected, nr_got));
             }
             Step::Put(from) => self.take(from, 1).into_iter().for_each(|tag| self.tags.put(tag)),
             Step::PutMany(from, nr) => {
                 let chosen = self.take(from, nr);
                 self.tags.put_many(chosen.into_iter());
             }
-            Step::Resize(depth) => self.tags.resize(depth.max(self.tags.nr_reserved() + 1)),
+            Step::Resize(depth) => self.tags.resize(depth.max(1)),
         }
-        let usable = self.tags.depth() - self.tags.nr_reserved();
         assert_eq!(self.tags.nr_free(), self.nr_free());
-        assert_eq!(self.tags.nr_busy(), usable - self.nr_free());
+        assert_eq!(self.tags.nr_busy(), self.tags.depth() - self.nr_free());
     }
 }
 
@@ -111,16 +91,15 @@ proptest! {
     #[test]
     fn a_set_of_tags_is_a_set(
         depth in 1..DEPTH_MAX,
-        reserved in 0..70_u32,
         steps in proptest::collection::vec(step(), 1..80),
     ) {
-        let reserved = reserved.min(depth - 1);
-        let tags = TagSet::with_capacity(depth, DEPTH_MAX).with_reserved(reserved);
+        let tags = TagSet::new(DEPTH_MAX);
+        tags.resize(depth);
         let mut pair = Pair { tags, used: BTreeSet::new() };
         steps.iter().for_each(|step| pair.run(step));
         let rest = pair.take(0, usize::MAX);
         pair.tags.put_many(rest.into_iter());
         pair.tags.resize(DEPTH_MAX);
-        assert_eq!(pair.tags.nr_free(), DEPTH_MAX - reserved, "a tag was lost");
+        assert_eq!(pair.tags.nr_free(), DEPTH_MAX, "a tag was lost");
     }
 }

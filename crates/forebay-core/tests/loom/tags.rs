@@ -23,8 +23,8 @@ impl Table {
     /// Two words of 64 and 2 tags; of the first word one is free, of the second `nr_free_second`.
     fn new(nr_free_second: u32) -> Arc<Table> {
         let tags = TagSet::new(66);
-        assert!(tags.try_get_all(63, &mut 0, &mut |_| ()));
-        assert!(tags.try_get_all(2 - nr_free_second, &mut 1, &mut |_| ()));
+        assert!(tags.try_get_exact(63, &mut 0, &mut |_| ()).is_ok());
+        assert!(tags.try_get_exact(2 - nr_free_second, &mut 1, &mut |_| ()).is_ok());
         Table::of(tags, 63)
     }
 
@@ -62,7 +62,7 @@ impl Table {
         let mut got = Vec::new();
         let mut out = |tag| got.push(self.note(tag));
         if all {
-            self.tags.try_get_all(2, &mut hint, &mut out);
+            _ = self.tags.try_get_exact(2, &mut hint, &mut out);
         } else {
             self.tags.try_get_many(2, &mut hint, &mut out);
         }
@@ -132,7 +132,7 @@ fn a_free_tag_is_never_hidden() {
 /// handed on unseen. Tag 1 is in use at first; `steps` are those of the others, and get it.
 fn check_resize(bound: Option<usize>, steps: [fn(&Table, Tag); 2]) {
     explore(bound, move || {
-        let table = Table::of(TagSet::with_capacity(2, 2), 0);
+        let table = Table::of(TagSet::new(2), 0);
         let low = table.note(table.tags.try_get(&mut 0).unwrap());
         let high = table.note(table.tags.try_get(&mut 0).unwrap());
         table.tags.put(table.forget(low));
@@ -172,7 +172,7 @@ fn a_get_against_two_resizes_loses_nothing() {
 #[test]
 fn what_is_too_high_is_not_given_out() {
     explore(None, || {
-        let table = Table::of(TagSet::with_capacity(2, 2), 0);
+        let table = Table::of(TagSet::new(2), 0);
         let low = table.note(table.tags.try_get(&mut 0).unwrap());
         let high = table.note(table.tags.try_get(&mut 0).unwrap());
         let other = table.clone();

@@ -23,11 +23,11 @@ impl Pool {
     /// A set of which `nr_busy` tags are in use, the first ones.
     fn new(policy: WakePolicy, depth: u32, nr_busy: u32) -> Pool {
         let tags = TagSet::new(depth);
-        assert!(tags.try_get_all(nr_busy, &mut 0, &mut |_| ()));
+        assert!(tags.try_get_exact(nr_busy, &mut 0, &mut |_| ()).is_ok());
         Pool {
             tags,
             count: WaiterCount::new(),
-            waits: Mutex::new(TagWaits::new(policy, depth, 2)),
+            waits: Mutex::new(TagWaits::new(policy, depth)),
             batons: vec![Baton::new(), Baton::new()],
             donates: true,
             counts_busy_under_the_lock: true,
@@ -64,7 +64,7 @@ impl Pool {
 
     fn try_get(&self, need: u32) -> Vec<Tag> {
         let mut got = Vec::new();
-        self.tags.try_get_all(need, &mut 0, &mut |tag| got.push(tag));
+        _ = self.tags.try_get_exact(need, &mut 0, &mut |tag| got.push(tag));
         got
     }
 

@@ -19,7 +19,7 @@ impl Pool {
             tags: TagSet::new(depth),
             live: (0..depth).map(|_| AtomicBool::new(false)).collect(),
             count: WaiterCount::new(),
-            waits: Mutex::new(TagWaits::new(policy, depth, 8)),
+            waits: Mutex::new(TagWaits::new(policy, depth)),
             beds: (0..8).map(|_| (Mutex::new(false), Condvar::new())).collect(),
         }
     }

@@ -30,11 +30,11 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    pub(crate) fn new(settings: &BudgetSettings, nr_tasks: usize) -> Budget {
+    pub(crate) fn new(settings: &BudgetSettings) -> Budget {
         let &BudgetSettings { depth, limit_min, wake } = settings;
         Budget {
             tags: TagSet::new(depth),
-            waits: RefCell::new(TagWaits::new(wake, depth, nr_tasks)),
+            waits: RefCell::new(TagWaits::new(wake, depth)),
             count: WaiterCount::new(),
             limit_min,
             is_resizing: Cell::new(false),
@@ -52,7 +52,7 @@ impl Budget {
     }
 
     fn try_get(&self, need: u32, out: &mut Vec<Tag>) -> bool {
-        let is_got = self.tags.try_get_all(need, &mut 0, &mut |tag| out.push(tag));
+        let is_got = self.tags.try_get_exact(need, &mut 0, &mut |tag| out.push(tag)).is_ok();
         let mut waits = self.waits.borrow_mut();
         if is_got && waits.policy() == WakePolicy::StashV1 {
             waits.took(need);

@@ -4,7 +4,8 @@
 //! - [`shared`]: what all handles of an open disk share; [`gates`] hold it, [`service`] is a thread
 //!   that turns it, [`run_queue`] another, of a twin that runs it too often; [`fork`] knows it in a
 //!   child of its process;
-//! - [`hctx`]: a hardware context, and its token at work;
+//! - [`hctx`]: a hardware context, and its token at work; [`tag_pool`]: tags that contexts of
+//!   several disks share;
 //! - [`wait`]: who waits for it, who leads, and who is woken (W1-W5); [`blocking`] calls wait so;
 //! - [`stack`], [`mailbox`], [`ready`]: lists between threads, where ends wait for their owners,
 //!   and what of a queue has ended and was not reaped;

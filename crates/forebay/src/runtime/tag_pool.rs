@@ -2,11 +2,13 @@
 //!
 //! The users are the disks' shared contexts. What one does not use is in the set; who finds none
 //! waits here, as a value: when tags are put that it may have, the thread that has put them makes a
-//! turn of its context. So nobody sleeps for tags, and no disk needs a thread for it.
+//! turn of its context. So nobody sleeps for tags. (But each such disk has a thread, so that what
+//! has tags makes progress whether its users are there or not.)
 //!
-//! The steps are those of core's `tag/shared.rs`; T1, T2 and T11 are argued there. A user's own
+//! The steps are those of core's `tag/shared.rs`; T1, T2 and T13 are argued there. A user's own
 //! state (out, in line, or woken) is under the lock as well.
 
+use crate::runtime::fork::Origin;
 use crate::runtime::primitive::{Mutex, MutexGuard, lock};
 use crate::runtime::shared::Shared;
 use forebay_core::{TagSet, TagShares, TagWaits, Wait, WaitId, WaiterCount, WakePolicy};
@@ -16,6 +18,7 @@ use std::sync::{Arc, PoisonError, Weak};
 /// See the module.
 pub(crate) struct TagPool {
     name: String,
+    origin: Origin,
     pub(crate) set: Arc<TagSet>,
     /// Those in line.
     count: WaiterCount,
@@ -57,11 +60,12 @@ impl TagPool {
     pub(crate) fn new(name: &str, depth: u32) -> TagPool {
         TagPool {
             name: name.to_owned(),
+            origin: Origin::here(),
             set: Arc::new(TagSet::new(depth)),
             count: WaiterCount::new(),
             hungry: WaiterCount::new(),
             state: Mutex::new(State {
-                waits: TagWaits::new(WakePolicy::Fair, depth, 0),
+                waits: TagWaits::new(WakePolicy::Fair, depth),
                 shares: TagShares::new(depth, 1),
                 users: Vec::new(),
                 next_id: 0,
@@ -70,11 +74,13 @@ impl TagPool {
     }
 
     /// The set of this name, which is made if no open disk has it; or the depth that it has, if
-    /// that is another.
+    /// that is another. A parent's is not a child's: what was in use when it forked never comes
+    /// back there.
     pub(crate) fn named(name: &str, depth: u32) -> Result<Arc<TagPool>, u32> {
         let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
         pools.retain(|pool| pool.strong_count() > 0);
-        if let Some(pool) = pools.iter().filter_map(Weak::upgrade).find(|pool| pool.name == name) {
+        let is_it = |pool: &Arc<TagPool>| pool.name == name && !pool.origin.is_elsewhere();
+        if let Some(pool) = pools.iter().filter_map(Weak::upgrade).find(is_it) {
             let found = pool.set.depth();
             return if found == depth { Ok(pool) } else { Err(found) };
         }

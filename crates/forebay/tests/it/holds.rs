@@ -209,6 +209,22 @@ fn a_child_of_a_fork_is_refused_and_the_parent_goes_on() {
     }
 }
 
+#[test]
+fn a_child_of_a_fork_has_none_of_its_parents_sets_of_tags() {
+    let spec = "ram:1M?tag_set=forked&queue_depth=1&req_ns=1000000000";
+    let disk = open(spec);
+    let mut queue = disk.queue();
+    submit(&mut queue, Io::read(Buf::new(512), 0));
+    // Its one tag is in use, and never comes back in the child.
+    let ok = in_child(|| {
+        let own = open("ram:1M?tag_set=forked&queue_depth=1");
+        let other = Disk::open("ram:1M?tag_set=forked&queue_depth=2");
+        own.write_at(&[1; 512], 0).is_ok() && other.is_err()
+    });
+    assert!(ok, "the child's set is its own");
+    assert_eq!(queue.reap(1, 1, &mut Vec::new()), 1);
+}
+
 /// Runs a test in a forked child, and says what it returned.
 #[expect(unsafe_code, reason = "a fork is a system call")]
 fn in_child(test: impl FnOnce() -> bool) -> bool {
@@ -216,6 +232,8 @@ fn in_child(test: impl FnOnce() -> bool) -> bool {
     // takes no lock of theirs but the allocator's, which libc hands over whole.
     match unsafe { libc::fork() } {
         0 => {
+            // SAFETY: a child that hangs is ended by a signal, which nobody handles.
+            unsafe { libc::alarm(60) };
             let ok = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test)).unwrap_or(false);
             // SAFETY: ends the child at once.
             unsafe { libc::_exit(i32::from(!ok)) }

@@ -245,6 +245,14 @@ fn a_disk_has_its_share_of_the_tags_beside_one_that_wants_them_all() {
 }
 
 #[test]
+fn a_share_that_is_no_more_than_what_is_reserved_still_serves_the_others() {
+    let keys = "queue_depth=8&reserved_tags=4&max_sectors_kb=16&req_ns=2000";
+    let spec = format!("ram:64M?tag_set=kept&{keys}");
+    let disks = [open(&spec), open(&spec), open(&spec)];
+    std::thread::scope(|scope| disks.iter().for_each(|disk| _ = scope.spawn(|| run_all(disk))));
+}
+
+#[test]
 fn a_set_of_tags_that_cannot_be_shared_so_is_refused() {
     let _first = open("null:1M?tag_set=odd&queue_depth=4");
     let refused = |keys: &str, word: &str| {
@@ -269,6 +277,23 @@ fn who_waits_for_tags_after_each_submission_has_nothing_without_one() {
             assert_eq!(disk.stats().queue.issued, nr, "wake={wake}");
         }
     }
+}
+
+#[test]
+fn who_waits_for_tags_lets_go_what_it_has_plugged_elsewhere() {
+    let disk = open("ram:64M?wake=batch&queue_depth=1&nr_hw_queues=1&req_ns=5000000");
+    let other = open("null:1M");
+    let (mut queue, mut queue_of_other) = (disk.queue(), other.queue());
+    for nr in 0..4 {
+        submit(&mut queue, Io::read(Buf::new(16 << 10), nr * (64 << 10)));
+    }
+    let plug = forebay::plug();
+    submit(&mut queue_of_other, Io::read(Buf::new(4096), 0));
+    assert_eq!(other.stats().queue.issued, 0, "it is in the plug");
+    // They lack tags: whoever asks for their progress sleeps.
+    queue.wait_for_tags();
+    assert_eq!(other.stats().queue.issued, 1);
+    drop(plug);
 }
 
 #[test]

@@ -33,14 +33,13 @@ impl TagSet {
     /// One resize at a time: they are done under the lock of the waits.
     ///
     /// # Panics
-    /// If `depth` is over the largest there may be, or leaves none but the reserved ones.
+    /// If `depth` is 0, or over the largest there may be.
     pub fn resize(&self, depth: u32) {
         let max = self.depth_max;
-        assert!(depth <= max, "a depth of {depth} of at most {max}");
-        assert!(depth > self.nr_reserved, "a depth of {depth}, all of it reserved");
+        assert!(depth > 0 && depth <= max, "a depth of {depth} of at most {max}");
         // Relaxed: the barrier behind it pairs with the one of `park`; others that read an old one
         // are as if they had come before.
-        self.nr_plain.store(depth - self.nr_reserved, Ordering::Relaxed);
+        self.depth.store(depth, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         for (index, word) in self.words.iter().enumerate() {
             let usable = below(depth, index);

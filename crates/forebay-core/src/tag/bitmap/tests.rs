@@ -56,12 +56,12 @@ fn many_are_as_many_as_there_are() {
 fn all_or_nothing() {
     let tags = TagSet::new(70);
     let mut hint = 1;
-    let got = numbers(|out| assert!(tags.try_get_all(10, &mut hint, &mut |t| out(t))));
+    let got = numbers(|out| assert_eq!(tags.try_get_exact(10, &mut hint, &mut |t| out(t)), Ok(())));
     assert!(got.into_iter().eq((0..4).chain(64..70)), "6 of word 1, then 4 of word 0");
-    assert!(!tags.try_get_all(61, &mut hint, &mut |_| panic!("there are 60")));
+    assert_eq!(tags.try_get_exact(61, &mut hint, &mut |_| panic!("there are 60")), Err(0));
     assert_eq!(tags.nr_free(), 60);
-    assert!(tags.try_get_all(60, &mut hint, &mut |_| ()));
-    assert!(!tags.try_get_all(1, &mut hint, &mut |_| panic!("there is none")));
+    assert_eq!(tags.try_get_exact(60, &mut hint, &mut |_| ()), Ok(()));
+    assert_eq!(tags.try_get_exact(1, &mut hint, &mut |_| panic!("there is none")), Err(0));
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_tag_beyond_the_depth_cannot_be_put() {
 
 #[test]
 fn a_smaller_set_revokes_nothing_and_gives_out_no_high_tag() {
-    let tags = TagSet::with_capacity(70, 70);
+    let tags = TagSet::new(70);
     let got: Vec<Tag> = core::iter::from_fn(|| tags.try_get(&mut 0)).collect();
     tags.resize(66);
     assert_eq!((tags.depth(), tags.nr_free(), tags.nr_busy()), (66, 0, 66));
@@ -107,41 +107,11 @@ fn a_smaller_set_revokes_nothing_and_gives_out_no_high_tag() {
 
 #[test]
 fn a_set_grows_to_its_largest_depth_and_no_further() {
-    let tags = TagSet::with_capacity(1, 200);
+    let tags = TagSet::new(200);
+    tags.resize(1);
     assert_eq!((tags.depth(), tags.depth_max(), tags.nr_free()), (1, 200, 1));
     tags.resize(200);
     assert_eq!(tags.nr_free(), 200);
-    let message = std::panic::catch_unwind(|| TagSet::with_capacity(1, 2).resize(3)).unwrap_err();
+    let message = std::panic::catch_unwind(|| TagSet::new(2).resize(3)).unwrap_err();
     assert_eq!(message.downcast_ref::<String>().unwrap(), "a depth of 3 of at most 2");
-}
-
-#[test]
-fn reserved_tags_are_for_those_who_ask() {
-    let tags = TagSet::with_capacity(70, 80).with_reserved(65);
-    assert_eq!((tags.nr_free(), tags.nr_busy(), tags.nr_reserved()), (5, 0, 65));
-    let got = numbers(|out| assert_eq!(tags.try_get_many(9, &mut 0, &mut |t| out(t)), 5));
-    assert!(got.into_iter().eq(65..70));
-    let reserved: Vec<Tag> = core::iter::from_fn(|| tags.try_get_reserved()).collect();
-    assert!(reserved.iter().map(|tag| tag.index()).eq(0..65));
-    tags.put_many(reserved[60..].iter().copied().chain([Tag::from_index(69)]));
-    tags.put(reserved[0]);
-    assert_eq!(tags.try_get(&mut 1).map(Tag::index), Some(69));
-    assert_eq!(tags.try_get(&mut 1), None);
-    assert_eq!(core::iter::from_fn(|| tags.try_get_reserved()).count(), 6);
-}
-
-#[test]
-fn a_shallow_get_uses_the_same_share_of_each_word() {
-    let tags = TagSet::new(128);
-    assert_eq!(tags.depth_shallow(32), 32);
-    let mut hint = 0;
-    let got: Vec<Tag> = core::iter::from_fn(|| tags.try_get_shallow(32, &mut hint)).collect();
-    assert!(got.iter().map(|tag| tag.index()).eq((0..16).chain(64..80)));
-    assert_eq!(tags.try_get(&mut 0).map(Tag::index), Some(16), "the others may have the rest");
-    assert_eq!(TagSet::new(128).depth_shallow(1), 2, "one of each word");
-    assert_eq!(TagSet::new(128).depth_shallow(128), 128);
-    assert_eq!(TagSet::new(128).depth_shallow(1000), 128);
-    let tags = TagSet::new(10).with_reserved(2);
-    assert_eq!(tags.try_get_shallow(2, &mut 0).map(Tag::index), Some(2));
-    assert_eq!(tags.depth_shallow(4), 4);
 }

@@ -23,8 +23,6 @@ pub(super) struct Word {
     pub(super) free: Bits,
     /// Nobody's, and not to be given out: at or above the depth.
     pub(super) parked: Bits,
-    /// Free, for those who ask for reserved ones.
-    pub(super) reserved: Bits,
 }
 
 /// Tags that nobody owns, and that may be taken from here and given to here.
@@ -32,17 +30,17 @@ pub(super) struct Word {
 pub(super) struct Bits(AtomicU64);
 
 impl Word {
-    pub(super) fn new(free: u64, parked: u64, reserved: u64) -> Word {
-        let [free, parked, reserved] = [free, parked, reserved].map(|b| Bits(AtomicU64::new(b)));
-        Word { free, parked, reserved }
+    pub(super) fn new(free: u64) -> Word {
+        let [free, parked] = [free, 0].map(|bits| Bits(AtomicU64::new(bits)));
+        Word { free, parked }
     }
 }
 
 impl Bits {
     /// As [`take`](Bits::take), of one.
     #[inline]
-    pub(super) fn take_one(&self, allowed: u64) -> u64 {
-        let mut free = self.get() & allowed;
+    pub(super) fn take_one(&self) -> u64 {
+        let mut free = self.get();
         while free != 0 {
             let wanted = free & free.wrapping_neg();
             // Acquire: as in `take`.
@@ -50,7 +48,7 @@ impl Bits {
             if before & wanted != 0 {
                 return wanted;
             }
-            free = before & allowed;
+            free = before;
         }
         0
     }

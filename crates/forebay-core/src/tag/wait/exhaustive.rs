@@ -57,7 +57,7 @@ type Key = (Vec<(At, u32)>, Vec<(At, u32)>, (u32, u32, u32, u32), (u32, (u32, bo
 
 impl State {
     fn new(plan: &Plan) -> State {
-        let mut waits = TagWaits::new(plan.policy, plan.waits_depth, plan.needs.len());
+        let mut waits = TagWaits::new(plan.policy, plan.waits_depth);
         waits.start_counters_at(u32::MAX - 2);
         let depth = plan.depths[0];
         State {

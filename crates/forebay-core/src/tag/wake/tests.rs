@@ -6,7 +6,7 @@ use super::super::{TagWaits, Wait, WaitId};
 use super::*;
 
 fn line(policy: WakePolicy, depth: u32, needs: &[u32]) -> TagWaits {
-    let mut waits = TagWaits::new(policy, depth, needs.len());
+    let mut waits = TagWaits::new(policy, depth);
     let ids = (1..).map(WaitId);
     needs.iter().zip(ids).for_each(|(&need, id)| waits.push(Wait { id, need }));
     waits
@@ -75,7 +75,7 @@ fn batch_wakes_eight_for_eight_tags_of_a_large_set() {
 
 #[test]
 fn the_batch_is_an_eighth_of_the_depth_from_one_to_eight() {
-    let batch = |depth| super::batch(WakePolicy::Batch, depth, 1);
+    let batch = |depth| super::batch(WakePolicy::Batch, depth);
     let batches = [1, 8, 15, 16, 63, 64, 4096].map(batch);
     assert_eq!(batches, [1, 1, 1, 2, 7, 8, 8]);
 }

@@ -32,6 +32,8 @@ struct Queue {
     timer: Arc<Timer>,
     /// What is done and was not reaped.
     done: Vec<(Tag, Result<u64, BlockStatus>)>,
+    /// With how many of those somebody comes to reap: with the first, unless who waits needs more.
+    nr_wanted: u32,
     /// How many commands the machine has of it.
     nr_in_flight: u32,
     /// Nobody uses it any more. Once nothing is in flight another may have its place.
@@ -47,7 +49,7 @@ impl State {
     pub(super) fn add_queue(&self, timer: Arc<Timer>, depth: u32) -> usize {
         let mut inner = self.lock();
         let done = Vec::with_capacity(depth as usize);
-        let queue = Queue { timer, done, nr_in_flight: 0, is_removed: false };
+        let queue = Queue { timer, done, nr_wanted: 1, nr_in_flight: 0, is_removed: false };
         let is_free = |queue: &Queue| queue.is_removed && queue.nr_in_flight == 0;
         match inner.queues.iter().position(is_free) {
             Some(at) => {
@@ -84,12 +86,15 @@ impl State {
         inner.set_timers();
     }
 
-    /// Whether so many completions of a queue can be reaped.
+    /// Whether so many completions of a queue can be reaped. If not, its timer tells when to ask
+    /// again: nothing that is done before that is enough.
     pub(super) fn has_done(&self, queue: usize, nr: u32) -> bool {
         let mut inner = self.lock();
         inner.take_done();
+        let has_done = inner.queues[queue].done.len() >= nr as usize;
+        inner.queues[queue].nr_wanted = if has_done { 1 } else { nr };
         inner.set_timers();
-        inner.queues[queue].done.len() >= nr as usize
+        has_done
     }
 
     /// The lock, at what is the time then.
@@ -117,9 +122,9 @@ impl Inner {
     fn set_timers(&self) {
         let next_at_ns = self.machine.next_at_ns();
         for queue in &self.queues {
-            let due_ns = match queue.done.is_empty() {
-                false => Some(0),
-                true => next_at_ns.filter(|_| queue.nr_in_flight > 0),
+            let due_ns = match queue.done.len() >= queue.nr_wanted as usize {
+                true => Some(0),
+                false => next_at_ns.filter(|_| queue.nr_in_flight > 0),
             };
             queue.timer.set(due_ns);
         }

@@ -1,11 +1,14 @@
 //! Tests of modelled devices: order, time, other queues, and terabytes.
 
 use super::open::NAMES;
+use super::state::State;
 use crate::driver::testing::{Numbers, data, device, issue, queue, reap};
-use crate::driver::{Device, DriverQueue, Mode};
+use crate::driver::timer::Timer;
+use crate::driver::{Device, DriverQueue, Mode, Waiter};
 use crate::runtime::clock;
-use forebay_core::{Bio, Driver, Op};
-use forebay_model::machines;
+use forebay_core::{Bio, Driver, Op, Tag};
+use forebay_model::{Command, Random, machines};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Long enough that only a wait that nothing ends lasts as long.
@@ -51,6 +54,25 @@ fn requests_complete_in_the_order_of_the_sweep_and_in_time() {
     assert!(clock::now_ns() - begin >= 4 * 50_000_000, "four positionings of 50 ms at least");
     let tags: Vec<usize> = reap(&mut *driver).iter().map(|done| done.tag.index()).collect();
     assert_eq!(tags, [0, 3, 1, 2]);
+}
+
+#[test]
+fn who_waits_for_several_sleeps_until_the_next_when_the_first_is_done() {
+    let preset = machines::named("hdd").expect("a preset");
+    let state = State::new(preset.machine_of(&preset.defaults()), Random::new(1, 0));
+    let timer = Arc::new(Timer::punctual());
+    let queue = state.add_queue(Arc::clone(&timer), 2);
+    for tag in 0..2 {
+        let start = (tag as u64 + 1) << 40;
+        state.begin(queue, Tag::from_index(tag), &Command { op: Op::Read, start, len: 512 });
+    }
+    while !state.has_done(queue, 1) {
+        timer.wait(None);
+    }
+    // A positioning of the arm is milliseconds away.
+    assert!(!state.has_done(queue, 2));
+    timer.wait(None);
+    assert!(state.has_done(queue, 2), "the wait has ended before there was anything new");
 }
 
 #[test]
