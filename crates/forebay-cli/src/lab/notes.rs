@@ -101,8 +101,8 @@ fn of_switches(row: &Row, table: &Tags, is_starving: bool) -> Option<String> {
     }
     Some(String::from(match (table.device, row.policy, is_starving) {
         (_, "stash", true) => {
-            "few or none are woken, since those that run take the tags; the published figure is the \
-             rest of the machine's switches"
+            "few or none are woken, since those that run take the tags; the published figure is \
+             the rest of the machine's switches"
         }
         (_, _, _) if row.x == 1 || row.policy == "stash" => {
             "the published figure counts all switches of that machine, its background of 1000 to \
