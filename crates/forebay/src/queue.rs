@@ -277,8 +277,9 @@ impl BioQueue {
 
     /// Where threads wait for tags (`wake=` other than `fair`): until nothing that this queue has
     /// submitted lacks one, as a thread of Linux waits within its submission. Elsewhere it returns
-    /// at once. What the thread has plugged goes first, as before any wait. [`reap`](BioQueue::reap)
-    /// does so by itself; who calls this after each submission submits nothing while it lacks tags.
+    /// at once. What the thread has plugged goes first, as before any wait.
+    /// [`reap`](BioQueue::reap) does so by itself; who calls this after each submission submits
+    /// nothing while it lacks tags.
     #[inline]
     pub fn wait_for_tags(&self) {
         if !self.shared.hctx(self.ctx.hctx()).is_shared {
