@@ -216,7 +216,8 @@ impl Disk {
 
     /// Changes how many requests each hardware context may have at the driver at once (the setting
     /// `nr_requests`). What is there already stays. May be called while the disk is in use; a
-    /// context that a thread owns hears of it at its next turn.
+    /// context that a thread owns hears of it at its next turn. [`Disk::info`] goes on to say what
+    /// the disk was opened with, and one tag is left to those that are not reserved, however few.
     ///
     /// # Errors
     /// [`SpecError::BadValue`] if it is none, or more than the `queue_depth` that the disk was

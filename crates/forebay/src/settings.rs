@@ -16,7 +16,7 @@ fn take_tags(keys: &mut Keys, policy: &mut Policy) -> Result<(), SpecError> {
         WakePolicy::ALL.into_iter().find(|wake| wake.name() == value)
     })?;
     policy.wake = wake.unwrap_or(policy.wake);
-    let (any, depth_max) = (u64::from(QUEUE_DEPTH_MAX), "a number of 1 to queue_depth");
+    let (any, depth_max) = (u64::from(QUEUE_DEPTH_MAX), UP_TO_QUEUE_DEPTH);
     let nr_requests = keys.take_number("nr_requests", depth_max, 1..=any)?;
     policy.nr_requests = nr_requests.map(|nr| nr as u32);
     let nr_reserved = keys.take_number("reserved_tags", BELOW_NR_REQUESTS, 0..=any)?;
@@ -26,6 +26,7 @@ fn take_tags(keys: &mut Keys, policy: &mut Policy) -> Result<(), SpecError> {
     Ok(())
 }
 
+const UP_TO_QUEUE_DEPTH: &str = "a number of 1 to queue_depth, which forebay info shows";
 const BELOW_NR_REQUESTS: &str = "a number below nr_requests, or below queue_depth without that";
 
 fn bad(key: &str, value: impl ToString, expected: &'static str) -> SpecError {
@@ -36,8 +37,11 @@ fn bad(key: &str, value: impl ToString, expected: &'static str) -> SpecError {
 fn check_tags(policy: &Policy) -> Result<(), SpecError> {
     let nr_requests = policy.nr_requests.unwrap_or(policy.queue_depth);
     if nr_requests > policy.queue_depth {
-        let expected = "no more than queue_depth, 256 in the usual case";
-        return Err(bad("nr_requests", nr_requests, expected));
+        return Err(bad("nr_requests", nr_requests, UP_TO_QUEUE_DEPTH));
+    }
+    // Without the key it is any number of them.
+    if policy.async_depth != QUEUE_DEPTH_MAX && policy.async_depth > policy.queue_depth {
+        return Err(bad("async_depth", policy.async_depth, UP_TO_QUEUE_DEPTH));
     }
     if policy.nr_reserved >= nr_requests {
         return Err(bad("reserved_tags", policy.nr_reserved, BELOW_NR_REQUESTS));
@@ -168,8 +172,13 @@ impl Settings {
         limits.read_only |= self.read_only();
     }
 
-    /// Says of features that the settings have taken away why they are missing.
-    pub(crate) fn amend(&self, features: &mut [Feature]) {
+    /// Says of features that the settings have taken away why they are missing, and of tags that
+    /// are shared which they are.
+    pub(crate) fn amend(&self, features: &mut Vec<Feature>) {
+        if let Some(name) = &self.tag_set {
+            let how = format!("{name}: disks of this process that name it share its tags");
+            features.push(Feature::present("tag_set", how));
+        }
         for feature in features {
             match feature.name {
                 "fua" if self.fua == Some(false) => {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use forebay::{
     DiskInfo, Histogram, MergeKind, Op, RunQueuePolicy, RunQueueStats, StageStats, UnplugCause,
+    WakePolicy,
 };
 use forebay_fio::job::Job;
 use forebay_fio::report::DiskUtil;
@@ -111,6 +112,9 @@ impl<'a> Layer<'a> {
             "worker_runs": stats.run_queue.worker_runs,
             "tag_waits": queue.tag_waits,
             "tag_wait_ns": queue.tag_wait_ns,
+            "tag_sleeps": stats.tag_sleeps,
+            "tag_wakeups": queue.tag_wakeups,
+            "vain_wakeups": queue.vain_wakeups,
             "splits": queue.splits,
             "requeues": queue.requeues,
             "retries": queue.retries,
@@ -152,6 +156,10 @@ impl<'a> Layer<'a> {
                 queue.tag_waits, queue.requeues, queue.retries, queue.overtaken
             ),
         ];
+        if info.policy.wake != WakePolicy::Fair {
+            let (wakeups, vain, sleeps) = (queue.tag_wakeups, queue.vain_wakeups, stats.tag_sleeps);
+            lines.push(format!("  tag wake-ups : all={wakeups}, in vain={vain}, sleeps={sleeps}"));
+        }
         if info.policy.run_queue == RunQueuePolicy::Always {
             let RunQueueStats { arms, rearms, worker_runs, .. } = stats.run_queue;
             lines.push(format!(

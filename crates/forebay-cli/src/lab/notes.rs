@@ -15,6 +15,15 @@ pub(super) const MODELLED: &str = "modelled: what queueing costs is injected, in
 pub(super) const MEASURED: &str =
     "measured as it is, on this machine, where nothing was published: medians of 5 pairs, in turn";
 
+/// On gains of `run` in real time, percent, in the order in which they were measured: how far they
+/// are apart says what their median is worth.
+pub(super) fn measured_gains(gains: &[f64]) -> String {
+    // Nothing has no sign but the usual one.
+    let gains: Vec<_> =
+        gains.iter().map(|gain| format!("{:+.1}", (gain * 10.0).round() / 10.0 + 0.0)).collect();
+    format!("{MEASURED}; the pairs: {} %", gains.join(", "))
+}
+
 /// Under this index some jobs starve.
 const JAIN_STARVES: f64 = 0.9;
 
@@ -27,7 +36,7 @@ pub(super) fn add(rows: &mut [Row], table: &Tags, ios_of_jobs: &[u64], least_sha
         let note = match row.metric {
             metric::IOPS => of_iops(row, table),
             metric::SWITCHES => of_switches(row, table, is_starving),
-            metric::JAIN | metric::WAIT_MAX if is_starving => {
+            metric::JAIN | metric::WAIT_P99 | metric::WAIT_MAX if is_starving => {
                 Some(starvation(ios_of_jobs, least_share))
             }
             _ => None,
@@ -92,8 +101,8 @@ fn of_switches(row: &Row, table: &Tags, is_starving: bool) -> Option<String> {
     }
     Some(String::from(match (table.device, row.policy, is_starving) {
         (_, "stash", true) => {
-            "nobody is woken, since those that run take every tag; the published figure is the \
-             rest of the machine's switches"
+            "few or none are woken, since those that run take the tags; the published figure is \
+             the rest of the machine's switches"
         }
         (_, _, _) if row.x == 1 || row.policy == "stash" => {
             "the published figure counts all switches of that machine, its background of 1000 to \

@@ -65,3 +65,14 @@ fn what_makes_no_sense_is_refused() {
     check_refused("tags --seconds 5", "--real");
     check_refused("run --device hdd", "unexpected argument '--device'");
 }
+
+#[test]
+fn help_says_what_the_bounds_are_and_how_long_it_takes() {
+    for experiment in ["tags", "run"] {
+        let help = stdout(&lab(&format!("{experiment} --help")));
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        for said in ["Bounds: iops of tags, 5 %", "1 and 72 jobs, 6 minutes", "linux-block"] {
+            assert!(help.contains(said), "{help}");
+        }
+    }
+}

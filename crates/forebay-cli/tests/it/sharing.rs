@@ -89,6 +89,22 @@ fn waits_for_tags_are_reported_per_job() {
 }
 
 #[test]
+fn wakeups_for_tags_are_reported_where_threads_wait() {
+    let folder = folder();
+    let args = "--name=a --filename=ram:1M?req_ns=20000 --rw=randread --iodepth=4 --numjobs=3 \
+                --queue_depth=1 --nr_hw_queues=1";
+    for (wake, are_threads) in [("single", true), ("fair", false)] {
+        let args = format!("{args} --wake={wake}");
+        let layer = &bench_json(&folder, &args)["forebay"][0];
+        let counts = ["tag_sleeps", "tag_wakeups", "vain_wakeups"].map(|key| number(&layer[key]));
+        assert_eq!(counts != [0; 3], are_threads, "{wake}: {layer:#}");
+        assert!(counts[2] <= counts[1], "{wake}: {layer:#}");
+        let output = bench(&folder, &args);
+        assert_eq!(stdout(&output).contains("\n  tag wake-ups : all="), are_threads, "{wake}");
+    }
+}
+
+#[test]
 fn the_layer_has_its_keys_in_their_order() {
     let folder = folder();
     let report = bench_json(&folder, "--name=a --filename=null:1M");
@@ -100,7 +116,8 @@ fn the_layer_has_its_keys_in_their_order() {
         keys(layer),
         "spec driver jobs bios requests issued commits system_calls runs skipped_runs turns \
          empty_turns run_arms run_rearms worker_runs \
-         tag_waits tag_wait_ns splits requeues retries overtaken merges unplugs latency_ns policy"
+         tag_waits tag_wait_ns tag_sleeps tag_wakeups vain_wakeups \
+         splits requeues retries overtaken merges unplugs latency_ns policy"
     );
     assert_eq!(
         keys(&layer["jobs"][0]),

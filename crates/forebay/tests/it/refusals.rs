@@ -30,15 +30,6 @@ fn specs() {
          tag_set, wake",
     );
     check_open("ram:1M?plug=inner", "plug=inner: expected outermost, per-level or none");
-    check_open(
-        "ram:1M?queue_depth=8&nr_requests=9",
-        "nr_requests=9: expected no more than queue_depth, 256 in the usual case",
-    );
-    check_open(
-        "ram:1M?reserved_tags=4&nr_requests=4",
-        "reserved_tags=4: expected a number below nr_requests, or below queue_depth without that",
-    );
-    check_open("ram:1M?wake=stash-v1", "wake=stash-v1: expected fair, batch, stash or single");
     check_open("ram:1M?nomerges=3", "nomerges=3: expected 0, 1 or 2");
     check_open("ram:1M?run_queue=never", "run_queue=never: expected dedupe or always");
     check_open("ram:1M?queue_depth=0", "queue_depth=0: expected a number of 1 to 10240");
@@ -82,6 +73,23 @@ fn specs() {
         "ram:1M?logical_block_size=4096&max_sectors_kb=1: max_sectors must hold at least one \
          logical block",
     );
+}
+
+#[test]
+fn settings_of_tags() {
+    check_open(
+        "ram:1M?queue_depth=8&nr_requests=9",
+        "nr_requests=9: expected a number of 1 to queue_depth, which forebay info shows",
+    );
+    check_open(
+        "ram:1M?queue_depth=8&async_depth=9",
+        "async_depth=9: expected a number of 1 to queue_depth, which forebay info shows",
+    );
+    check_open(
+        "ram:1M?reserved_tags=4&nr_requests=4",
+        "reserved_tags=4: expected a number below nr_requests, or below queue_depth without that",
+    );
+    check_open("ram:1M?wake=stash-v1", "wake=stash-v1: expected fair, batch, stash or single");
 }
 
 #[test]

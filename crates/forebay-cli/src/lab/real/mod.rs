@@ -15,6 +15,7 @@ use super::virtual_time::{self, RUN_JOBS, RUN_TAGS, WAKES, by_metric};
 use super::{notes, virtual_time::device};
 use crate::bench::stop::Stop;
 use crate::failure::Failure;
+use crate::output;
 use cell::{Cell, Measured};
 use forebay_sim::lab::{RunQueue, WakePolicy, jain};
 use job::Work;
@@ -53,7 +54,7 @@ fn tags_of(table: &'static Tags, is_full: bool) -> Vec<Planned> {
     let planned = cells.map(|(wake, nr_jobs)| Planned {
         cell: cell_of(table, wake, nr_jobs),
         name: format!(
-            "{} {}, wake={}, {nr_jobs} jobs",
+            "{} {}, wake={}, jobs={nr_jobs}",
             table.experiment,
             table.device,
             wake.name()
@@ -155,7 +156,7 @@ pub(super) fn run(seconds: Option<u64>) -> Result<Outcome, Failure> {
         let sides = RunQueue::ALL.iter().cycle().take(2 * PAIRS);
         sides.map(move |run_queue| Planned {
             cell: run_cell(depth, run_queue.name()),
-            name: format!("run virtio-ram, run_queue={}, depth {depth}", run_queue.name()),
+            name: format!("run virtio-ram, run_queue={}, depth={depth}", run_queue.name()),
             rows: Box::new(move |measured| run_rows(depth, run_queue.name(), measured)),
         })
     });
@@ -178,11 +179,10 @@ fn medians(measured: &[Row], depth: u32, metric: &'static str) -> Vec<Row> {
     };
     if metric == metric::GAIN {
         let pairs = of(metric::IOPS, "always").into_iter().zip(of(metric::IOPS, "dedupe"));
-        let gains = pairs.map(|(always, dedupe)| (dedupe / always - 1.0) * 100.0).collect();
-        return median(gains)
-            .map(|gain| run_row(depth, "dedupe", metric, gain))
-            .into_iter()
-            .collect();
+        let gains: Vec<_> = pairs.map(|(always, dedupe)| (dedupe / always - 1.0) * 100.0).collect();
+        let note = notes::measured_gains(&gains);
+        let row = |gain| Row { note, ..run_row(depth, "dedupe", metric, gain) };
+        return median(gains).map(row).into_iter().collect();
     }
     let sides = RunQueue::ALL.map(RunQueue::name);
     let row = |policy| Some(run_row(depth, policy, metric, median(of(metric, policy))?));
@@ -245,6 +245,7 @@ fn run_all(mut lists: Vec<Vec<Planned>>, seconds: Option<u64>) -> Result<Outcome
     let took = |planned: &Planned| planned.cell.warm_up + planned.cell.run;
     let all = || lists.iter().flatten();
     let mut progress = Progress::new(all().count(), all().map(took).sum());
+    output::stderr(&progress.announcement());
     let (mut rows, mut nr_missing) = (Vec::new(), 0);
     for list in &lists {
         let mut of_list = Vec::new();
@@ -283,6 +284,8 @@ mod tests {
         let gains = medians(&measured, 64, metric::GAIN);
         assert_eq!(gains.len(), 1);
         assert!((gains[0].value - 10.0).abs() < 1e-9, "{}", gains[0].value);
+        // One figure of a machine that differs so much says little by itself.
+        assert!(gains[0].note.ends_with("the pairs: +10.0, +0.0, +20.0 %"), "{}", gains[0].note);
         let values: Vec<_> =
             medians(&measured, 64, metric::IOPS).iter().map(|row| row.value).collect();
         assert_eq!(values, [100.0, 110.0]);

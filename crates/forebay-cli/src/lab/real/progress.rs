@@ -38,6 +38,13 @@ impl Progress {
         }
     }
 
+    /// What is to come, for who does not see the line as well.
+    pub(super) fn announcement(&self) -> String {
+        let seconds = self.left.as_secs();
+        let (minutes, seconds) = (seconds / 60, seconds % 60);
+        format!("forebay: lab: {} cells, {minutes}:{seconds:02} minutes in all\n", self.nr_cells)
+    }
+
     /// A cell begins, which takes so long.
     pub(super) fn begin(&mut self, name: String, takes: Duration) {
         (self.name, self.took, self.began) = (name, takes, Instant::now());
@@ -84,6 +91,7 @@ mod tests {
     #[test]
     fn the_line_says_what_runs_and_what_is_left() {
         let mut progress = Progress::new(3, Duration::from_secs(200));
+        assert_eq!(progress.announcement(), "forebay: lab: 3 cells, 3:20 minutes in all\n");
         progress.begin("hdd, batch, 1 job".to_owned(), Duration::from_secs(70));
         progress.end();
         progress.begin("hdd, batch, 72 jobs".to_owned(), Duration::from_secs(70));
