@@ -158,7 +158,7 @@ fn lead<'a>(
         let kept = block(hctx, held.map(|(token, _)| token));
         if kept.is_none() {
             // W2; a delivery that comes later kicks (W4).
-            if !mailbox.is_reached(goal) {
+            if !mailbox.is_reached(goal) && !mailbox.is_told() {
                 shared.waiter().wait(hctx.delay_left().or(timeout));
             }
             hctx.run.unblock();

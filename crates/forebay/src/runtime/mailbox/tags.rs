@@ -36,6 +36,13 @@ impl Mailbox {
         }
     }
 
+    /// For the owner, which has said that it waits: whether it was told meanwhile. Where it is told
+    /// of tags before it is blocked, the kick does not find it; this does (W4).
+    #[inline]
+    pub(crate) fn is_told(&self) -> bool {
+        Doing::of(self.word.load(Ordering::Acquire)) == Doing::Told
+    }
+
     /// For the holder of the token: the bios of the mailbox of that name have begun to lack tags,
     /// or do not any more. Who waits for just that is told.
     ///
