@@ -3,8 +3,14 @@
 use super::{Mutant, Unseen};
 
 /// Files of which every ordering stands here.
-pub(super) const FILES: [&str; 5] =
-    ["run_state.rs", "tag/bitmap.rs", "tag/bitmap/word.rs", "tag/bitmap/resize.rs", "tag/count.rs"];
+pub(super) const FILES: [&str; 6] = [
+    "run_state.rs",
+    "run_timer.rs",
+    "tag/bitmap.rs",
+    "tag/bitmap/word.rs",
+    "tag/bitmap/resize.rs",
+    "tag/count.rs",
+];
 
 const fn mutant(
     file: &'static str,
@@ -43,6 +49,10 @@ const RELEASE: &str = "\
         // The usual case: nobody has come, nobody leads, all gates are open.
         let order = (Ordering::SeqCst, Ordering::Relaxed);";
 const TRY_TAKE: &str = "self.word.fetch_or(RUNNING, Ordering::SeqCst) & RUNNING == 0";
+
+const DELAY: &str = "self.at_ns.fetch_min(at_ns, Ordering::AcqRel) > at_ns";
+const BEGIN: &str = "&& self.at_ns.swap(NONE, Ordering::AcqRel) != NONE";
+const BEGIN_IF_DUE: &str = "let order = (Ordering::AcqRel, Ordering::Relaxed);";
 
 pub(super) const MUTANTS: &[Mutant] = &[
     mutant(
@@ -132,6 +142,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         "self.word.load(Ordering::Relaxed)",
         "run_state::quiesce_against_run",
     ),
+    mutant(
+        "run_timer.rs",
+        DELAY,
+        "self.at_ns.fetch_min(at_ns, Ordering::Acquire) > at_ns",
+        "run_timer::two_runs_at_once_lose_nothing",
+    ),
+    mutant(
+        "run_timer.rs",
+        BEGIN_IF_DUE,
+        "let order = (Ordering::Release, Ordering::Relaxed);",
+        "run_timer::two_runs_at_once_lose_nothing",
+    ),
+    mutant(
+        "run_timer.rs",
+        BEGIN,
+        "&& self.at_ns.swap(NONE, Ordering::Release) != NONE",
+        "run_timer::a_run_for_another_reason_makes_the_delayed_run_or_leaves_its_mark",
+    ),
 ];
 
 /// What no model sees.
@@ -157,5 +185,28 @@ pub(super) const UNSEEN: &[Unseen] = &[
         file: "run_state.rs",
         from: CHANGE,
         why: "that it is SeqCst and not AcqRel: as the load of `gates`",
+    },
+    Unseen {
+        file: "run_timer.rs",
+        from: DELAY,
+        why: "that it acquires: who asks for a run reads nothing after it; and any change carries \
+              on what those before it have released",
+    },
+    Unseen {
+        file: "run_timer.rs",
+        from: BEGIN,
+        why: "that it releases: who runs has published nothing by that",
+    },
+    Unseen { file: "run_timer.rs", from: BEGIN_IF_DUE, why: "that it releases: as `begin`" },
+    Unseen {
+        file: "run_timer.rs",
+        from: "self.at_ns.swap(NONE, Ordering::AcqRel);",
+        why: "who cancels reads nothing after it and has published nothing: the gate's own word \
+              orders what a stop is about",
+    },
+    Unseen {
+        file: "run_timer.rs",
+        from: "self.at_ns.load(Ordering::Acquire)",
+        why: "it says how long to sleep; what is done after the sleep begins with `begin`",
     },
 ];
