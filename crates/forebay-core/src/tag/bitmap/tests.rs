@@ -15,7 +15,9 @@ fn numbers(get: impl FnOnce(&mut dyn FnMut(Tag))) -> Vec<usize> {
 
 #[test]
 fn every_depth_gives_each_of_its_tags_once() {
-    for depth in [1, 2, 63, 64, 65, 128, 1000, QUEUE_DEPTH_MAX] {
+    // Miri would take minutes for the largest.
+    let depth_max = if cfg!(miri) { 300 } else { QUEUE_DEPTH_MAX };
+    for depth in [1, 2, 63, 64, 65, 128, 300, depth_max] {
         let tags = TagSet::new(depth);
         let mut hint = 0;
         let got: Vec<Tag> = core::iter::from_fn(|| tags.try_get(&mut hint)).collect();
