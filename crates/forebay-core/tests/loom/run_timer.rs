@@ -242,12 +242,23 @@ impl Word {
 }
 
 /// R3, planted: the newest time counts, as with `mod_delayed_work`.
-#[derive(Default)]
-struct Extends(Word);
+type Extends = Delays<false>;
 
-impl Timer for Extends {
+/// R2, planted: a delay that finds an earlier time leaves it alone, without a write. The worker
+/// that takes that time has not acquired what this thread published.
+type Looks = Delays<true>;
+
+/// A word of which the delay alone is wrong.
+#[derive(Default)]
+struct Delays<const LOOKS: bool>(Word);
+
+impl<const LOOKS: bool> Timer for Delays<LOOKS> {
     fn delay(&self, at_ns: u64) {
-        self.0.0.swap(at_ns, AcqRel);
+        if !LOOKS {
+            self.0.0.swap(at_ns, AcqRel);
+        } else if self.0.0.load(Relaxed) > at_ns {
+            self.0.0.fetch_min(at_ns, AcqRel);
+        }
     }
     fn begin_if_due(&self) -> bool {
         self.0.begin_if_due()
@@ -309,28 +320,6 @@ fn planted_one_bit_for_immediate_and_delayed_runs() {
 #[should_panic(expected = "what was stopped is never run again")]
 fn planted_a_stop_leaves_the_bit() {
     check_stop_and_start::<Bit<false>>();
-}
-
-/// R2, planted: a delay that finds an earlier time leaves it alone, without a write. The worker
-/// that takes that time has not acquired what this thread published.
-#[derive(Default)]
-struct Looks(Word);
-
-impl Timer for Looks {
-    fn delay(&self, at_ns: u64) {
-        if self.0.0.load(Relaxed) > at_ns {
-            self.0.0.fetch_min(at_ns, AcqRel);
-        }
-    }
-    fn begin_if_due(&self) -> bool {
-        self.0.begin_if_due()
-    }
-    fn is_set(&self) -> bool {
-        self.0.is_set()
-    }
-    fn cancel(&self) {
-        self.0.0.swap(NONE, AcqRel);
-    }
 }
 
 #[test]
