@@ -72,6 +72,12 @@ impl BioFlags {
     /// Nobody waits for it: it may have no more tags than the disk's `async_depth` says, so that
     /// others find some.
     pub const BACKGROUND: BioFlags = BioFlags(32);
+    /// Of a flush: all metadata of the file too, as `fsync` does; without it, what is needed to
+    /// read the data back, as `fdatasync` does. Such a flush is never elided.
+    pub const FSYNC: BioFlags = BioFlags(64);
+    /// Of a flush: only what had ended at a durable point, which is the bio's `start`
+    /// ([`Bio::flush_up_to`]).
+    pub const UP_TO: BioFlags = BioFlags(128);
 
     /// Whether all of `other` is set.
     pub const fn contains(self, other: BioFlags) -> bool {
@@ -163,6 +169,17 @@ impl Bio {
     /// A bio that makes what has ended durable.
     pub fn flush() -> Bio {
         Bio::range(Op::Flush, 0, 0)
+    }
+
+    /// A bio that makes what has ended durable, and all metadata of the file.
+    pub fn fsync() -> Bio {
+        Bio { flags: BioFlags::FSYNC, ..Bio::flush() }
+    }
+
+    /// A bio that ends when every write is durable whose durable point, which it was given when it
+    /// ended, is not after `point`.
+    pub fn flush_up_to(point: u64) -> Bio {
+        Bio { flags: BioFlags::UP_TO, start: point, ..Bio::flush() }
     }
 
     /// The byte after the last, or `None` where that is beyond 2^64.

@@ -343,6 +343,7 @@ fn issued<'a>(
         tag,
         op: if is_data { rq.op } else { Op::Flush },
         fua: fua && is_data && rq.op == Op::Write,
+        metadata: !is_data && rq.flags.contains(BioFlags::FSYNC),
         start: if is_data { rq.start } else { 0 },
         len: if is_data { rq.window_len(splits) } else { 0 },
         nr_bios: rq.nr_bios,

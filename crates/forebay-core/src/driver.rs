@@ -97,6 +97,9 @@ pub struct IssuedRequest<'a> {
     pub op: Op,
     /// Whether this write must be durable when it completes; set only if the limits say `fua`.
     pub fua: bool,
+    /// Whether this flush makes all metadata of a file durable as well
+    /// ([`BioFlags::FSYNC`](crate::BioFlags::FSYNC)).
+    pub metadata: bool,
     /// The first byte on the device; 0 for a flush.
     pub start: u64,
     /// How many bytes; 0 for a flush.

@@ -68,7 +68,9 @@ pub use histogram::Histogram;
 pub use limits::{LimitsError, QueueLimits, SECTOR_SHIFT};
 pub use merge::MergeKind;
 pub use plug::{PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, UnplugCause};
-pub use policy::{KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX, RunQueuePolicy};
+pub use policy::{
+    FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX, RunQueuePolicy,
+};
 pub use queued::QueuedBio;
 pub use refusal::Refusal;
 pub use request::Request;

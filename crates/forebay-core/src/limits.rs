@@ -54,6 +54,11 @@ pub struct QueueLimits {
     /// Whether the driver makes a single write durable by itself. Without it, and with a volatile
     /// cache, such a write is followed by a flush.
     pub fua: bool,
+    /// Whether a flush may be at the device beside other commands. Where not, either is refused as
+    /// busy while the other runs.
+    ///
+    /// Source: "block: hold queue if flush is running for non-queueable flush drive", 2011.
+    pub flush_queueable: bool,
     /// Whether the device turns.
     pub rotational: bool,
     /// Whether writes are refused.
@@ -83,6 +88,7 @@ impl Default for QueueLimits {
             max_write_zeroes_sectors: 0,
             volatile_cache: false,
             fua: false,
+            flush_queueable: true,
             rotational: false,
             read_only: false,
         }

@@ -67,6 +67,37 @@ pub enum RunQueuePolicy {
     Always,
 }
 
+/// What goes first where a device takes a flush only by itself (`flush_queueable` is false).
+///
+/// Source: "block: hold queue if flush is running for non-queueable flush drive", linux-kernel,
+/// 2011.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum FlushPolicy {
+    /// A flush goes before what waits, and the queue is held while one runs: so the next finds a
+    /// clean cache.
+    #[default]
+    Hold,
+    /// A flush goes before what waits. While one runs the next request is tried, found to be too
+    /// much for the device, and queued again. Kept so that the policies can be compared.
+    Requeue,
+    /// As `Requeue`, but a flush goes behind what was queued again: the state *before*.
+    Tail,
+}
+
+impl FlushPolicy {
+    /// Every policy.
+    pub const ALL: [FlushPolicy; 3] = [FlushPolicy::Hold, FlushPolicy::Requeue, FlushPolicy::Tail];
+
+    /// The name used in specs and reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FlushPolicy::Hold => "hold",
+            FlushPolicy::Requeue => "requeue",
+            FlushPolicy::Tail => "tail",
+        }
+    }
+}
+
 /// All settings of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -94,6 +125,15 @@ pub struct Policy {
     pub async_depth: u32,
     /// Who waits for a tag, and whom a free one wakes.
     pub wake: WakePolicy,
+    /// What goes first where a device takes a flush only by itself.
+    pub flush: FlushPolicy,
+    /// How long flushes wait at most for writes that are at the device and will need one
+    /// themselves, ns. It is looked at when the hardware context turns. Linux has 5 s
+    /// (`FLUSH_PENDING_TIMEOUT`).
+    pub flush_pending_ns: u64,
+    /// Whether a flush ends at once if nothing has ended since the last one that it would have to
+    /// make durable. It is the maker's promise that nobody else writes to the device.
+    pub elide: bool,
     /// How many bios a queue of completions may have in the layer, or ended and not reaped; one
     /// more is refused with `WouldBlock`.
     pub nr_bios: u32,
@@ -116,6 +156,9 @@ impl Default for Policy {
             nr_reserved: 0,
             async_depth: QUEUE_DEPTH_MAX,
             wake: WakePolicy::default(),
+            flush: FlushPolicy::default(),
+            flush_pending_ns: 5_000_000_000,
+            elide: false,
             nr_bios: 4096,
             nr_hw_queues: 1,
             iostats: true,
