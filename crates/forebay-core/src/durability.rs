@@ -111,12 +111,12 @@ impl Durability {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Whether everything up to `point` is on stable storage.
+    /// Whether everything up to `point` is on stable storage for certain.
     pub fn is_durable(&self, point: u64) -> bool {
         // In this order: a loss is noted before a later flush can be issued, and so before
         // that can move the durable point over it.
         let is_flushed = self.durable() >= point;
-        is_flushed && self.check(Wanted::Point(point)).is_some()
+        is_flushed && self.check(Wanted::All(point)).is_some()
     }
 
     /// A batch of writes that the device has completed is about to end: its number.
