@@ -17,6 +17,9 @@ use crate::primitive::{AtomicU64, Ordering};
 /// everything.
 const NR_LOSSES: usize = 8;
 
+/// The point of what was written before the disk was opened.
+const FIRST: u64 = 1;
+
 /// The durable points of a disk. All methods may be called by any thread at any time.
 #[derive(Debug)]
 pub struct Durability {
@@ -79,10 +82,11 @@ impl Default for Durability {
 }
 
 impl Durability {
-    /// Of a disk to which nothing was written yet.
+    /// Of a disk to which nothing was written yet, as far as is known: its first flush has something
+    /// to do.
     pub fn new() -> Durability {
         Durability {
-            point: AtomicU64::new(0),
+            point: AtomicU64::new(FIRST),
             durable: AtomicU64::new(0),
             nr_losses: AtomicU64::new(0),
             nr_acknowledged: AtomicU64::new(0),

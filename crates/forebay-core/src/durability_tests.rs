@@ -4,7 +4,8 @@ use super::*;
 
 fn after_writes(nr: u64) -> Durability {
     let durability = Durability::new();
-    (0..nr).for_each(|_| _ = durability.writes_end());
+    assert!(!durability.is_durable(durability.point()), "who knows what was there before");
+    (FIRST..nr).for_each(|_| _ = durability.writes_end());
     durability
 }
 

@@ -122,7 +122,10 @@ impl Disk {
     /// The durable point of now: of everything that has ended so far, whoever wrote it by this disk. 0 where
     /// every write is durable when it ends.
     pub fn durable_point(&self) -> u64 {
-        self.shared.device_state().durability().point()
+        match self.limits().volatile_cache {
+            true => self.shared.device_state().durability().point(),
+            false => 0,
+        }
     }
 
     /// Whether everything up to this point is on stable storage for certain.
