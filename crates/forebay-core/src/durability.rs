@@ -125,18 +125,18 @@ impl Durability {
 
     /// A batch of writes that the device has completed is about to end: its number.
     #[inline]
-    pub(crate) fn writes_end(&self) -> u64 {
+    pub fn writes_end(&self) -> u64 {
         // AcqRel: see `point`. Who is told of the end comes after this, and so sees it.
         self.point.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// A flush that was issued when `point` was the newest has succeeded.
-    pub(crate) fn flushed(&self, point: u64) {
+    pub fn flushed(&self, point: u64) {
         self.durable.fetch_max(point, Ordering::AcqRel);
     }
 
     /// A flush has failed just now.
-    pub(crate) fn flush_failed(&self) {
+    pub fn flush_failed(&self) {
         let number = self.nr_losses.fetch_add(1, Ordering::AcqRel) + 1;
         let loss = &self.losses[(number % NR_LOSSES as u64) as usize];
         // Each with release, after the count: who reads one that replaces what it looks for sees
