@@ -15,6 +15,7 @@ impl Turn<'_> {
     /// It has no tag.
     #[cold]
     pub(crate) fn take_flush(&mut self) {
+        self.hctx.flush.is_next = false;
         if let Some(rq) = self.hctx.pop_backlog() {
             match rq.steps.is_empty() {
                 // Nothing to do at the device: no data, and nothing that could be lost.
