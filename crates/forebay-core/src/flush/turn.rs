@@ -279,7 +279,8 @@ impl HardwareContext {
     }
 }
 
-/// Whether a bio that ends has a durable point: not if it is durable as it ends, or changed nothing.
+/// Whether a bio that ends has a durable point: not if it is durable as it ends, or changed
+/// nothing.
 pub(crate) fn needs_point(bio: &QueuedBio) -> bool {
     let is_durable = bio.bio().flags.contains(BioFlags::FUA) && bio.result().is_ok();
     bio.bio().op.is_write() && !is_durable
