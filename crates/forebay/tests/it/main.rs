@@ -5,6 +5,7 @@ mod contract;
 mod crowd;
 mod data;
 mod fallback;
+mod group_commit;
 mod holds;
 mod miri;
 mod overlap;
