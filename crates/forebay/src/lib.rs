@@ -42,6 +42,7 @@ mod buf;
 mod commit;
 mod disk;
 mod driver;
+mod durable;
 mod errno;
 mod error;
 mod future;
@@ -60,11 +61,12 @@ pub use commit::{
     SyncKind, Ticket,
 };
 pub use disk::Disk;
+pub use durable::{Durable, DurableFuture};
 pub use error::{IoError, OpenError, SpecError, SubmitError};
 pub use forebay_core::{
-    Bio, BioFlags, BlockStatus, Histogram, KickPolicy, LimitsError, MergeKind, MergePolicy, Op,
-    OpStats, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Refusal, RunQueuePolicy,
-    Segment, Segments, StageStats, UnplugCause, WakePolicy,
+    Bio, BioFlags, BlockStatus, FlushPolicy, Histogram, KickPolicy, LimitsError, LostWrites,
+    MergeKind, MergePolicy, Op, OpStats, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits,
+    QueueStats, Refusal, RunQueuePolicy, Segment, Segments, StageStats, UnplugCause, WakePolicy,
 };
 pub use future::IoFuture;
 pub use info::{DiskInfo, DiskStats, Feature, FeatureState, RunQueueStats};
