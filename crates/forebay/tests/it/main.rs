@@ -6,6 +6,7 @@ mod crowd;
 mod data;
 mod durability;
 mod fallback;
+mod group_commit;
 mod holds;
 mod miri;
 mod overlap;
