@@ -64,6 +64,9 @@ impl Disk {
         settings.apply(&mut limits);
         limits.validate().map_err(|source| OpenError::Limits { spec: spec.to_string(), source })?;
         let policy = settings.policy(opened.defaults)?;
+        if policy.elide && !opened.claim.is_sole() {
+            return Err(OpenError::Elide { spec: spec.to_string() });
+        }
         let tags = settings.tag_set(&policy)?;
         let mut features = opened.features;
         settings.amend(&mut features);
@@ -73,10 +76,11 @@ impl Disk {
             limits,
             policy,
             features,
+            exclusive: settings.exclusive(),
             notice: opened.notice,
         };
         let service = settings.service(opened.defaults);
-        Ok(Disk { shared: Shared::new(info, opened.device, service, tags)? })
+        Ok(Disk { shared: Shared::new(info, opened.device, service, tags, opened.claim)? })
     }
 
     /// What the disk is and can do.
@@ -152,6 +156,15 @@ impl Disk {
     /// Why it failed: then nothing is known of what was written since the last flush.
     pub fn flush(&self) -> Result<(), IoError> {
         self.run_without_memory(Bio::flush())
+    }
+
+    /// As [`flush`](Disk::flush), and all metadata of a file as well, such as its times: what
+    /// `fsync` does and `fdatasync` leaves out. A block device has none.
+    ///
+    /// # Errors
+    /// As [`Disk::flush`].
+    pub fn fsync(&self) -> Result<(), IoError> {
+        self.run_without_memory(Bio::fsync())
     }
 
     /// Says that `len` bytes from `offset` on are not needed any more. What they read as is the

@@ -48,6 +48,12 @@ impl Io {
         Io { bio: Bio::flush(), buf: None }
     }
 
+    /// As [`Io::flush`], and all metadata of a file as well: what `fsync` does and `fdatasync`
+    /// leaves out.
+    pub fn fsync() -> Io {
+        Io { bio: Bio::fsync(), buf: None }
+    }
+
     /// Says that a range is not needed any more.
     pub fn discard(offset: u64, len: u64) -> Io {
         Io { bio: Bio::range(Op::Discard, offset, len), buf: None }

@@ -39,6 +39,7 @@
 
 mod arena;
 mod buf;
+mod claim;
 mod disk;
 mod driver;
 mod errno;
@@ -57,9 +58,9 @@ pub use buf::{BUF_ALIGN, Buf};
 pub use disk::Disk;
 pub use error::{IoError, OpenError, SpecError, SubmitError};
 pub use forebay_core::{
-    Bio, BioFlags, BlockStatus, Histogram, KickPolicy, LimitsError, MergeKind, MergePolicy, Op,
-    OpStats, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Refusal, RunQueuePolicy,
-    Segment, Segments, StageStats, UnplugCause, WakePolicy,
+    Bio, BioFlags, BlockStatus, FlushPolicy, Histogram, KickPolicy, LimitsError, MergeKind,
+    MergePolicy, Op, OpStats, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, QueueStats,
+    Refusal, RunQueuePolicy, Segment, Segments, StageStats, UnplugCause, WakePolicy,
 };
 pub use future::IoFuture;
 pub use info::{DiskInfo, DiskStats, Feature, FeatureState, RunQueueStats};

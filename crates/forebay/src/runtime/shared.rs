@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::arena::Arena;
+use crate::claim::Claim;
 use crate::driver::{Device, Mode, Waiter};
 use crate::error::OpenError;
 use crate::info::{DiskInfo, DiskStats};
@@ -50,6 +51,8 @@ pub(crate) struct Shared {
     nr_sections: Mutex<u32>,
     /// How many holds there are on each gate.
     pub(crate) holds: Mutex<[u32; 3]>,
+    /// Ends after all else: nobody gets the file before nothing of this disk is left.
+    _claim: Claim,
 }
 
 /// The counters of the threads' software queues.
@@ -68,6 +71,7 @@ impl Shared {
         device: Arc<dyn Device>,
         with_service: bool,
         tags: Option<Arc<TagPool>>,
+        claim: Claim,
     ) -> Result<Arc<Shared>, OpenError> {
         let origin = Origin::here();
         let nr_hctxs = info.policy.nr_hw_queues;
@@ -99,6 +103,7 @@ impl Shared {
             holds: Mutex::default(),
             state,
             info,
+            _claim: claim,
         };
         let own_set = || Arc::new(TagSet::new(depth));
         let set = tags.as_ref().map_or_else(own_set, |pool| Arc::clone(&pool.set));
