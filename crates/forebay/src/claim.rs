@@ -16,6 +16,7 @@
 use crate::error::OpenError;
 use crate::info::Feature;
 use crate::runtime::fork::Origin;
+use forebay_core::Durability;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -28,6 +29,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 pub(crate) struct Claim {
     /// None: memory of its own.
     place: Option<Arc<Place>>,
+    durability: Arc<Durability>,
 }
 
 /// A file or block device that is open, and what all disks on it have in common.
@@ -37,6 +39,7 @@ struct Place {
     origin: Origin,
     /// Kept open: what says that nobody else may have it.
     sole: Option<File>,
+    durability: Arc<Durability>,
 }
 
 /// The same however it was found.
@@ -63,7 +66,7 @@ static PLACES: Mutex<Vec<Weak<Place>>> = Mutex::new(Vec::new());
 impl Claim {
     /// Of a disk that nobody else can write to, whatever they do.
     pub(crate) fn memory() -> Claim {
-        Claim { place: None }
+        Claim { place: None, durability: Arc::default() }
     }
 
     /// Of a disk on `file`, which was opened by `path`; for itself, if `exclusive`.
@@ -86,7 +89,7 @@ impl Claim {
             return match (place.sole.is_some(), exclusive) {
                 (true, _) => Err(OpenError::InUse { path: path.to_owned() }),
                 (false, true) => Err(not_exclusive(path, HERE)),
-                (false, false) => Ok(Claim { place: Some(place) }),
+                (false, false) => Ok(Claim::on(place)),
             };
         }
         let sole = match exclusive {
@@ -96,9 +99,19 @@ impl Claim {
             }
             false => None,
         };
-        let place = Arc::new(Place { name, origin: Origin::here(), sole });
+        let (origin, durability) = (Origin::here(), Arc::default());
+        let place = Arc::new(Place { name, origin, sole, durability });
         places.push(Arc::downgrade(&place));
-        Ok(Claim { place: Some(place) })
+        Ok(Claim::on(place))
+    }
+
+    fn on(place: Arc<Place>) -> Claim {
+        Claim { durability: Arc::clone(&place.durability), place: Some(place) }
+    }
+
+    /// What of it is durable: the same for all disks on one place.
+    pub(crate) fn durability(&self) -> &Arc<Durability> {
+        &self.durability
     }
 
     /// Whether nobody else writes to it, as far as can be known.

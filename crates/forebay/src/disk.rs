@@ -39,7 +39,7 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Disk {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Disk {
@@ -150,21 +150,12 @@ impl Disk {
         unsafe { self.run(bio) }
     }
 
-    /// Makes every write that has ended durable.
+    /// Makes every write that has ended durable; of a file, as `fdatasync` does.
     ///
     /// # Errors
     /// Why it failed: then nothing is known of what was written since the last flush.
     pub fn flush(&self) -> Result<(), IoError> {
         self.run_without_memory(Bio::flush())
-    }
-
-    /// As [`flush`](Disk::flush), and all metadata of a file as well, such as its times: what
-    /// `fsync` does and `fdatasync` leaves out. A block device has none.
-    ///
-    /// # Errors
-    /// As [`Disk::flush`].
-    pub fn fsync(&self) -> Result<(), IoError> {
-        self.run_without_memory(Bio::fsync())
     }
 
     /// Says that `len` bytes from `offset` on are not needed any more. What they read as is the
@@ -292,7 +283,7 @@ impl Disk {
         self.shared.device_state().revive();
     }
 
-    fn run_without_memory(&self, bio: Bio) -> Result<(), IoError> {
+    pub(crate) fn run_without_memory(&self, bio: Bio) -> Result<(), IoError> {
         assert!(bio.segments.as_slice().is_empty());
         // SAFETY: there is no memory.
         unsafe { self.run(bio) }.map(|_| ())
@@ -301,7 +292,7 @@ impl Disk {
     /// # Safety
     /// The memory of `bio` is valid for the operation, and nobody else uses it as the operation
     /// excludes, until this returns.
-    unsafe fn run(&self, bio: Bio) -> Result<u64, IoError> {
+    pub(crate) unsafe fn run(&self, bio: Bio) -> Result<u64, IoError> {
         // SAFETY: the caller's obligations are passed on.
         Ok(unsafe { self.shared.run(bio) }??)
     }
