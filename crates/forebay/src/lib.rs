@@ -39,6 +39,7 @@
 
 mod arena;
 mod buf;
+mod claim;
 mod commit;
 mod disk;
 mod driver;

@@ -1,5 +1,6 @@
 //! The integration tests, one program: what they share is compiled once, and all of it is used.
 
+mod claims;
 mod common;
 mod contract;
 mod crowd;

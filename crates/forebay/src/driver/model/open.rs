@@ -3,6 +3,7 @@
 use super::queue::ModelDriver;
 use super::state::State;
 use super::store::Store;
+use crate::claim::Claim;
 use crate::driver::timer::Timer;
 use crate::driver::{Device, DriverQueue, Mode, Opened, ideal_limits, take_block};
 use crate::error::{OpenError, SpecError};
@@ -49,7 +50,8 @@ pub(in crate::driver) fn open(
         source,
         hint: "; data=off needs none",
     })?;
-    let defaults = Defaults { service: true, queue_depth: Some(preset.queue_depth) };
+    // Not elide=on, though it would be right: a device of the experiments had no such thing.
+    let defaults = Defaults { service: true, queue_depth: Some(preset.queue_depth), elide: false };
     let features = vec![
         Feature::present("model", format!("{}; {constants}", preset.summary)),
         match store {
@@ -72,7 +74,7 @@ pub(in crate::driver) fn open(
     };
     let state = Arc::new(State::new(machine, Random::new(seed, 0)));
     let device = Arc::new(ModelDevice { limits, state, store });
-    Ok(Opened { device, features, notice: None, defaults })
+    Ok(Opened { device, features, notice: None, defaults, claim: Claim::memory() })
 }
 
 /// The key `size`, or the size of the preset, in whole blocks.
