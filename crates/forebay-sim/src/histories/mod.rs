@@ -68,7 +68,7 @@ impl Setting {
         {
             for elide in [true, false] {
                 for fua in [true, false] {
-                    let (queue_depth, failure_loses, lie) = (8, false, None);
+                    let (queue_depth, failure_loses, lie) = (8, true, None);
                     all.push(Setting {
                         flush,
                         elide,

@@ -265,7 +265,7 @@ fn end(device: &mut Device, boxed: &QueuedBio) -> Verdict {
     if letter.kind.op().is_write() {
         let outcome = match letter.kind {
             Kind::WriteFua if is_good => Outcome::Durable,
-            Kind::Write | Kind::PreflushWrite if is_good => Outcome::Cached(0),
+            Kind::Write | Kind::PreflushWrite if is_good => Outcome::Cached(boxed.durable_point()),
             _ => Outcome::Unsure,
         };
         device.durable.end(letter.sector, Letter::value(nth), outcome)?;
