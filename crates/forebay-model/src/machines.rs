@@ -92,7 +92,7 @@ pub static ALL: [Preset; 5] = [
         summary: "a SATA disk of 500 GB: a volatile cache, a flush only by itself",
         capacity_bytes: 500_107_862_016,
         rotational: true,
-        max_sectors: 1024,
+        max_sectors: KIB_256,
         queue_depth: 32,
         volatile_cache: true,
         flush_queueable: false,
