@@ -59,7 +59,7 @@ impl HardwareContext {
     #[inline]
     pub fn accept(&mut self, rq: Request, enter: bool) {
         if rq.is_nowait() {
-            self.nowait.push(rq);
+            self.nowait.push_back(rq);
         } else if enter && self.outside.is_empty() {
             self.let_in(rq);
         } else {

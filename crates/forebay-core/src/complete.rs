@@ -14,7 +14,7 @@
 
 use crate::bio::Op;
 use crate::driver::{Completed, Driver, Look};
-use crate::flush::Steps;
+use crate::flush::{Steps, needs_point};
 use crate::hctx::{Slot, SlotState, Turn};
 use crate::queued::QueuedBio;
 use crate::request::Request;
@@ -41,10 +41,12 @@ impl Turn<'_> {
         self.hctx.reap_kick = false;
         let look = self.look();
         driver.reap(&mut self.hctx.completions, look);
+        self.hctx.flush.begin_reaping();
         for nth in 0..self.hctx.completions.len() {
             let Completed { tag, result } = self.hctx.completions.get(nth);
             self.complete(tag, result);
         }
+        self.hctx.flush.end_reaping();
         self.hctx.completions.clear();
     }
 
@@ -86,12 +88,16 @@ impl Turn<'_> {
     /// What is no usual case: a step of several, a short count, a failure.
     #[inline(never)]
     fn complete_step(&mut self, tag: Tag, rq: Request, result: Result<u64, BlockStatus>) {
-        self.hctx.nr_with_more_commands -= u32::from(rq.has_more_commands());
-        let after = match (result, rq.steps.current()) {
-            (Ok(n), Some(Steps::DATA)) => self.progress(rq, n),
-            (Ok(_), Some(step)) => step_done(rq, step),
-            (Err(status), _) => self.fail(tag, rq, status),
-            (Ok(_), None) => unreachable!("a request at the driver has a step to take"),
+        let hctx = &mut *self.hctx;
+        if tag == hctx.flush.tag() {
+            hctx.table[tag.index()].state = SlotState::Idle;
+            return self.flush_done(rq, result);
+        }
+        hctx.nr_with_more_commands -= u32::from(rq.has_more_commands());
+        hctx.flush.count_before_flush(&rq, false);
+        let after = match result {
+            Ok(n) => self.progress(rq, n),
+            Err(status) => self.fail(tag, rq, status),
         };
         self.settle(tag, after);
     }
@@ -106,6 +112,11 @@ impl Turn<'_> {
     fn settle(&mut self, tag: Tag, after: After) {
         let hctx = &mut *self.hctx;
         match after {
+            After::Again(rq) if rq.steps.current() != Some(Steps::DATA) => {
+                hctx.table[tag.index()].state = SlotState::Idle;
+                hctx.put_tag(tag, rq.flags);
+                self.park(rq);
+            }
             After::Again(rq) => {
                 hctx.table[tag.index()] = Slot { state: SlotState::Waiting, rq: Some(rq) };
                 hctx.dispatch.push_back(tag);
@@ -141,7 +152,8 @@ impl Turn<'_> {
         self.hctx.counters.of(rq.op).bytes.add(n);
         if n == rq.len {
             rq.len = 0;
-            return step_done(rq, Steps::DATA);
+            rq.steps = rq.steps.after(Steps::DATA);
+            return if rq.steps.is_empty() { After::Done(rq) } else { After::Again(rq) };
         }
         let mut left = n;
         while left > 0 {
@@ -223,9 +235,7 @@ impl Turn<'_> {
 
     /// Ends all bios of a request but its last, which ends with the request.
     fn end_all_but_last(&mut self, mut rq: Request, status: Option<BlockStatus>) -> After {
-        // A flush before or after the data failed: nothing is known of the bio, from its start.
-        let is_data = rq.steps.current() == Some(Steps::DATA);
-        let from = if is_data { rq.skip } else { 0 };
+        let from = rq.skip;
         rq.head_mut(&mut self.hctx.splits).mark(from, status);
         while rq.nr_bios > 1 {
             self.end_head(&mut rq);
@@ -261,7 +271,10 @@ impl Turn<'_> {
     }
 
     #[inline]
-    fn end(&mut self, bio: Box<QueuedBio>, unplugged_ns: u64) {
+    fn end(&mut self, mut bio: Box<QueuedBio>, unplugged_ns: u64) {
+        if self.hctx.flush.is_needed && needs_point(&bio) {
+            bio.durable_point = self.ended_point();
+        }
         let counters = &self.hctx.counters;
         if self.hctx.policy.iostats {
             counters.plug.record(unplugged_ns.saturating_sub(bio.queued_ns));
@@ -273,9 +286,4 @@ impl Turn<'_> {
         counters.of(bio.bio.op).bios.add(1);
         self.ended.push(bio);
     }
-}
-
-fn step_done(mut rq: Request, step: Steps) -> After {
-    rq.steps = rq.steps.after(step);
-    if rq.steps.is_empty() { After::Done(rq) } else { After::Again(rq) }
 }

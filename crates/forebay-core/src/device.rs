@@ -1,6 +1,8 @@
 //! What the hardware contexts of one disk know of each other.
 
+use crate::durability::Durability;
 use crate::retry::Retries;
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 /// The state of a disk beyond its hardware contexts, which share it.
@@ -9,12 +11,25 @@ pub struct DeviceState {
     /// The device is gone.
     failed: AtomicBool,
     pub(crate) retries: Retries,
+    pub(crate) durability: Arc<Durability>,
 }
 
 impl DeviceState {
     /// Of a disk that has at most `nr_hctxs` hardware contexts, and is well.
     pub fn new(nr_hctxs: u32) -> DeviceState {
-        DeviceState { failed: AtomicBool::new(false), retries: Retries::new(nr_hctxs) }
+        DeviceState::with_durability(nr_hctxs, Arc::default())
+    }
+
+    /// As [`new`](DeviceState::new), of one that is the same device as another: a file that was
+    /// opened twice.
+    pub fn with_durability(nr_hctxs: u32, durability: Arc<Durability>) -> DeviceState {
+        let retries = Retries::new(nr_hctxs);
+        DeviceState { failed: AtomicBool::new(false), retries, durability }
+    }
+
+    /// What of it is durable.
+    pub fn durability(&self) -> &Arc<Durability> {
+        &self.durability
     }
 
     /// Whether the device is gone: a request ended with

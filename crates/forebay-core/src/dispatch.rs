@@ -16,6 +16,16 @@ use crate::splits::Splits;
 use crate::status::BlockStatus;
 use crate::tag::Tag;
 
+/// What comes next.
+enum Next {
+    /// A request, in nobody's hands but the caller's, under its tag.
+    Issue(Tag, Request),
+    /// The oldest of the backlog waits for a flush, or for nothing.
+    Flush,
+    /// Nothing, or nothing for which there is a tag.
+    Nothing,
+}
+
 impl Turn<'_> {
     /// Issues what waits, until tags, work, or the driver's patience end.
     #[inline]
@@ -42,47 +52,56 @@ impl Turn<'_> {
     /// Issues what may wait. Says whether the driver is busy.
     #[inline]
     fn dispatch_waiting<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
-        while !self.hctx.dispatch.is_empty() || self.stock_backlog() {
-            let Some((tag, rq)) = self.next() else { break };
-            if self.issue(driver, tag, rq) {
+        loop {
+            if self.hctx.flush.wants_a_look() && self.look_at_flush(driver) {
                 return true;
             }
+            if self.hctx.dispatch.is_empty() && !self.stock_backlog() {
+                break;
+            }
+            match self.next() {
+                Next::Issue(tag, rq) => {
+                    if self.issue(driver, tag, rq) {
+                        return true;
+                    }
+                }
+                Next::Flush => self.take_flush(),
+                Next::Nothing => break,
+            }
         }
-        false
+        self.hctx.flush.lets_through && self.others_are_through(driver)
     }
 
-    /// The next request to issue: from the dispatch list, or from the backlog, with a new tag. It
-    /// is in nobody's hands but the caller's.
+    /// The next request to issue: from the dispatch list, or from the backlog, with a new tag.
     #[inline]
-    fn next(&mut self) -> Option<(Tag, Request)> {
+    fn next(&mut self) -> Next {
         if let Some(tag) = self.hctx.dispatch.pop_front() {
             let slot = &mut self.hctx.table[tag.index()];
             assert!(slot.state == SlotState::Waiting);
-            return Some((tag, slot.rq.take().expect("a tag that waits has a request")));
+            return Next::Issue(tag, slot.rq.take().expect("a tag that waits has a request"));
         }
         loop {
             let hctx = &mut *self.hctx;
-            let waiting = hctx.backlog.front()?;
+            let Some(waiting) = hctx.backlog.front() else { return Next::Nothing };
             let (flags, oversized) = (waiting.flags, waiting.oversized);
-            if waiting.steps.is_empty() {
-                // Nothing to do at the device: no data, and nothing that could be lost.
-                let rq = hctx.pop_backlog()?;
-                self.end_all(rq);
-                self.stock_backlog();
-                continue;
+            if waiting.steps.current() != Some(Steps::DATA) {
+                return Next::Flush;
             }
             // What does not want to wait is in front of what has.
             let is_new = || waiting.is_nowait() && waiting.part_of.is_none();
             let mut has_waited = hctx.nr_waited > 0 && !is_new();
             let tag = if hctx.admission.is_none() {
-                hctx.tags.get(0)?
+                match hctx.tags.get(0) {
+                    Some(tag) => tag,
+                    None => return Next::Nothing,
+                }
             } else {
                 match self.get_tag(flags) {
                     Admitted::Tag(tag, is_old) => {
                         has_waited |= is_old;
                         tag
                     }
-                    Admitted::NoTag => return None,
+                    Admitted::NoTag => return Next::Nothing,
                     Admitted::WaitsElsewhere => continue,
                 }
             };
@@ -91,7 +110,7 @@ impl Turn<'_> {
             match rq {
                 Some(mut rq) => {
                     self.note_tag(tag, &mut rq, has_waited);
-                    return Some((tag, rq));
+                    return Next::Issue(tag, rq);
                 }
                 None => {
                     self.hctx.put_tag(tag, flags);
@@ -165,7 +184,7 @@ impl Turn<'_> {
     }
 
     #[inline]
-    fn note_issue(&mut self, rq: &mut Request) {
+    pub(crate) fn note_issue(&mut self, rq: &mut Request) {
         let hctx = &mut *self.hctx;
         if hctx.policy.iostats && !rq.was_issued {
             hctx.counters.queue.record(self.now.saturating_sub(rq.tagged_ns));
@@ -178,6 +197,7 @@ impl Turn<'_> {
         hctx.bios_per_request_max = hctx.bios_per_request_max.max(rq.nr_bios);
         if !rq.is_plain() {
             hctx.nr_with_more_commands += u32::from(rq.has_more_commands());
+            hctx.flush.count_before_flush(rq, true);
         }
         hctx.nr_in_flight += 1;
         hctx.nr_uncommitted += 1;
@@ -222,7 +242,7 @@ impl Turn<'_> {
     #[cold]
     fn dispatch_nowait<D: Driver + ?Sized>(&mut self, driver: &mut D, mut is_busy: bool) {
         let mut nowait = core::mem::take(&mut self.hctx.nowait);
-        for rq in nowait.drain(..) {
+        while let Some(rq) = nowait.pop_front().or_else(|| self.hctx.nowait.pop_front()) {
             let hctx = &mut *self.hctx;
             let depth = hctx.tags.depth();
             let parts = match rq.oversized {
@@ -237,6 +257,13 @@ impl Turn<'_> {
             if rq.steps.is_empty() {
                 // Nothing to do at the device: no gate is in its way, and none is passed for it.
                 self.end_all(rq);
+            } else if rq.steps.current() != Some(Steps::DATA) {
+                // It takes no tag for its flush; for its data it comes here again.
+                match is_closed {
+                    true => self.answer(rq, BlockStatus::Again),
+                    false => self.park(rq),
+                }
+                is_busy = is_busy || self.gates.dispatch && self.dispatch_waiting(driver);
             } else if parts > depth {
                 self.answer(rq, BlockStatus::NotSupported);
             } else if must_wait {
@@ -330,7 +357,7 @@ fn note_wait(rq: &mut Request, splits: &mut Splits, waited_ns: u64) {
 
 /// What the driver sees of a request: the command of its current step.
 #[inline]
-fn issued<'a>(
+pub(crate) fn issued<'a>(
     splits: &'a Splits,
     limits: &QueueLimits,
     rq: &'a Request,

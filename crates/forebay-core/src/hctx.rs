@@ -5,6 +5,7 @@
 use crate::admission::Admission;
 use crate::device::DeviceState;
 use crate::driver::{Completions, Driver};
+use crate::flush::FlushMachine;
 use crate::limits::QueueLimits;
 use crate::policy::Policy;
 use crate::queued::QueuedBio;
@@ -29,7 +30,8 @@ use alloc::vec::Vec;
 /// # Invariants
 /// - Q1 each part of a bio is in exactly one request, which is in a plug, in an inbox, in the
 ///   backlog or in the request table; the bio ends once, when the last of these requests is done.
-/// - Q2 a request in the backlog has no tag; one in the table has exactly one.
+/// - Q2 a request in the backlog, or in the flush machine, has no tag; one in the table has
+///   exactly one.
 /// - Q3 the depth bounds the table, for ever. The backlog has room for what its users may have in
 ///   the layer at once: it grows with their number, and never per I/O.
 #[derive(Debug)]
@@ -47,10 +49,12 @@ pub struct HardwareContext {
     /// What waits for tags elsewhere than in the backlog; none where nothing ever does.
     pub(crate) admission: Option<Box<Admission>>,
     /// Let in, and not to wait for a tag.
-    pub(crate) nowait: Vec<Request>,
+    pub(crate) nowait: VecDeque<Request>,
     /// Not let in: the disk is frozen.
     pub(crate) outside: VecDeque<Request>,
     pub(crate) tags: TagCache,
+    pub(crate) flush: FlushMachine,
+    /// One row for each tag, and one for the command of the flush machine.
     pub(crate) table: Box<[Slot]>,
     pub(crate) splits: Splits,
     /// Tagged, and to be issued (again) before anything of the backlog.
@@ -155,14 +159,15 @@ impl HardwareContext {
             backlog: VecDeque::with_capacity(depth as usize),
             nr_waited: 0,
             admission: Admission::new(&policy, depth, nr_requests),
-            nowait: Vec::new(),
+            nowait: VecDeque::new(),
             outside: VecDeque::new(),
             tags: TagCache::new(tags, nr_requests),
-            table: (0..depth).map(|_| idle()).collect(),
+            flush: FlushMachine::new(&limits, &policy, depth),
+            table: (0..=depth).map(|_| idle()).collect(),
             splits: Splits::new(depth),
             dispatch: VecDeque::with_capacity(depth as usize),
             held: Vec::with_capacity(depth as usize),
-            completions: Completions::new(depth),
+            completions: Completions::new(depth + 1),
             writes: WriteLog::new(),
             nr_in_flight: 0,
             bios_per_request_max: 1,
@@ -225,6 +230,7 @@ impl HardwareContext {
         !self.backlog.is_empty()
             || !self.dispatch.is_empty()
             || !self.held.is_empty()
+            || self.flush.is_pending()
             || self.admission.as_ref().is_some_and(|admission| !admission.is_empty())
     }
 
@@ -272,7 +278,14 @@ impl HardwareContext {
         if self.has_waiting() || self.nr_with_more_commands > 0 {
             return 1;
         }
-        nr_bios.div_ceil(self.bios_per_request_max).clamp(1, self.nr_in_flight)
+        let (is_flushing, nr_flushed) = match self.flush.nr_ending() {
+            None => (0, 0),
+            // Others have their data to write then.
+            Some(nr) if nr < self.flush.nr_running() => return 1,
+            Some(nr) => (1, nr),
+        };
+        let nr_others = nr_bios.saturating_sub(nr_flushed).div_ceil(self.bios_per_request_max);
+        (is_flushing + nr_others).clamp(1, self.nr_in_flight)
     }
 
     /// How many of its tags can be had: those at hand here, and those of the set.
@@ -286,13 +299,17 @@ impl HardwareContext {
     /// # Panics
     /// If it is not.
     pub fn check_invariants(&self) -> usize {
-        let tagged = self.table.iter().filter(|slot| slot.state != SlotState::Idle);
+        let (rows, row_of_flush) = self.table.split_at(self.flush.tag().index());
+        let tagged = rows.iter().filter(|slot| slot.state != SlotState::Idle);
         let nr_tagged = tagged.clone().count() as u32;
         assert_eq!(nr_tagged, self.tags.nr_busy());
-        let issued = tagged.clone().filter(|slot| slot.state == SlotState::Issued).count();
-        assert_eq!(issued as u32, self.nr_in_flight);
-        assert_eq!((self.dispatch.len() + self.held.len()) as u32 + self.nr_in_flight, nr_tagged);
+        let issued = tagged.clone().filter(|slot| slot.state == SlotState::Issued).count() as u32;
+        let is_flushing = row_of_flush[0].state == SlotState::Issued;
+        assert_eq!(is_flushing, self.flush.is_running());
+        assert_eq!(issued + u32::from(is_flushing), self.nr_in_flight);
+        assert_eq!((self.dispatch.len() + self.held.len()) as u32 + issued, nr_tagged);
         let waiting = self.backlog.iter().chain(&self.nowait).chain(&self.outside);
+        let waiting = waiting.chain(self.flush.iter());
         let waiting = waiting.chain(self.admission.iter().flat_map(|admission| admission.iter()));
         let requests = tagged.filter_map(|slot| slot.rq.as_ref()).chain(waiting);
         let (mut nr_whole, mut nr_parts) = (0, 0);

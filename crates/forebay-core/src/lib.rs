@@ -34,6 +34,7 @@ mod defer;
 mod device;
 mod dispatch;
 mod driver;
+mod durability;
 mod flush;
 mod hctx;
 mod histogram;
@@ -63,6 +64,7 @@ pub use device::DeviceState;
 pub use driver::{
     Completed, Completions, Driver, Issue, IssuedRequest, Look, Ranges, RequestSegments,
 };
+pub use durability::{Durability, LostWrites};
 pub use hctx::{Commit, Gates, HardwareContext, Turned};
 pub use histogram::Histogram;
 pub use limits::{LimitsError, QueueLimits, SECTOR_SHIFT};

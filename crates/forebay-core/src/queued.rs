@@ -26,6 +26,8 @@ pub struct QueuedBio {
     pub(crate) status: Option<BlockStatus>,
     /// The bytes from the start that are known good; `bio.len` until something fell short.
     pub(crate) good_len: u64,
+    /// Of a bio that has ended: see [`QueuedBio::durable_point`].
+    pub(crate) durable_point: u64,
     pub(crate) queued_ns: u64,
     pub(crate) waited_ns: u64,
     owner: u64,
@@ -44,6 +46,7 @@ impl QueuedBio {
             has_waited: false,
             status: None,
             good_len: 0,
+            durable_point: 0,
             queued_ns: 0,
             waited_ns: 0,
             owner,
@@ -58,6 +61,7 @@ impl QueuedBio {
         assert!(self.next.is_none(), "a box is filled when its bio has ended");
         self.status = None;
         self.good_len = bio.len;
+        self.durable_point = 0;
         self.has_waited = false;
         self.waited_ns = 0;
         self.bio = bio;
@@ -94,6 +98,14 @@ impl QueuedBio {
             Some(status) => Err(status),
             None => Ok(self.good_len),
         }
+    }
+
+    /// Of a bio that has ended: what to wait for until it is on stable storage
+    /// ([`Bio::flush_up_to`](crate::Bio::flush_up_to)). 0 if it is there already, or has changed
+    /// nothing.
+    #[inline]
+    pub fn durable_point(&self) -> u64 {
+        self.durable_point
     }
 
     /// Of a bio that has ended: whether it had to wait for a tag, and for how long, ns (0 under

@@ -56,6 +56,18 @@ pub struct QueueStats {
     pub overtaken: u64,
     /// Batches that the driver was told to commit.
     pub commits: u64,
+    /// Steps of requests that asked for a flush: flushes, PREFLUSH, and FUA where the device has
+    /// none. Each is one of the next four, or waits still.
+    pub flushes_asked: u64,
+    /// Flushes that were issued to the device.
+    pub flushes_issued: u64,
+    /// Those that joined one that another had asked for.
+    pub flushes_joined: u64,
+    /// Those that ended at once: what they would have made durable was.
+    pub flushes_elided: u64,
+    /// Those that failed without a flush of their own: something that they cover was lost, or the
+    /// device did not take it.
+    pub flushes_refused: u64,
     /// Bios that had to wait for a tag.
     pub tag_waits: u64,
     /// How long they waited, ns; 0 under `iostats=off`.
@@ -121,6 +133,11 @@ impl QueueStats {
         self.retries += counters.retries.get();
         self.overtaken += counters.overtaken.get();
         self.commits += counters.commits.get();
+        self.flushes_asked += counters.flushes_asked.get();
+        self.flushes_issued += counters.flushes_issued.get();
+        self.flushes_joined += counters.flushes_joined.get();
+        self.flushes_elided += counters.flushes_elided.get();
+        self.flushes_refused += counters.flushes_refused.get();
         self.tag_waits += counters.tag_waits.get();
         self.tag_wait_ns += counters.tag_wait_ns.get();
         self.tag_wakeups += counters.tag_wakeups.get();
@@ -181,6 +198,11 @@ pub struct RunCounters {
     pub(crate) retries: Counter,
     pub(crate) overtaken: Counter,
     pub(crate) commits: Counter,
+    pub(crate) flushes_asked: Counter,
+    pub(crate) flushes_issued: Counter,
+    pub(crate) flushes_joined: Counter,
+    pub(crate) flushes_elided: Counter,
+    pub(crate) flushes_refused: Counter,
     pub(crate) tag_waits: Counter,
     pub(crate) tag_wait_ns: Counter,
     pub(crate) tag_wakeups: Counter,

@@ -102,7 +102,7 @@ impl Hctx {
             Arc::new(TagSet::new(depth)),
             Arc::clone(&self.counters),
         );
-        let driver = DriverState::new(self.at, depth);
+        let driver = DriverState::new(self.at, depth + 1);
         let nr_requests = world.disk.policy.nr_requests.unwrap_or(depth);
         let inner = Inner { core, driver, nr_requests, is_kicked: false };
         *self.inner.borrow_mut() = Some(inner);

@@ -73,7 +73,8 @@ impl Shared {
         let nr_hctxs = info.policy.nr_hw_queues;
         let state = Arc::new(DeviceState::new(nr_hctxs));
         let depth = info.policy.queue_depth;
-        let queue = device.open_queue(depth, Mode::Shared);
+        // One more than there are tags: for flushes.
+        let queue = device.open_queue(depth + 1, Mode::Shared);
         let queue = queue.map_err(|source| device.refusal(source))?;
         let waiter = Arc::clone(&queue.waiter);
         let works = info.policy.run_queue == RunQueuePolicy::Always;
@@ -237,7 +238,7 @@ impl Shared {
         let Some(at) = self.is_owned.iter().position(claim) else {
             return SHARED;
         };
-        match self.device.open_queue(self.info.policy.queue_depth, Mode::Owned) {
+        match self.device.open_queue(self.info.policy.queue_depth + 1, Mode::Owned) {
             Ok(queue) => {
                 let tags = Arc::new(TagSet::new(self.info.policy.queue_depth));
                 let inner = Inner::new(self.new_core(at, tags), queue);

@@ -1,13 +1,13 @@
 //! Which steps make a request durable: PREFLUSH, DATA, POSTFLUSH.
 //!
 //! Counterpart in Linux: `REQ_FSEQ_*` (`block/blk-flush.c`). A request that asks for durability is
-//! up to three commands at the device, one after another, under one tag:
+//! up to three commands at the device, one after another:
 //!
 //! - PRE, a flush, where it asks for one before its data and the device has a volatile cache;
 //! - DATA, where it has any;
 //! - POST, a flush, where it must be durable itself and the driver cannot do that in one command.
 //!
-//! Each request issues its own flushes here; nothing is joined or elided.
+//! The flushes of all requests of a hardware context are joined by its machine ([`super`]).
 
 use crate::bio::{BioFlags, Op};
 use crate::limits::QueueLimits;
@@ -50,6 +50,12 @@ impl Steps {
     pub(crate) fn after(self, step: Steps) -> Steps {
         assert!(self.current() == Some(step), "steps are taken in order");
         Steps(self.0 & !step.0)
+    }
+
+    /// Both.
+    #[inline]
+    pub(crate) const fn and(self, other: Steps) -> Steps {
+        Steps(self.0 | other.0)
     }
 
     #[inline]
