@@ -52,6 +52,9 @@ impl Turn<'_> {
     /// Issues what may wait. Says whether the driver is busy.
     #[inline]
     fn dispatch_waiting<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
+        if self.hctx.flush.is_needed {
+            self.take_new_flushes();
+        }
         loop {
             if self.hctx.flush.wants_a_look() && self.look_at_flush(driver) {
                 return true;

@@ -24,6 +24,25 @@ impl Turn<'_> {
         }
     }
 
+    /// Flushes that are new in the backlog wait in the machine, and not behind others there: they
+    /// need no tag, order nothing that came before them, and the next may follow the one that runs
+    /// while the others are held.
+    #[inline]
+    pub(crate) fn take_new_flushes(&mut self) {
+        let is_flush = |rq: &Request| rq.steps.current() == Some(Steps::PRE);
+        let mut at = self.hctx.nr_waited;
+        while let Some(rq) = self.hctx.backlog.get(at) {
+            if !is_flush(rq) {
+                at += 1;
+            } else if let Some(rq) = self.hctx.backlog.remove(at) {
+                let nr_left = self.hctx.backlog.len();
+                self.park(rq);
+                // If it needs none after all, its data is at the front.
+                at += self.hctx.backlog.len() - nr_left;
+            }
+        }
+    }
+
     /// A request that has no tag waits for a flush; or does not have to.
     #[cold]
     pub(crate) fn park(&mut self, rq: Request) {
