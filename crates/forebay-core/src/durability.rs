@@ -17,6 +17,9 @@ use crate::primitive::{AtomicU64, Ordering};
 /// everything.
 const NR_LOSSES: usize = 8;
 
+/// The point of what was written before the disk was opened.
+const FIRST: u64 = 1;
+
 /// The durable points of a disk. All methods may be called by any thread at any time.
 #[derive(Debug)]
 pub struct Durability {
@@ -79,10 +82,11 @@ impl Default for Durability {
 }
 
 impl Durability {
-    /// Of a disk to which nothing was written yet.
+    /// Of a disk to which nothing was written yet, as far as is known: its first flush has something
+    /// to do.
     pub fn new() -> Durability {
         Durability {
-            point: AtomicU64::new(0),
+            point: AtomicU64::new(FIRST),
             durable: AtomicU64::new(0),
             nr_losses: AtomicU64::new(0),
             nr_acknowledged: AtomicU64::new(0),
@@ -111,28 +115,28 @@ impl Durability {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Whether everything up to `point` is on stable storage.
+    /// Whether everything up to `point` is on stable storage for certain.
     pub fn is_durable(&self, point: u64) -> bool {
         // In this order: a loss is noted before a later flush can be issued, and so before
         // that can move the durable point over it.
         let is_flushed = self.durable() >= point;
-        is_flushed && self.check(Wanted::Point(point)).is_some()
+        is_flushed && self.check(Wanted::All(point)).is_some()
     }
 
     /// A batch of writes that the device has completed is about to end: its number.
     #[inline]
-    pub(crate) fn writes_end(&self) -> u64 {
+    pub fn writes_end(&self) -> u64 {
         // AcqRel: see `point`. Who is told of the end comes after this, and so sees it.
         self.point.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// A flush that was issued when `point` was the newest has succeeded.
-    pub(crate) fn flushed(&self, point: u64) {
+    pub fn flushed(&self, point: u64) {
         self.durable.fetch_max(point, Ordering::AcqRel);
     }
 
     /// A flush has failed just now.
-    pub(crate) fn flush_failed(&self) {
+    pub fn flush_failed(&self) {
         let number = self.nr_losses.fetch_add(1, Ordering::AcqRel) + 1;
         let loss = &self.losses[(number % NR_LOSSES as u64) as usize];
         // Each with release, after the count: who reads one that replaces what it looks for sees

@@ -39,7 +39,7 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Disk {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Disk {
@@ -146,7 +146,7 @@ impl Disk {
         unsafe { self.run(bio) }
     }
 
-    /// Makes every write that has ended durable.
+    /// Makes every write that has ended durable; of a file, as `fdatasync` does.
     ///
     /// # Errors
     /// Why it failed: then nothing is known of what was written since the last flush.
@@ -279,7 +279,7 @@ impl Disk {
         self.shared.device_state().revive();
     }
 
-    fn run_without_memory(&self, bio: Bio) -> Result<(), IoError> {
+    pub(crate) fn run_without_memory(&self, bio: Bio) -> Result<(), IoError> {
         assert!(bio.segments.as_slice().is_empty());
         // SAFETY: there is no memory.
         unsafe { self.run(bio) }.map(|_| ())
@@ -288,7 +288,7 @@ impl Disk {
     /// # Safety
     /// The memory of `bio` is valid for the operation, and nobody else uses it as the operation
     /// excludes, until this returns.
-    unsafe fn run(&self, bio: Bio) -> Result<u64, IoError> {
+    pub(crate) unsafe fn run(&self, bio: Bio) -> Result<u64, IoError> {
         // SAFETY: the caller's obligations are passed on.
         Ok(unsafe { self.shared.run(bio) }??)
     }

@@ -53,7 +53,7 @@ impl IoFuture {
         let mut boxed = QueuedBio::new(mailbox.owner(), 0);
         boxed.fill(bio);
         let ctx = thread::shared_ctx_of(&self.shared);
-        let now = now_ns(self.shared.info().policy.iostats);
+        let now = now_ns(self.shared.info().is_timed());
         let turn_due = match ctx.queue_bio(boxed, now) {
             Ok(turn_due) => turn_due,
             Err((refusal, mut boxed)) => return Err(refused(refusal, boxed.take_bio(), buf)),

@@ -20,6 +20,13 @@ pub struct DiskInfo {
     pub notice: Option<String>,
 }
 
+impl DiskInfo {
+    /// Whether turns are given the time: for latencies, or for the bound on how long flushes wait.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.policy.iostats || self.limits.volatile_cache
+    }
+}
+
 /// Something that a disk can do, or cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feature {

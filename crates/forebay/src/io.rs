@@ -48,6 +48,18 @@ impl Io {
         Io { bio: Bio::flush(), buf: None }
     }
 
+    /// Makes every write that has ended before this is submitted durable, and all metadata of the
+    /// file, as `fsync` does.
+    pub fn fsync() -> Io {
+        Io { bio: Bio::fsync(), buf: None }
+    }
+
+    /// Ends when everything up to a durable point is on stable storage; see
+    /// [`Disk::durable`](crate::Disk::durable). Its completion says whether they are.
+    pub fn flush_up_to(point: u64) -> Io {
+        Io { bio: Bio::flush_up_to(point), buf: None }
+    }
+
     /// Says that a range is not needed any more.
     pub fn discard(offset: u64, len: u64) -> Io {
         Io { bio: Bio::range(Op::Discard, offset, len), buf: None }
@@ -144,6 +156,10 @@ pub struct Completion {
     pub buf: Option<Buf>,
     /// Whether it had to wait for a tag, and for how long, ns (0 under `iostats=off`).
     pub tag_wait_ns: Option<u64>,
+    /// What to wait for until this write is on stable storage
+    /// ([`Disk::durable`](crate::Disk::durable)); 0 if it is there already, or there was nothing
+    /// to write.
+    pub durable_point: u64,
 }
 
 impl Completion {
@@ -153,6 +169,7 @@ impl Completion {
             result: boxed.result(),
             buf,
             tag_wait_ns: boxed.tag_wait(),
+            durable_point: boxed.durable_point(),
         }
     }
 }

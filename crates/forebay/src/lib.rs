@@ -41,6 +41,7 @@ mod arena;
 mod buf;
 mod disk;
 mod driver;
+mod durable;
 mod errno;
 mod error;
 mod future;
@@ -55,11 +56,12 @@ mod spec;
 
 pub use buf::{BUF_ALIGN, Buf};
 pub use disk::Disk;
+pub use durable::{Durable, DurableFuture};
 pub use error::{IoError, OpenError, SpecError, SubmitError};
 pub use forebay_core::{
-    Bio, BioFlags, BlockStatus, Histogram, KickPolicy, LimitsError, MergeKind, MergePolicy, Op,
-    OpStats, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, QueueStats, Refusal, RunQueuePolicy,
-    Segment, Segments, StageStats, UnplugCause, WakePolicy,
+    Bio, BioFlags, BlockStatus, FlushPolicy, Histogram, KickPolicy, LimitsError, LostWrites,
+    MergeKind, MergePolicy, Op, OpStats, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits,
+    QueueStats, Refusal, RunQueuePolicy, Segment, Segments, StageStats, UnplugCause, WakePolicy,
 };
 pub use future::IoFuture;
 pub use info::{DiskInfo, DiskStats, Feature, FeatureState, RunQueueStats};

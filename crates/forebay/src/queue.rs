@@ -93,7 +93,7 @@ impl BioQueue {
     /// again: there are `nr_bios` in this queue.
     #[inline]
     pub fn submit(&mut self, io: Io) -> Result<(), SubmitError> {
-        let now = now_ns(self.shared.info().policy.iostats);
+        let now = now_ns(self.shared.info().is_timed());
         self.submit_at(io, now)
     }
 
@@ -124,7 +124,7 @@ impl BioQueue {
     /// must come from a pointer whose provenance is exposed.
     #[inline]
     pub unsafe fn submit_raw(&mut self, bio: Bio) -> Result<(), (Refusal, Bio)> {
-        let now = now_ns(self.shared.info().policy.iostats);
+        let now = now_ns(self.shared.info().is_timed());
         // SAFETY: the caller's obligations are passed on; dropping the queue waits.
         let submitted = unsafe { self.submit_with(bio, None, now) };
         submitted.map_err(|(refusal, bio, _)| (refusal, bio))
@@ -240,7 +240,7 @@ impl BioQueue {
     /// Turns once at least, then until `min` are ready or nothing is left in the layer.
     #[inline]
     fn wait(&mut self, min: usize) {
-        let iostats = self.shared.info().policy.iostats;
+        let iostats = self.shared.info().is_timed();
         loop {
             let is_shared = self.shared.hctx(self.ctx.hctx()).is_shared;
             let later = self.ready.borrow().len() < min && !is_shared;

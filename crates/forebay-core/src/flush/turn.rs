@@ -57,11 +57,9 @@ impl Turn<'_> {
             let status = if is_gone { BlockStatus::Offline } else { BlockStatus::Io };
             return self.flush_ended(rq, Err(status));
         };
-        // What somebody else has written, by other means, is in no point.
-        let is_counted = match wanted {
-            Wanted::Point(_) => true,
-            Wanted::All(_) => policy.elide && !rq.flags.contains(BioFlags::FSYNC),
-        };
+        // What somebody else has written, by other means, has no point.
+        let is_by_point = matches!(wanted, Wanted::Point(_)) || rq.flags.contains(BioFlags::UP_TO);
+        let is_counted = is_by_point || policy.elide && !rq.flags.contains(BioFlags::FSYNC);
         if is_counted && durability.durable() >= wanted.up_to() {
             counters.flushes_elided.add(1);
             return self.flush_ended(rq, Ok(()));
@@ -84,7 +82,7 @@ impl Turn<'_> {
         }
         let newest = self.hctx.device.durability.point();
         match rq.flags.contains(BioFlags::UP_TO) {
-            true => Wanted::Point(rq.start.min(newest)),
+            true => Wanted::All(rq.start.min(newest)),
             false => Wanted::All(newest),
         }
     }

@@ -11,6 +11,7 @@
 #![cfg(blk_loom)]
 
 mod common;
+mod durability;
 mod leader;
 mod run_state;
 mod run_timer;

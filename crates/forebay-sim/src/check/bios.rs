@@ -252,6 +252,11 @@ impl Bios {
         if has_flush && failed_at > row.queued_at {
             return true;
         }
+        // What an earlier flush has lost is lost for every flush that covers it.
+        let has_failed = self.flush_failed_at.iter().any(|&at| at > 0) || self.offline_at > 0;
+        if has_flush && status == BlockStatus::Io && has_failed {
+            return true;
+        }
         match status {
             BlockStatus::Offline => {
                 // Also instead of a retry.

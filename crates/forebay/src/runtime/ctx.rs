@@ -62,7 +62,7 @@ impl Ctx {
             kick: info.policy.kick,
             is_deferred: Cell::new(false),
             in_device_section: Cell::new(false),
-            iostats: info.policy.iostats,
+            iostats: info.is_timed(),
             in_plug: Cell::new(false),
             blocking: Cell::new(None),
         })

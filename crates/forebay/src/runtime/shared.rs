@@ -80,7 +80,7 @@ impl Shared {
         let works = info.policy.run_queue == RunQueuePolicy::Always;
         let run_work = works.then(Arc::<RunWork>::default);
         let mut hctxs: Vec<_> = (0..nr_hctxs as usize)
-            .map(|at| Hctx::new(at == SHARED, info.policy.iostats, origin))
+            .map(|at| Hctx::new(at == SHARED, info.is_timed(), origin))
             .collect();
         hctxs[SHARED].run_work.clone_from(&run_work);
         let queue = match &run_work {
@@ -106,7 +106,7 @@ impl Shared {
         let core = shared.new_core(SHARED, set);
         shared.hctxs[SHARED].set_inner(Some(Inner::new(core, queue)));
         if with_service {
-            let iostats = shared.info.policy.iostats;
+            let iostats = shared.info.is_timed();
             let started = service::start(&shared.hctxs, &shared.waiter, iostats);
             shared.service = Some(started.map_err(|source| OpenError::Service { source })?);
         }
@@ -271,7 +271,7 @@ impl Shared {
     /// Runs an owned context, by its owner, until nothing is in it. (Bios of a queue that was
     /// forgotten, for instance.)
     fn drain_owned(&self, at: usize) {
-        let iostats = self.info.policy.iostats;
+        let iostats = self.info.is_timed();
         loop {
             let Some(mut token) = self.hctxs[at].run() else { continue };
             let turned = token.turn(now_ns(iostats), Commit::Now, None, None);
@@ -338,7 +338,7 @@ impl Shared {
     ) -> Result<Result<u64, BlockStatus>, Refusal> {
         let mut blocking = ctx.take_blocking();
         let boxed = blocking.boxed(bio);
-        if let Err((refusal, boxed)) = ctx.queue_bio(boxed, now_ns(self.info.policy.iostats)) {
+        if let Err((refusal, boxed)) = ctx.queue_bio(boxed, now_ns(self.info.is_timed())) {
             blocking.put_box(boxed);
             ctx.put_blocking(blocking);
             return Err(refusal);
@@ -360,7 +360,7 @@ impl Shared {
         if self.hctx(ctx.hctx()).is_shared {
             return wait::wait_shared(self, ctx, mailbox, goal);
         }
-        let iostats = self.info.policy.iostats;
+        let iostats = self.info.is_timed();
         loop {
             let turned = ctx.turn(self, now_ns(iostats), Some(Commit::Later));
             let nr_delivered = mailbox.nr_delivered();
@@ -391,7 +391,7 @@ impl Drop for Shared {
         if let Some(service) = self.service.take() {
             service.end(&self.hctxs[SHARED]);
         }
-        let iostats = self.info.policy.iostats;
+        let iostats = self.info.is_timed();
         AbortOnUnwind::guard(|| {
             while let Some(mut token) = self.hctxs[SHARED].try_take() {
                 let turned = token.turn(now_ns(iostats), Commit::Now, None, None);

@@ -51,7 +51,7 @@ pub(crate) fn wait_as_owner(shared: &Shared, at: usize, turned: Turned, nr: u32)
         let nr = token.core.prepare_wait(nr);
         if let Some(mut token) = token.wait_as_owner(nr) {
             // It was kept because something was published, and that mark is gone.
-            let iostats = shared.info().policy.iostats;
+            let iostats = shared.info().is_timed();
             token.turn(now_ns(iostats), Commit::Now, None, None);
             token.finish();
         }
@@ -62,7 +62,7 @@ pub(crate) fn wait_as_owner(shared: &Shared, at: usize, turned: Turned, nr: u32)
 pub(crate) fn wait_shared(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>, goal: u64) {
     let hctx = shared.hctx(ctx.hctx());
     assert!(hctx.is_shared);
-    let iostats = shared.info().policy.iostats;
+    let iostats = shared.info().is_timed();
     let waiter = shared.waiter();
     // Who is going to do the work itself tells nobody of it.
     let commit = if waiter.can_help() { Commit::Later } else { Commit::Unless(BUSY) };
@@ -132,7 +132,7 @@ fn lead<'a>(
     goal: u64,
     mut held: Option<(Token<'a>, Turned)>,
 ) -> bool {
-    let iostats = shared.info().policy.iostats;
+    let iostats = shared.info().is_timed();
     let turn = |mut token: Token<'a>| {
         hctx.timer.begin();
         let turned = token.turn(now_ns(iostats), Commit::Later, None, None);

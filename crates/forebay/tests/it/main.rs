@@ -4,6 +4,7 @@ mod common;
 mod contract;
 mod crowd;
 mod data;
+mod durability;
 mod fallback;
 mod holds;
 mod miri;

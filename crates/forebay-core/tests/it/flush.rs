@@ -1,0 +1,334 @@
+//! The flush machine: what joins, what waits, what is elided, and who is told of a failure.
+
+use crate::common::{Bench, limits};
+use forebay_core::{
+    Bio, BioFlags, BlockStatus, FlushPolicy, Issue, LostWrites, Op, Policy, QueueLimits,
+};
+
+const K4: u64 = 4096;
+const NONE: BioFlags = BioFlags::NONE;
+
+fn cached() -> QueueLimits {
+    QueueLimits { volatile_cache: true, ..limits() }
+}
+
+fn bench() -> Bench {
+    Bench::new(cached(), Policy::default())
+}
+
+impl Bench {
+    fn write(&mut self, page: u64) {
+        self.issue(Op::Write, NONE, page * K4, K4, page);
+    }
+
+    fn flush(&mut self, user_data: u64) {
+        self.issue(Op::Flush, NONE, 0, 0, user_data);
+    }
+
+    fn wait_for(&mut self, point: u64, user_data: u64) {
+        assert!(self.queue_bio(Bio { user_data, ..Bio::flush_up_to(point) }, 0));
+        self.turn();
+    }
+
+    /// Writes a page, and completes that.
+    fn wrote(&mut self, page: u64) -> u64 {
+        self.write(page);
+        let last = self.toy.running.len() - 1;
+        self.complete(last, Ok(K4));
+        self.queue.device.durability().point()
+    }
+
+    fn ops(&self) -> Vec<Op> {
+        self.toy.seen.iter().map(|seen| seen.op).collect()
+    }
+
+    fn flush_stats(&self) -> [u64; 5] {
+        let stats = self.queue.stats();
+        let FlushStats { asked, issued, joined, elided, refused } = FlushStats::of(&stats);
+        [asked, issued, joined, elided, refused]
+    }
+}
+
+struct FlushStats {
+    asked: u64,
+    issued: u64,
+    joined: u64,
+    elided: u64,
+    refused: u64,
+}
+
+impl FlushStats {
+    fn of(stats: &forebay_core::QueueStats) -> FlushStats {
+        FlushStats {
+            asked: stats.flushes_asked,
+            issued: stats.flushes_issued,
+            joined: stats.flushes_joined,
+            elided: stats.flushes_elided,
+            refused: stats.flushes_refused,
+        }
+    }
+}
+
+#[test]
+fn flushes_that_come_while_one_runs_share_the_next() {
+    let mut bench = bench();
+    (1..=5).for_each(|n| bench.flush(n));
+    assert_eq!(bench.ops(), [Op::Flush], "F1");
+    bench.complete(0, Ok(0));
+    assert_eq!(bench.ends(), [(1, Ok(0))], "F2: those that came later may not join it");
+    assert_eq!(bench.ops(), [Op::Flush; 2]);
+    bench.complete(0, Ok(0));
+    assert_eq!(bench.ends(), [(2, Ok(0)), (3, Ok(0)), (4, Ok(0)), (5, Ok(0))]);
+    assert_eq!(bench.flush_stats(), [5, 2, 3, 0, 0]);
+}
+
+#[test]
+fn a_flush_takes_no_tag_of_others() {
+    let policy = Policy { queue_depth: 1, ..Policy::default() };
+    let mut bench = Bench::new(cached(), policy);
+    bench.write(1);
+    (2..=4).for_each(|n| bench.flush(n));
+    assert_eq!(bench.ops(), [Op::Write, Op::Flush]);
+    bench.complete(0, Ok(K4));
+    bench.write(5);
+    assert_eq!(bench.ops(), [Op::Write, Op::Flush, Op::Write]);
+    bench.finish();
+    assert_eq!(bench.ends().len(), 5);
+}
+
+#[test]
+fn a_waiter_for_a_point_joins_a_flush_that_was_issued_after_it() {
+    let mut bench = bench();
+    let old = bench.wrote(1);
+    bench.flush(2);
+    let late = bench.wrote(3);
+    bench.wait_for(old, 4);
+    bench.wait_for(late, 5);
+    bench.ends();
+    bench.complete(0, Ok(0));
+    assert_eq!(bench.ends(), [(2, Ok(0)), (4, Ok(0))]);
+    bench.finish();
+    assert_eq!(bench.ends(), [(5, Ok(0))]);
+    bench.wait_for(old, 6);
+    assert_eq!(bench.ends(), [(6, Ok(0))], "it is durable, whoever asked for the flush");
+    assert_eq!(bench.flush_stats(), [4, 2, 1, 1, 0]);
+}
+
+#[test]
+fn a_point_from_elsewhere_stands_for_now() {
+    let mut bench = bench();
+    bench.wrote(1);
+    bench.wait_for(u64::MAX, 2);
+    bench.finish();
+    assert_eq!(bench.ends(), [(1, Ok(K4)), (2, Ok(0))]);
+}
+
+#[test]
+fn a_flush_is_elided_only_by_permission_and_only_if_nothing_has_ended_since() {
+    for (elide, expected) in [(false, [4, 4, 0, 0, 0]), (true, [4, 3, 0, 1, 0])] {
+        let mut bench = Bench::new(cached(), Policy { elide, ..Policy::default() });
+        bench.wrote(1);
+        bench.flush(2);
+        bench.finish();
+        bench.flush(3);
+        bench.finish();
+        // A write that fails changes who knows what.
+        bench.write(4);
+        bench.complete(0, Err(BlockStatus::Io));
+        bench.flush(5);
+        bench.finish();
+        assert!(bench.queue_bio(Bio { user_data: 6, ..Bio::fsync() }, 0));
+        bench.turn();
+        assert_eq!(bench.toy.running.len(), 1, "an fsync is more than a flush");
+        bench.finish();
+        assert_eq!(bench.flush_stats(), expected, "elide={elide}");
+    }
+}
+
+#[test]
+fn what_ends_while_a_flush_runs_is_not_durable_by_it() {
+    let mut bench = Bench::new(cached(), Policy { elide: true, ..Policy::default() });
+    bench.flush(1);
+    let late = bench.wrote(2);
+    bench.complete(0, Ok(0));
+    assert!(!bench.queue.device.durability().is_durable(late));
+    bench.flush(3);
+    assert_eq!(bench.toy.running.len(), 1, "it is not elided");
+}
+
+#[test]
+fn a_write_that_is_durable_as_it_ends_has_no_point() {
+    let mut bench = Bench::new(QueueLimits { fua: true, ..cached() }, Policy::default());
+    bench.issue(Op::Write, BioFlags::FUA, 0, K4, 1);
+    bench.complete(0, Ok(K4));
+    let before = bench.queue.device.durability().point();
+    bench.issue(Op::Write, BioFlags::FUA, 0, K4, 1);
+    bench.complete(0, Err(BlockStatus::Io));
+    let now = bench.queue.device.durability().point();
+    assert_eq!((before, now), (1, 2), "but one that failed has");
+}
+
+#[test]
+fn a_failed_flush_fails_those_it_was_for_and_those_who_want_what_it_lost() {
+    let mut bench = bench();
+    let safe = bench.wrote(1);
+    bench.flush(2);
+    bench.complete(0, Ok(0));
+    let lost = bench.wrote(3);
+    bench.flush(4);
+    bench.flush(5);
+    bench.ends();
+    bench.complete(0, Err(BlockStatus::Medium));
+    let told = [(4, Err(BlockStatus::Medium)), (5, Err(BlockStatus::Io))];
+    assert_eq!(bench.ends(), told, "F3; and it is not tried again in silence");
+    assert!(bench.toy.running.is_empty());
+    bench.flush(6);
+    bench.wait_for(lost, 7);
+    bench.wait_for(safe, 8);
+    bench.issue(Op::Write, BioFlags::PREFLUSH, 0, K4, 9);
+    let sticky = Err(BlockStatus::Io);
+    assert_eq!(bench.ends(), [(6, sticky), (7, sticky), (8, Ok(0)), (9, sticky)]);
+    // What is written now, and made durable by itself, is no business of that loss.
+    bench.issue(Op::Write, BioFlags::FUA, 0, K4, 10);
+    bench.finish();
+    assert_eq!(bench.ends(), [(10, Ok(K4))]);
+    let durability = bench.queue.device.durability();
+    assert_eq!(durability.acknowledge_loss(), Some(LostWrites { after: safe, up_to: lost }));
+    bench.flush(11);
+    bench.finish();
+    assert_eq!(bench.ends(), [(11, Ok(0))]);
+}
+
+#[test]
+fn a_flush_that_never_reaches_the_device_fails_as_one_that_did() {
+    let mut bench = bench();
+    bench.wrote(1);
+    bench.toy.answers.push_back(Issue::Failed(BlockStatus::NotSupported));
+    bench.flush(2);
+    assert_eq!(bench.ends(), [(1, Ok(K4)), (2, Err(BlockStatus::NotSupported))]);
+    assert!(bench.queue.device.durability().lost().is_some());
+}
+
+#[test]
+fn a_flush_waits_for_writes_that_need_one_but_not_for_ever() {
+    let policy = Policy { flush_pending_ns: 100, ..Policy::default() };
+    let mut bench = Bench::new(cached(), policy);
+    bench.issue(Op::Write, BioFlags::FUA, 0, K4, 1);
+    bench.flush(2);
+    assert_eq!(bench.ops(), [Op::Write], "one flush will do for both");
+    bench.complete(0, Ok(K4));
+    assert_eq!(bench.ops(), [Op::Write, Op::Flush]);
+    bench.finish();
+    assert_eq!(bench.flush_stats(), [2, 1, 1, 0, 0]);
+    bench.issue(Op::Write, BioFlags::FUA, 0, K4, 3);
+    bench.flush(4);
+    (0..20).for_each(|_| _ = bench.turn());
+    assert_eq!(bench.toy.running.len(), 2, "F6");
+}
+
+/// Writes at a device that takes a flush only by itself: what it is given, in order.
+fn alone(flush: FlushPolicy) -> (Bench, Vec<Op>) {
+    let limits = QueueLimits { flush_queueable: false, ..cached() };
+    let mut bench = Bench::new(limits, Policy { flush, ..Policy::default() });
+    bench.flush(1);
+    bench.flush(2);
+    bench.toy.answers.push_back(Issue::Busy);
+    bench.write(3);
+    bench.toy.answers.clear();
+    // The next one is too much for a device that has the write.
+    if flush == FlushPolicy::Tail {
+        bench.toy.answers.extend([Issue::Queued, Issue::Busy]);
+    }
+    bench.complete(0, Ok(0));
+    bench.toy.answers.clear();
+    bench.turn();
+    bench.finish();
+    let ops = bench.ops();
+    (bench, ops)
+}
+
+#[test]
+fn the_queue_is_held_while_a_flush_runs_that_the_device_takes_only_by_itself() {
+    let flushes_first = [Op::Flush, Op::Flush, Op::Write];
+    let (mut bench, ops) = alone(FlushPolicy::Hold);
+    assert_eq!((ops.as_slice(), bench.queue.stats().requeues), (&flushes_first[..], 0));
+    assert_eq!(bench.ends().len(), 3, "F5: and let go");
+    let (bench, ops) = alone(FlushPolicy::Requeue);
+    assert_eq!((ops.as_slice(), bench.queue.stats().requeues), (&flushes_first[..], 1));
+    let (bench, ops) = alone(FlushPolicy::Tail);
+    assert_eq!(ops, [Op::Flush, Op::Write, Op::Flush]);
+    assert_eq!(bench.queue.stats().requeues, 2);
+}
+
+#[test]
+fn who_does_nothing_but_flush_does_not_keep_others_from_the_device() {
+    let limits = QueueLimits { flush_queueable: false, ..cached() };
+    let mut bench = Bench::new(limits, Policy::default());
+    bench.flush(0);
+    bench.write(1);
+    for n in 2..20 {
+        bench.flush(n);
+        bench.complete(0, Ok(0));
+        if bench.ops().contains(&Op::Write) {
+            return;
+        }
+    }
+    panic!("the write waits still: {:?}", bench.ops());
+}
+
+#[test]
+fn a_preflush_goes_before_its_data_however_large_that_is() {
+    let limits = QueueLimits { max_sectors: 8, max_hw_sectors: 8, ..cached() };
+    let mut bench = Bench::new(limits, Policy::default());
+    let both = BioFlags::FUA.union(BioFlags::PREFLUSH);
+    bench.issue(Op::Write, both, 0, 5 * K4, 7);
+    bench.finish();
+    let mut expected = vec![Op::Flush];
+    expected.extend([Op::Write; 5]);
+    expected.push(Op::Flush);
+    assert_eq!(bench.ops(), expected, "one flush before, one after");
+    assert_eq!(bench.ends(), [(7, Ok(5 * K4))]);
+}
+
+#[test]
+fn a_nowait_write_with_a_preflush_is_answered_after_that_if_there_is_no_tag() {
+    let policy = Policy { queue_depth: 1, ..Policy::default() };
+    let mut bench = Bench::new(cached(), policy);
+    let flags = BioFlags::NOWAIT.union(BioFlags::PREFLUSH);
+    bench.issue(Op::Write, flags, 0, K4, 1);
+    assert_eq!(bench.ops(), [Op::Flush]);
+    bench.write(2);
+    bench.complete(0, Ok(0));
+    assert_eq!(bench.ends(), [(1, Err(BlockStatus::Again))]);
+    bench.issue(Op::Flush, BioFlags::NOWAIT, 0, 0, 3);
+    bench.finish();
+    assert_eq!(bench.ends().len(), 2);
+    bench.issue(Op::Write, flags, 0, K4, 4);
+    bench.finish();
+    assert_eq!(bench.ends(), [(4, Ok(K4))]);
+}
+
+#[test]
+fn two_contexts_of_a_disk_know_of_each_others_flushes_and_losses() {
+    use crate::common::TestQueue;
+    let mut one = Bench::new(cached(), Policy { elide: true, ..Policy::default() });
+    let mut other = Bench::new(cached(), Policy { elide: true, ..Policy::default() });
+    let device = std::sync::Arc::clone(&one.queue.device);
+    other.queue =
+        TestQueue::with_device(cached(), Policy { elide: true, ..Policy::default() }, 0, &device);
+    let point = one.wrote(1);
+    other.flush(2);
+    other.finish();
+    assert!(device.durability().is_durable(point), "it covers what others have written");
+    one.flush(3);
+    assert_eq!(one.ends(), [(1, Ok(K4)), (3, Ok(0))], "elided");
+    let running = other.wrote(4);
+    one.flush(5);
+    other.flush(6);
+    one.complete(0, Err(BlockStatus::Io));
+    device.durability().acknowledge_loss();
+    other.finish();
+    let ends = other.ends();
+    assert_eq!(ends.last(), Some(&(6, Err(BlockStatus::Io))), "it waited when that was lost");
+    assert!(device.durability().is_durable(running));
+}

@@ -1,0 +1,114 @@
+//! Durable points: writes that end, flushes that succeed or fail, and who asks, all at once.
+//!
+//! The device is a few cells. A write that has completed is in its cell; a flush looks at the cells
+//! when it is issued, and has made durable what it saw.
+
+use std::sync::Arc;
+
+use forebay_core::{Durability, LostWrites};
+use loom::sync::atomic::AtomicU32;
+use loom::sync::atomic::Ordering::Relaxed;
+use loom::thread;
+
+use crate::common::explore;
+
+/// Sees what a flush sees of the cells, and gives the point that it has in hand.
+fn issue(durability: &Durability, cells: &[AtomicU32], in_time: bool) -> (u64, Vec<u32>) {
+    let look = || cells.iter().map(|cell| cell.load(Relaxed)).collect();
+    match in_time {
+        true => {
+            let in_hand = durability.point();
+            (in_hand, look())
+        }
+        // A wrong one: what ends in between has a point in its hand, and is not in its sight.
+        false => {
+            let seen = look();
+            (durability.point(), seen)
+        }
+    }
+}
+
+fn a_flush_against_two_writes(in_time: bool) {
+    let durability = Arc::new(Durability::new());
+    let cells = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+    let writers: Vec<_> = (0..2)
+        .map(|at| {
+            let (durability, cells) = (Arc::clone(&durability), Arc::clone(&cells));
+            thread::spawn(move || {
+                cells[at].store(1, Relaxed);
+                durability.writes_end()
+            })
+        })
+        .collect();
+    let (in_hand, seen) = issue(&durability, &*cells, in_time);
+    durability.flushed(in_hand);
+    for (at, writer) in writers.into_iter().enumerate() {
+        let point = writer.join().expect("a writer");
+        assert!(!durability.is_durable(point) || seen[at] == 1, "what is durable was flushed");
+    }
+}
+
+#[test]
+fn what_is_durable_had_completed_before_its_flush() {
+    explore(None, || a_flush_against_two_writes(true));
+}
+
+#[test]
+#[should_panic(expected = "what is durable was flushed")]
+fn planted_a_flush_that_counts_what_ends_while_it_is_issued_is_caught() {
+    explore(None, || a_flush_against_two_writes(false));
+}
+
+#[test]
+fn who_sees_a_point_durable_sees_that_its_flush_has_ended() {
+    explore(None, || {
+        let durability = Arc::new(Durability::new());
+        let ended = Arc::new(AtomicU32::new(0));
+        let point = durability.writes_end();
+        let flusher = {
+            let (durability, ended) = (Arc::clone(&durability), Arc::clone(&ended));
+            thread::spawn(move || {
+                let in_hand = durability.point();
+                ended.store(1, Relaxed);
+                durability.flushed(in_hand);
+            })
+        };
+        if durability.is_durable(point) {
+            assert_eq!(ended.load(Relaxed), 1);
+        }
+        flusher.join().expect("a flusher");
+    });
+}
+
+#[test]
+fn a_lost_point_is_never_seen_durable_though_a_later_flush_succeeds() {
+    explore(None, || {
+        let durability = Arc::new(Durability::new());
+        let lost = durability.writes_end();
+        let flusher = {
+            let durability = Arc::clone(&durability);
+            thread::spawn(move || {
+                durability.flush_failed();
+                durability.flushed(durability.point());
+            })
+        };
+        assert!(!durability.is_durable(lost));
+        flusher.join().expect("a flusher");
+        assert!(!durability.is_durable(lost));
+        assert_eq!(durability.lost(), Some(LostWrites { after: 0, up_to: lost }));
+    });
+}
+
+#[test]
+fn an_acknowledgement_does_not_hide_a_loss_that_it_has_not_seen() {
+    explore(None, || {
+        let durability = Arc::new(Durability::new());
+        let flusher = {
+            let durability = Arc::clone(&durability);
+            thread::spawn(move || durability.flush_failed())
+        };
+        let known = durability.acknowledge_loss();
+        flusher.join().expect("a flusher");
+        assert!(known.is_some() || durability.lost().is_some(), "somebody is told of it");
+    });
+}
