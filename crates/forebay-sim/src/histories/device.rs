@@ -18,6 +18,8 @@ pub(crate) struct BioState {
     /// When it was queued, for what it makes durable.
     pub(crate) queued: u64,
     pub(crate) is_live: bool,
+    /// How many flushes its context had made when it came there.
+    pub(crate) entered: Option<u64>,
     /// A command has its data.
     is_issued: bool,
     /// The last command of its data succeeded, or failed.
@@ -51,8 +53,8 @@ pub(crate) struct Device {
     failure_loses: bool,
     lie: Option<Lie>,
     pub(crate) nr_issued: usize,
-    pub(crate) nr_busy: u64,
-    pub(crate) nr_flushes: u64,
+    /// Flushes that each context has made.
+    pub(crate) nr_flushes: [u64; 2],
     pub(crate) nr_failed_flushes: u64,
     pub(crate) broken: Option<Broken>,
 }
@@ -80,12 +82,18 @@ impl Device {
             letter.kind = Kind::Read;
         }
         let queued = self.durable.user_mark();
-        let (is_live, is_issued, result) = (true, false, None);
+        let (is_live, entered, is_issued, result) = (true, None, false, None);
         if letter.kind.op().is_write() {
             self.durable.queue(letter.sector, Letter::value(self.bios.len()));
         }
-        self.bios.push(BioState { letter, queued, is_live, is_issued, result });
+        self.bios.push(BioState { letter, queued, is_live, entered, is_issued, result });
         letter
+    }
+
+    /// What is queued has left the plug.
+    pub(crate) fn unplug(&mut self) {
+        let bios = self.bios.iter_mut().filter(|bio| bio.entered.is_none());
+        bios.for_each(|bio| bio.entered = Some(self.nr_flushes[bio.letter.hctx]));
     }
 
     /// A command is done; what it did is known when it is reaped.
@@ -130,6 +138,10 @@ impl Device {
     }
 
     fn issue(&mut self, hctx: usize, rq: &IssuedRequest<'_>) {
+        let is_flush = |other: &Running| other.hctx == hctx && other.op == Op::Flush;
+        if rq.op == Op::Flush && self.running.iter().any(is_flush) {
+            self.expect(broken(rules::F1, format!("context {hctx} issued another")));
+        }
         let sectors = self.sectors(rq);
         if sectors.len() as u64 * SECTOR != rq.len {
             let what = format!("{} of {} bytes at {}", rq.op.name(), rq.len, rq.start);
@@ -140,7 +152,6 @@ impl Device {
         }
         let issued = self.durable.device_mark();
         self.nr_issued += 1;
-        self.nr_flushes += u64::from(rq.op == Op::Flush);
         let (op, is_fua, len, number) = (rq.op, rq.fua, rq.len, self.nr_issued);
         self.running.push(Running { hctx, tag: rq.tag, op, is_fua, issued, len, sectors, number });
     }
@@ -170,6 +181,7 @@ impl Device {
     /// A completion is handed over.
     fn hand_over(&mut self, running: &Running, result: Result<u64, BlockStatus>) {
         if running.op == Op::Flush {
+            self.nr_flushes[running.hctx] += 1;
             match result {
                 Ok(_) if self.lie == Some(Lie::Flush) => {}
                 Ok(_) => self.durable.flushed(running.issued),
@@ -208,7 +220,6 @@ pub(crate) struct Port<'a> {
 impl Driver for Port<'_> {
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         if self.device.is_busy(rq.op) {
-            self.device.nr_busy += 1;
             return Issue::Busy;
         }
         self.device.issue(self.hctx, rq);

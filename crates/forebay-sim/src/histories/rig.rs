@@ -176,9 +176,13 @@ impl Rig {
         match event {
             Event::Queue(letter) => {
                 self.queue(letter);
+                if !letter.is_plugged {
+                    self.device.unplug();
+                }
                 first = letter.hctx;
             }
             Event::Unplug => {
+                self.device.unplug();
                 for Queue { ctx, hctx } in &mut self.queues {
                     ctx.unplug(UnplugCause::Outermost, 1, self.now);
                     hctx.accept_from(ctx, true);
@@ -246,9 +250,9 @@ impl Rig {
 fn end(device: &mut Device, boxed: &QueuedBio) -> Verdict {
     let nth = boxed.number() as usize;
     let bio = &mut device.bios[nth];
-    let (letter, queued) = (bio.letter, bio.queued);
+    let (letter, queued, entered) = (bio.letter, bio.queued, bio.entered.unwrap_or_default());
     if !std::mem::replace(&mut bio.is_live, false) {
-        return broken(rules::ENDS_ONCE, format!("bio {nth}, {letter}"));
+        return broken(rules::F7, format!("bio {nth}, {letter}"));
     }
     let is_good = boxed.result().is_ok();
     let moves_nothing = letter.kind == Kind::Flush;
@@ -260,7 +264,12 @@ fn end(device: &mut Device, boxed: &QueuedBio) -> Verdict {
     };
     if !is_right {
         let what = format!("bio {nth}, {letter}, ended with {:?}", boxed.result());
-        return broken(rules::OWN_RESULT, what);
+        let is_flush = has_flush && !is_good;
+        return broken(if is_flush { rules::F3 } else { rules::OWN_RESULT }, what);
+    }
+    let nr_flushes = device.nr_flushes[letter.hctx] - entered;
+    if letter.kind == Kind::Flush && nr_flushes > 2 {
+        return broken(rules::F6, format!("bio {nth}, {letter}, waited for {nr_flushes}"));
     }
     if letter.kind.op().is_write() {
         let outcome = match letter.kind {
