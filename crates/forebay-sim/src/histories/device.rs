@@ -65,6 +65,16 @@ impl Device {
         Device { is_flush_queueable: flush_queueable, failure_loses, lie, ..Device::default() }
     }
 
+    /// As it was at first, in the same memory.
+    pub(crate) fn reset(&mut self) {
+        self.durable.reset();
+        self.bios.clear();
+        self.running.clear();
+        self.done.clear();
+        (self.nr_issued, self.nr_flushes, self.nr_failed_flushes) = (0, [0; 2], 0);
+        self.broken = None;
+    }
+
     fn expect(&mut self, verdict: Verdict) {
         if let Err(broken) = verdict {
             self.broken.get_or_insert(broken);
@@ -230,16 +240,12 @@ impl Driver for Port<'_> {
 
     fn reap(&mut self, done: &mut Completions, _look: Look) {
         let device = &mut *self.device;
-        let mut others = Vec::new();
-        for (running, result) in std::mem::take(&mut device.done) {
-            if running.hctx == self.hctx {
-                device.hand_over(&running, result);
-                done.push(running.tag, result);
-            } else {
-                others.push((running, result));
-            }
+        let is_its = |done: &(Running, _)| done.0.hctx == self.hctx;
+        while let Some(nth) = device.done.iter().position(is_its) {
+            let (running, result) = device.done.remove(nth);
+            device.hand_over(&running, result);
+            done.push(running.tag, result);
         }
-        device.done = others;
     }
 
     fn wait(&mut self, _nr_completions: u32) {

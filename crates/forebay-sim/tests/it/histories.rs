@@ -43,20 +43,5 @@ fn a_device_that_lies_is_caught() {
 #[test]
 #[ignore = "scratch"]
 fn scratch() {
-    let two = Scope { nr_hctxs: 2, ..Scope::all(2) };
-    tried(&two, &Setting::all());
-    let three =
-        Scope { nr_hctxs: 2, failures_max: 1, short_plugs: false, one_of: 10, ..Scope::all(3) };
-    tried(&three, &Setting::all());
-    let four = Scope {
-        nr_hctxs: 2,
-        failures_max: 1,
-        short_plugs: false,
-        eager_reads: true,
-        one_of: 1997,
-        ..Scope::all(4)
-    };
-    tried(&four, &Setting::all());
-    let three = Scope { failures_max: 2, one_of: 5, ..Scope::all(3) };
-    tried(&three, &Setting::all());
+    tried(&Scope { failures_max: 0, short_plugs: false, ..Scope::all(3) }, &Setting::all());
 }
