@@ -75,6 +75,10 @@ pub(crate) fn policy_of(info: &DiskInfo) -> Value {
         "nr_hw_queues": info.policy.nr_hw_queues,
         "max_sectors_kb": info.limits.max_sectors / 2,
         "nr_bios": info.policy.nr_bios,
+        "flush": info.policy.flush.name(),
+        "flush_pending_ms": info.policy.flush_pending_ns / 1_000_000,
+        "elide": if info.policy.elide { "on" } else { "off" },
+        "exclusive": if info.exclusive { "on" } else { "off" },
         "iostats": if info.policy.iostats { "on" } else { "off" },
     })
 }
@@ -96,6 +100,7 @@ fn json_of(info: &DiskInfo) -> Value {
         "capacity_bytes": info.limits.capacity_bytes,
         "read_only": info.limits.read_only,
         "volatile_cache": info.limits.volatile_cache,
+        "flush_queueable": info.limits.flush_queueable,
         "limits": Map::from_iter(limits),
         "policy": policy_of(info),
         "features": Map::from_iter(features),
@@ -117,6 +122,7 @@ fn text_of(info: &DiskInfo) -> String {
     }
     line("read-only", yes(info.limits.read_only));
     line("volatile cache", yes(info.limits.volatile_cache));
+    line("flush queueable", yes(info.limits.flush_queueable));
     line("limits", "");
     for (name, value) in limits_of(info) {
         line(&format!("  {name}"), &value.to_string());

@@ -97,11 +97,11 @@ pub struct Job {
     pub invalidate: bool,
     /// `allow_mounted_write`: whether a mounted block device may be written to.
     pub allow_mounted_write: bool,
-    /// `fsync`: writes between two flushes; 0 for none.
+    /// `fsync`: writes between two that are as strong as `fsync`; 0 for none.
     pub fsync: u32,
-    /// `fdatasync`: the same, counted by itself. The layer has one kind of flush.
+    /// `fdatasync`: the same of plain flushes, counted by itself.
     pub fdatasync: u32,
-    /// `end_fsync`: whether a flush ends the job.
+    /// `end_fsync`, `fsync_on_close`: whether an fsync ends each pass. A job has one file.
     pub end_fsync: bool,
     /// `randseed`.
     pub randseed: u64,
@@ -192,7 +192,7 @@ impl Job {
             allow_mounted_write: given.allow_mounted_write.unwrap_or(false),
             fsync: given.fsync.unwrap_or(0),
             fdatasync: given.fdatasync.unwrap_or(0),
-            end_fsync: given.end_fsync.unwrap_or(false),
+            end_fsync: given.end_fsync == Some(true) || given.fsync_on_close == Some(true),
             randseed: given.randseed.unwrap_or(0x89),
             norandommap: given.norandommap.unwrap_or(false),
             randrepeat: given.randrepeat.unwrap_or(true),

@@ -64,6 +64,9 @@ impl Disk {
         settings.apply(&mut limits);
         limits.validate().map_err(|source| OpenError::Limits { spec: spec.to_string(), source })?;
         let policy = settings.policy(opened.defaults)?;
+        if policy.elide && !opened.claim.is_sole() {
+            return Err(OpenError::Elide { spec: spec.to_string() });
+        }
         let tags = settings.tag_set(&policy)?;
         let mut features = opened.features;
         settings.amend(&mut features);
@@ -73,10 +76,11 @@ impl Disk {
             limits,
             policy,
             features,
+            exclusive: settings.exclusive(),
             notice: opened.notice,
         };
         let service = settings.service(opened.defaults);
-        Ok(Disk { shared: Shared::new(info, opened.device, service, tags)? })
+        Ok(Disk { shared: Shared::new(info, opened.device, service, tags, opened.claim)? })
     }
 
     /// What the disk is and can do.

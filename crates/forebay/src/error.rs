@@ -91,6 +91,43 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
+    /// The file or device cannot be had for this disk alone.
+    #[error("exclusive=on: {}: {why}", path.display())]
+    Exclusive {
+        /// The file.
+        path: PathBuf,
+        /// Who has it, and what to do.
+        why: String,
+    },
+    /// Another disk of this process has it for itself.
+    #[error(
+        "{}: a disk of this process has it open with exclusive=on; use a clone of that disk, or \
+         close it first",
+        path.display()
+    )]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another program has locked all of it.
+    #[error(
+        "{}: another program has locked it, as exclusive=on does; end that first (lslocks says \
+         which it is), or use read_only=on",
+        path.display()
+    )]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Flushes may not be skipped where others write.
+    #[error(
+        "{spec}: elide=on: others may write to it, and a flush must not be skipped for what they \
+         wrote; add exclusive=on, which keeps them away, or leave out elide=on"
+    )]
+    Elide {
+        /// The spec.
+        spec: String,
+    },
     /// The file holds not even one block.
     #[error(
         "{}: {len} bytes hold no block of {block} bytes; make it larger, or use capacity=growing",

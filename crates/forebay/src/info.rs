@@ -14,6 +14,8 @@ pub struct DiskInfo {
     pub limits: QueueLimits,
     /// The settings in force.
     pub policy: Policy,
+    /// Whether the file or block device was opened for this disk alone.
+    pub exclusive: bool,
     /// What it can do beyond reading and writing, and what not, and why.
     pub features: Vec<Feature>,
     /// What whoever runs it should know, in one line: that it works, but not as is usual.

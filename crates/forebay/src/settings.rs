@@ -5,8 +5,8 @@ use crate::info::Feature;
 use crate::keys::Keys;
 use crate::runtime::tag_pool::TagPool;
 use forebay_core::{
-    KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, RunQueuePolicy,
-    WakePolicy,
+    FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits,
+    RunQueuePolicy, WakePolicy,
 };
 use std::sync::Arc;
 
@@ -24,6 +24,18 @@ fn take_tags(keys: &mut Keys, policy: &mut Policy) -> Result<(), SpecError> {
     let async_depth = keys.take_number("async_depth", depth_max, 1..=any)?;
     policy.async_depth = async_depth.map_or(policy.async_depth, |nr| nr as u32);
     Ok(())
+}
+
+/// Takes the keys that say what flushes do.
+fn take_flushes(keys: &mut Keys, policy: &mut Policy) -> Result<Option<bool>, SpecError> {
+    let flush = keys.take("flush", "hold, requeue or tail", |value| {
+        FlushPolicy::ALL.into_iter().find(|flush| flush.name() == value)
+    })?;
+    policy.flush = flush.unwrap_or(policy.flush);
+    let expected = "a number of milliseconds, 0 to 3600000";
+    let pending_ms = keys.take_number("flush_pending_ms", expected, 0..=3_600_000)?;
+    policy.flush_pending_ns = pending_ms.map_or(policy.flush_pending_ns, |ms| ms * 1_000_000);
+    keys.take_switch("elide")
 }
 
 const UP_TO_QUEUE_DEPTH: &str = "a number of 1 to queue_depth, which forebay info shows";
@@ -56,8 +68,10 @@ pub(crate) struct Defaults {
     pub(crate) service: bool,
     /// Requests at the driver, for each hardware context; or the layer's own default.
     pub(crate) queue_depth: Option<u32>,
-    /// The device has one hardware context and cannot have more, whatever its user says; and why.
+    /// The device has one hardware context and cannot have more: what a user is told who wants it.
     pub(crate) one_hw_queue: Option<&'static str>,
+    /// Flushes that have nothing to do end at once.
+    pub(crate) elide: bool,
 }
 
 /// What every disk can be told, whatever its driver.
@@ -69,6 +83,8 @@ pub(crate) struct Settings {
     service: Option<bool>,
     max_sectors_kb: Option<u64>,
     fua: Option<bool>,
+    elide: Option<bool>,
+    exclusive: Option<bool>,
     read_only: Option<bool>,
     /// The name of a set of tags that disks share.
     tag_set: Option<String>,
@@ -98,6 +114,7 @@ impl Settings {
         policy.kick = kick.unwrap_or(policy.kick);
         policy.run_queue = run_queue.unwrap_or(policy.run_queue);
         take_tags(keys, &mut policy)?;
+        let elide = take_flushes(keys, &mut policy)?;
         policy.nr_bios = nr_bios.map_or(policy.nr_bios, |nr_bios| nr_bios as u32);
         policy.iostats = keys.take_switch("iostats")?.unwrap_or(policy.iostats);
         let expected = "a number of 1 to 1024";
@@ -110,6 +127,8 @@ impl Settings {
             service: keys.take_switch("service")?,
             max_sectors_kb: keys.take_number("max_sectors_kb", expected, 1..=1 << 20)?,
             fua: keys.take_switch("fua")?,
+            elide,
+            exclusive: keys.take_switch("exclusive")?,
             read_only: keys.take_switch("read_only")?,
             tag_set: keys
                 .take("tag_set", "a name", |name| (!name.is_empty()).then(|| name.to_owned()))?,
@@ -137,7 +156,8 @@ impl Settings {
         });
         let queue_depth = self.queue_depth.or(defaults.queue_depth);
         let queue_depth = queue_depth.unwrap_or(self.policy.queue_depth);
-        let policy = Policy { nr_hw_queues, queue_depth, ..self.policy };
+        let elide = self.elide.unwrap_or(defaults.elide);
+        let policy = Policy { nr_hw_queues, queue_depth, elide, ..self.policy };
         check_tags(&policy)?;
         if let Some(expected) = defaults.one_hw_queue.filter(|_| nr_hw_queues != 1) {
             return Err(bad("nr_hw_queues", nr_hw_queues, expected));
@@ -163,6 +183,11 @@ impl Settings {
         let pool = TagPool::named(name, policy.queue_depth);
         let expected = "the queue_depth of the open disks that share the tag_set";
         pool.map(Some).map_err(|_| bad("queue_depth", policy.queue_depth, expected))
+    }
+
+    /// Whether nobody else is to have the file or device.
+    pub(crate) fn exclusive(&self) -> bool {
+        self.exclusive == Some(true)
     }
 
     pub(crate) fn read_only(&self) -> bool {

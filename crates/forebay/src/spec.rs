@@ -59,7 +59,18 @@ use std::str::FromStr;
 /// | `service` | switch; `off`, but for `model` | a thread of the disk makes progress |
 /// | `iostats` | switch; `on` | latencies are recorded |
 /// | `fua` | switch | `off`: a flush follows a durable write instead |
+/// | `flush` | the names of [`FlushPolicy`](crate::FlushPolicy) | what goes first beside a flush |
+/// | `flush_pending_ms` | 0 to 3600000; 5000 | how long flushes wait for writes at most, ms |
+/// | `elide` | switch; `off` where others may write | a flush that has nothing to do ends at once |
+/// | `exclusive` | switch; `off` | nobody else has the file or block device open |
 /// | `read_only` | switch; `off` | whatever changes the disk is refused |
+///
+/// `elide=on` is only right where nobody else writes: where the disk is memory, and on a file or
+/// block device with `exclusive=on`; elsewhere it is refused. `exclusive=on` opens a block device
+/// with `O_EXCL`, which keeps out mounts and others that ask so, and locks a file (an OFD lock of
+/// `fcntl`, over all of it), which keeps out those that lock it as well. In this process no other
+/// disk may be on the same file or device. Disks without it may, and they share what is known of
+/// their durability: a flush by one is not skipped for what another has written.
 ///
 /// Behind a semicolon stands the default. Without `nr_hw_queues` there is one context
 /// more than processors, and only one with `service=on` or `run_queue=always`, which are

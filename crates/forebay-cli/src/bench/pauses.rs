@@ -11,7 +11,7 @@ use forebay_fio::generator::{Direction, Mix, Op};
 use forebay_fio::job::Job;
 use forebay_fio::pace::Pacer;
 
-use super::tally::Tally;
+use super::tally::{Sync, Tally};
 
 /// The longest sleep after which it is looked whether the job is over.
 const NAP: Duration = Duration::from_millis(50);
@@ -19,10 +19,10 @@ const NAP: Duration = Duration::from_millis(50);
 /// What a job asks for between its I/Os.
 #[derive(Debug)]
 pub(super) struct Pauses {
-    /// Writes between two flushes, by `fsync` and by `fdatasync`; 0 for none.
-    flush_every: [u32; 2],
+    /// Writes between two, and of which kind; 0 for none. Of two that are due, the first is done.
+    sync_every: [(u32, Sync); 2],
     writes: u64,
-    is_flush_due: bool,
+    due: Option<Sync>,
     pacer: Option<Pacer>,
 }
 
@@ -33,17 +33,23 @@ impl Pauses {
         if let Some(pacer) = &mut pacer {
             pacer.restart(now_ns);
         }
-        let flush_every = [job.fsync, job.fdatasync];
-        (pacer.is_some() || flush_every != [0; 2])
-            .then(|| Box::new(Self { flush_every, writes: 0, is_flush_due: false, pacer }))
+        let sync_every = [(job.fsync, Sync::All), (job.fdatasync, Sync::Data)];
+        (pacer.is_some() || sync_every.iter().any(|&(every, _)| every > 0))
+            .then(|| Box::new(Self { sync_every, writes: 0, due: None, pacer }))
     }
 
     /// Notes a submission. Says whether something may have to be done before the next.
     fn submitted(&mut self, op: Op, now_ns: u64) -> bool {
         if op.direction == Direction::Write {
             self.writes += 1;
-            let is_due = |every: u32| every > 0 && self.writes.is_multiple_of(every.into());
-            self.is_flush_due |= self.flush_every.into_iter().any(is_due);
+            let is_due = |(every, _): &(u32, Sync)| {
+                *every > 0 && self.writes.is_multiple_of(u64::from(*every))
+            };
+            if self.due != Some(Sync::All)
+                && let Some((_, sync)) = self.sync_every.into_iter().find(is_due)
+            {
+                self.due = Some(sync);
+            }
         }
         let may_wait = match &mut self.pacer {
             Some(pacer) => {
@@ -52,7 +58,7 @@ impl Pauses {
             }
             None => false,
         };
-        self.is_flush_due || may_wait
+        self.due.is_some() || may_wait
     }
 }
 
@@ -88,8 +94,8 @@ impl Tally<'_> {
     ) {
         self.is_pause_due = false;
         let Some(mut pauses) = self.pauses.take() else { return };
-        if std::mem::take(&mut pauses.is_flush_due) {
-            self.periodic_flush(in_flight);
+        if let Some(sync) = pauses.due.take() {
+            self.periodic_sync(sync, in_flight);
         }
         if let Some(pacer) = &mut pauses.pacer {
             let ramp_ns = self.measured_ns;

@@ -318,20 +318,23 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// A flush that `fsync` or `fdatasync` asks for, and that is counted, with `in_flight` I/Os
-    /// beside it.
-    pub(super) fn periodic_flush(&mut self, in_flight: u32) {
+    /// What `fsync` or `fdatasync` asks for, and that is counted, with `in_flight` I/Os beside it.
+    pub(super) fn periodic_sync(&mut self, sync: Sync, in_flight: u32) {
         let start_ns = self.read_clock();
-        self.flush();
+        self.sync(sync);
         if self.error.is_none() {
             let ns = self.read_clock() - start_ns;
             self.stats.record_sync(in_flight + 1, ns);
         }
     }
 
-    pub(super) fn flush(&mut self) {
-        if let Err(error) = self.disk.flush() {
-            let message = format!("flush: {error}");
+    pub(super) fn sync(&mut self, sync: Sync) {
+        let (name, result) = match sync {
+            Sync::Data => ("flush", self.disk.flush()),
+            Sync::All => ("fsync", self.disk.fsync()),
+        };
+        if let Err(error) = result {
+            let message = format!("{name}: {error}");
             self.error.get_or_insert(JobError { errno: error.errno(), message });
         }
     }
@@ -357,6 +360,15 @@ impl<'a> Tally<'a> {
         );
         self.error.get_or_insert(JobError { errno: Errno::IO.raw_os_error(), message });
     }
+}
+
+/// How much is made durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sync {
+    /// What is needed to read the data back: `fdatasync`.
+    Data,
+    /// Everything: `fsync`.
+    All,
 }
 
 /// Nanoseconds, as many as a number holds.

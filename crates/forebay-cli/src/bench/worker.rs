@@ -19,7 +19,7 @@ use super::gauge::Phase;
 use super::pauses::Pauses;
 use super::queued::Queued;
 use super::run::Task;
-use super::tally::{Check, Tally, ns};
+use super::tally::{Check, Sync, Tally, ns};
 use super::usage;
 use super::written::Written;
 use crate::output;
@@ -116,7 +116,7 @@ impl<'a> Worker<'a> {
         if let Some(path) = &self.cached {
             // Reads are to come from the device, so what is in memory has to be there first.
             if !job.checks.only && !flush {
-                self.tally.flush();
+                self.tally.sync(Sync::Data);
             }
             cache::forget(path);
         }
@@ -170,7 +170,7 @@ impl<'a> Worker<'a> {
         }
         if flush && tally.error.is_none() {
             // fio does not count this one.
-            tally.flush();
+            tally.sync(Sync::All);
         }
         tally.read_clock();
         tally.gauge.set(&tally.stats);

@@ -15,6 +15,7 @@ impl Turn<'_> {
     /// It has no tag.
     #[cold]
     pub(crate) fn take_flush(&mut self) {
+        self.hctx.flush.is_next = false;
         if let Some(rq) = self.hctx.pop_backlog() {
             match rq.steps.is_empty() {
                 // Nothing to do at the device: no data, and nothing that could be lost.
@@ -278,7 +279,8 @@ impl HardwareContext {
     }
 }
 
-/// Whether a bio that ends has a durable point: not if it is durable as it ends, or changed nothing.
+/// Whether a bio that ends has a durable point: not if it is durable as it ends, or changed
+/// nothing.
 pub(crate) fn needs_point(bio: &QueuedBio) -> bool {
     let is_durable = bio.bio().flags.contains(BioFlags::FUA) && bio.result().is_ok();
     bio.bio().op.is_write() && !is_durable

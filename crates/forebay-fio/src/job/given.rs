@@ -36,6 +36,7 @@ pub struct Given {
     pub allow_mounted_write: Option<bool>,
     pub fsync: Option<u32>,
     pub end_fsync: Option<bool>,
+    pub fsync_on_close: Option<bool>,
     pub randseed: Option<u64>,
     pub norandommap: Option<bool>,
     pub randrepeat: Option<bool>,

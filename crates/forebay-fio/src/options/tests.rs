@@ -73,7 +73,9 @@ fn values_arrive_where_they_belong() {
     assert_eq!(given("ioengine", "io_uring").ioengine, Some(Engine::IoUring));
     assert_eq!(given("ioengine", "psync").ioengine, Some(Engine::Psync));
     assert_eq!(given("ioengine", "sync").ioengine, Some(Engine::Sync));
-    for key in ["plug", "wake", "run_queue", "nr_requests", "reserved_tags", "tag_set"] {
+    for key in
+        ["plug", "wake", "run_queue", "nr_requests", "reserved_tags", "tag_set", "flush", "elide"]
+    {
         assert_eq!(given(key, "a value").policies, [(key, "a value".to_owned())]);
     }
     let (_, run) = apply("output-format", "json").expect("a format");

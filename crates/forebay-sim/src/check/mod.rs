@@ -22,6 +22,7 @@
 pub(crate) mod bios;
 pub(crate) mod cover;
 pub(crate) mod drained;
+pub(crate) mod durable;
 pub(crate) mod gates;
 pub(crate) mod limits;
 pub(crate) mod lines;

@@ -34,6 +34,16 @@ pub(crate) const K2: &str = "K2: nothing ends while the driver has it";
 pub(crate) const K3: &str = "K3: a request keeps every limit";
 pub(crate) const K8: &str = "K8: nothing is reaped while a kick is on its way";
 
+pub(crate) const F1: &str = "F1: a hardware context has one flush at the device at most";
+pub(crate) const F2: &str = "F2: who waits for a flush ends with one that was issued later";
+pub(crate) const F3: &str = "F3: a flush that fails fails who waits for it, and nobody else";
+pub(crate) const F4: &str = "F4: a PREFLUSH orders what had ended before it, and nothing else";
+pub(crate) const F5: &str = "F5: a queue that is held is released";
+pub(crate) const F6: &str = "F6: a flush waits no longer than the bound";
+pub(crate) const F7: &str = "F7: a bio with a flush ends once";
+
+pub(crate) const P2: &str = "P2: what was acknowledged as durable is there after a crash";
+
 pub(crate) const ONE_HOLDER: &str = "one task holds the token at a time";
 pub(crate) const NO_LEADER: &str = "an owned context has no leader";
 pub(crate) const DRAINED: &str = "in the end everything is drained";

@@ -48,12 +48,12 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<
         }));
     }
     let opened = super::open(&target, keys, settings)?;
-    let mut features = opened.features;
+    let mut features = opened.features.clone();
     features.push(Feature::present("faults", texts.join(" ")));
     let random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let rules = Arc::new(Mutex::new(Rules { list: rules, random }));
-    let device = Arc::new(FaultDevice { inner: opened.device, rules });
-    Ok(Opened { device, features, notice: opened.notice, defaults: opened.defaults })
+    let device = Arc::new(FaultDevice { inner: Arc::clone(&opened.device), rules });
+    Ok(Opened { device, features, ..opened })
 }
 
 impl Device for FaultDevice {

@@ -37,6 +37,7 @@ mod wait_tests;
 mod zeroing;
 
 use crate::arena::Arena;
+use crate::claim::Claim;
 use crate::error::{OpenError, SpecError};
 use crate::info::Feature;
 use crate::keys::Keys;
@@ -145,6 +146,8 @@ pub(crate) struct Opened {
     /// What whoever runs it should know.
     pub(crate) notice: Option<String>,
     pub(crate) defaults: Defaults,
+    /// What it has to itself.
+    pub(crate) claim: Claim,
 }
 
 type Open = fn(&Spec, &mut Keys, &Settings) -> Result<Opened, OpenError>;

@@ -6,6 +6,7 @@
 use super::doorbell::Doorbell;
 use super::timer::Timer;
 use super::{Device, DriverQueue, Mode, Opened, ideal_limits, sized_target};
+use crate::claim::Claim;
 use crate::error::OpenError;
 use crate::info::Feature;
 use crate::keys::Keys;
@@ -39,7 +40,8 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, _: &Settings) -> Result<Opened,
         Feature::missing("flush", "there is no cache; a flush ends at once"),
         Feature::missing("fua", "there is no cache; every write is as durable as it gets"),
     ];
-    Ok(Opened { device: Arc::new(device), features, notice: None, defaults: Defaults::default() })
+    let (device, defaults) = (Arc::new(device), Defaults { elide: true, ..Defaults::default() });
+    Ok(Opened { device, features, notice: None, defaults, claim: Claim::memory() })
 }
 
 impl Device for NullDevice {

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::arena::Arena;
+use crate::claim::Claim;
 use crate::driver::{Device, Mode, Waiter};
 use crate::error::OpenError;
 use crate::info::{DiskInfo, DiskStats};
@@ -50,6 +51,8 @@ pub(crate) struct Shared {
     nr_sections: Mutex<u32>,
     /// How many holds there are on each gate.
     pub(crate) holds: Mutex<[u32; 3]>,
+    /// Ends after all else: nobody gets the file before nothing of this disk is left.
+    _claim: Claim,
 }
 
 /// The counters of the threads' software queues.
@@ -68,10 +71,12 @@ impl Shared {
         device: Arc<dyn Device>,
         with_service: bool,
         tags: Option<Arc<TagPool>>,
+        claim: Claim,
     ) -> Result<Arc<Shared>, OpenError> {
         let origin = Origin::here();
         let nr_hctxs = info.policy.nr_hw_queues;
-        let state = Arc::new(DeviceState::new(nr_hctxs));
+        let durability = Arc::clone(claim.durability());
+        let state = Arc::new(DeviceState::with_durability(nr_hctxs, durability));
         let depth = info.policy.queue_depth;
         // One more than there are tags: for flushes.
         let queue = device.open_queue(depth + 1, Mode::Shared);
@@ -100,6 +105,7 @@ impl Shared {
             holds: Mutex::default(),
             state,
             info,
+            _claim: claim,
         };
         let own_set = || Arc::new(TagSet::new(depth));
         let set = tags.as_ref().map_or_else(own_set, |pool| Arc::clone(&pool.set));

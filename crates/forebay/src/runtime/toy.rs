@@ -10,6 +10,7 @@
 // It follows the addresses of segments.
 #![allow(unsafe_code)]
 
+use crate::claim::Claim;
 use crate::driver::{Device, DriverQueue, Mode, Waiter};
 use crate::info::DiskInfo;
 use crate::runtime::ctx::Ctx;
@@ -147,11 +148,13 @@ impl Toy {
             driver: "toy",
             limits: toy.limits(),
             policy,
+            exclusive: false,
             features: Vec::new(),
             notice: None,
         };
         let device = Arc::new(ToyDevice(Arc::clone(toy)));
-        Shared::new(info, device, false, tags).expect("a toy has no system to fail")
+        Shared::new(info, device, false, tags, Claim::memory())
+            .expect("a toy has no system to fail")
     }
 
     /// The device's thread: completes `nr` requests, as they come.

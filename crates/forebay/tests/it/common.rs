@@ -25,6 +25,38 @@ impl Scratch {
     }
 }
 
+/// A loop device on a scratch file, where that can be had.
+#[derive(Debug)]
+pub(crate) struct LoopDevice {
+    pub(crate) node: String,
+    _scratch: Scratch,
+}
+
+impl LoopDevice {
+    /// One of `len` bytes, or why there is none.
+    pub(crate) fn new(len: u64) -> Result<LoopDevice, String> {
+        let scratch = Scratch::new(len);
+        let set_up = std::process::Command::new("losetup")
+            .args(["--find", "--show"])
+            .arg(&scratch.path)
+            .output()
+            .map_err(|error| format!("losetup: {error}"))?;
+        if !set_up.status.success() {
+            return Err(String::from_utf8_lossy(&set_up.stderr).trim().to_owned());
+        }
+        let node = String::from_utf8_lossy(&set_up.stdout).trim().to_owned();
+        Ok(LoopDevice { node, _scratch: scratch })
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        let detached =
+            std::process::Command::new("losetup").args(["--detach", &self.node]).status();
+        assert!(detached.is_ok_and(|status| status.success()), "{} stays attached", self.node);
+    }
+}
+
 /// A stream of numbers: SplitMix64 (Steele, Lea, Flood, 2014).
 #[derive(Clone, Debug)]
 pub(crate) struct Numbers(pub(crate) u64);

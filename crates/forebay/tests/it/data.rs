@@ -1,6 +1,6 @@
 //! Data through every driver: what was written is read, whatever is merged, split or cut short.
 
-use crate::common::{Numbers, Scratch, open, reap_all, submit};
+use crate::common::{LoopDevice, Numbers, Scratch, open, reap_all, submit};
 use forebay::{Buf, Disk, Io};
 
 const LEN: u64 = 4 << 20;
@@ -196,39 +196,9 @@ fn opening_a_disk_changes_nothing_on_it() {
     assert_eq!(key(&before), key(&after));
 }
 
-/// A loop device on a scratch file, where that can be had.
-struct Loop {
-    node: String,
-    _scratch: Scratch,
-}
-
-impl Loop {
-    fn new() -> Result<Loop, String> {
-        let scratch = Scratch::new(LEN);
-        let set_up = std::process::Command::new("losetup")
-            .args(["--find", "--show"])
-            .arg(&scratch.path)
-            .output()
-            .map_err(|error| format!("losetup: {error}"))?;
-        if !set_up.status.success() {
-            return Err(String::from_utf8_lossy(&set_up.stderr).trim().to_owned());
-        }
-        let node = String::from_utf8_lossy(&set_up.stdout).trim().to_owned();
-        Ok(Loop { node, _scratch: scratch })
-    }
-}
-
-impl Drop for Loop {
-    fn drop(&mut self) {
-        let detached =
-            std::process::Command::new("losetup").args(["--detach", &self.node]).status();
-        assert!(detached.is_ok_and(|status| status.success()), "{} stays attached", self.node);
-    }
-}
-
 #[test]
 fn block_device() {
-    let device = match Loop::new() {
+    let device = match LoopDevice::new(LEN) {
         Ok(device) => device,
         Err(why) => {
             eprintln!("skipped: block_device, because a loop device is not available: {why}");

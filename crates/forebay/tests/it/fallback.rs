@@ -160,3 +160,22 @@ fn what_wraps_a_disk_passes_on_what_it_has_to_say() {
         use_it(&disk, &scratch);
     });
 }
+
+#[test]
+fn a_flush_leaves_out_metadata_and_an_fsync_does_not() {
+    for driver in ["psync:", "fault:psync:"] {
+        let refused = [(libc::SYS_fsync, true, false), (libc::SYS_fdatasync, false, true)];
+        for (call, flushes, syncs) in refused {
+            under(&[(call, libc::EROFS)], || {
+                let scratch = Scratch::new(1 << 20);
+                let open = || open(&format!("{driver}{}", scratch.spec("nr_hw_queues=1")));
+                assert_eq!(open().flush().is_ok(), flushes, "{driver}");
+                assert_eq!(open().fsync().is_ok(), syncs, "{driver}");
+                let disk = open();
+                let mut queue = disk.queue();
+                submit(&mut queue, Io::fsync());
+                assert_eq!(reap_all(&mut queue)[0].result.is_ok(), syncs, "{driver}");
+            });
+        }
+    }
+}

@@ -1,11 +1,13 @@
 //! The integration tests, one program: what they share is compiled once, and all of it is used.
 
+mod claims;
 mod common;
 mod contract;
 mod crowd;
 mod data;
 mod durability;
 mod fallback;
+mod group_commit;
 mod holds;
 mod miri;
 mod overlap;

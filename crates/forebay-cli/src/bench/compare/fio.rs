@@ -33,6 +33,10 @@ const OF_THE_LAYER: &[&str] = &[
     "service",
     "max_sectors_kb",
     "fua",
+    "flush",
+    "flush_pending_ms",
+    "elide",
+    "exclusive",
 ];
 
 /// Keys of files that fio has options for, or that say what does the I/O.

@@ -62,7 +62,6 @@ pub(super) static OPTIONS: &[Foreign] = &[
         "files are made before the start; make them beforehand"),
     refused(&["pre_read"], "use a job with --rw=read and --direct=0 before, with --stonewall"),
     refused(&["unlink_each_loop"], SHELL),
-    refused(&["fsync_on_close"], FLUSH),
     // What is done.
     refused(&["bs_is_seq_rand"], BLOCKS),
     refused(&["allrandrepeat", "use_os_rand"], "use --randseed"),

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(super) enum Command {
     Pread = 0,
     Pwrite = 1,
+    Fsync = 2,
     Fdsync = 3,
     Preadv = 7,
     Pwritev = 8,
@@ -64,6 +65,12 @@ impl Iocb {
             flags: 0,
             resfd: 0,
         }
+    }
+
+    /// What it asks for.
+    #[cfg(test)]
+    pub(super) fn opcode(&self) -> u16 {
+        self.opcode
     }
 }
 

@@ -55,6 +55,8 @@ pub(super) struct AioDriver {
 struct Slot {
     vectors: Option<Vectors>,
     op: Op,
+    /// Of a flush: all metadata as well.
+    metadata: bool,
     is_quiet: bool,
 }
 
@@ -74,7 +76,7 @@ impl AioDriver {
     ) -> AioDriver {
         let slot = || {
             let vectors = Some(Vectors::new(max_segments));
-            Slot { vectors, op: Op::Flush, is_quiet: false }
+            Slot { vectors, op: Op::Flush, metadata: false, is_quiet: false }
         };
         let nr = depth as usize;
         AioDriver {
@@ -105,6 +107,7 @@ impl AioDriver {
             (Op::Write, [one]) => (Command::Pwrite, one.addr().addr(), one.len()),
             (Op::Read, many) => (Command::Preadv, many.as_ptr().addr(), many.len()),
             (Op::Write, many) => (Command::Pwritev, many.as_ptr().addr(), many.len()),
+            (_, _) if rq.metadata => (Command::Fsync, 0, 0),
             (_, _) => (Command::Fdsync, 0, 0),
         };
         let fd = self.waiter.helper.target().file.as_raw_fd();
@@ -162,7 +165,8 @@ impl AioDriver {
         let slot = &mut self.slots[tag.index()];
         if slot.op == Op::Flush && errno == libc::EINVAL {
             let vectors = slot.vectors.take().expect("not at the helper");
-            self.help(Call::flush(tag, vectors));
+            let call = Call::flush(tag, slot.metadata, vectors);
+            self.help(call);
             self.waiter.helper.begin(&self.pool);
             return;
         }
@@ -206,7 +210,7 @@ impl AioDriver {
 impl Driver for AioDriver {
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         let slot = &mut self.slots[rq.tag.index()];
-        slot.op = rq.op;
+        (slot.op, slot.metadata) = (rq.op, rq.metadata);
         if matches!(rq.op, Op::Discard | Op::WriteZeroes) {
             let vectors = slot.vectors.take().expect("a tag is issued once (K1)");
             self.help(Call::new(rq, vectors));

@@ -125,3 +125,27 @@ fn what_the_kernel_refuses_fails_alone_and_a_flush_is_made_otherwise() {
         }
     }
 }
+
+/// What the last control block that was submitted asks for: `aio_lio_opcode`.
+static LAST_OPCODE: AtomicU64 = AtomicU64::new(0);
+
+/// Takes all, and notes the last.
+unsafe fn noting(context: &Context, iocbs: &mut [*mut Iocb]) -> io::Result<usize> {
+    // SAFETY: a control block each.
+    let opcode = iocbs.last().map(|iocb| unsafe { (**iocb).opcode() });
+    LAST_OPCODE.store(u64::from(opcode.expect("there is one")), Ordering::Relaxed);
+    // SAFETY: passed on.
+    unsafe { context.submit(iocbs) }
+}
+
+#[test]
+fn a_flush_leaves_out_metadata_unless_it_is_asked_for() {
+    for (bio, opcode) in [(Bio::flush(), 3), (Bio::fsync(), 2)] {
+        let (mut driver, _waiter) = driver(Mode::Owned, noting);
+        issue(&mut *driver, 0, bio);
+        driver.commit_rqs();
+        assert_eq!(LAST_OPCODE.load(Ordering::Relaxed), opcode);
+        driver.wait(1);
+        assert_eq!(reap(&mut *driver)[0].result, Ok(0));
+    }
+}

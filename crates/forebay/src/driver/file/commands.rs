@@ -18,6 +18,12 @@ const ARENA: u16 = 0;
 /// How often a request is sent at most: its thread may have ended each time.
 const NR_TRIES_MAX: u8 = 8;
 
+/// How much a flush makes durable: as `fsync` does, or as `fdatasync`, which is enough to read the
+/// data back. A block device has no metadata of its own, and does the same for both.
+fn sync_flags(metadata: bool) -> types::FsyncFlags {
+    if metadata { types::FsyncFlags::empty() } else { types::FsyncFlags::DATASYNC }
+}
+
 /// The commands of all tags, and their vectors, which stay where they are as long as this lives.
 pub(super) struct Commands {
     table: Box<[Command]>,
@@ -34,6 +40,8 @@ pub(super) struct Commands {
 pub(super) struct Command {
     pub(super) op: Op,
     fua: bool,
+    /// Of a flush: all metadata as well.
+    metadata: bool,
     nr_vectors: u16,
     nr_tries: u8,
     /// The memory, where it is one stretch, of the command's length; no vector is read for that.
@@ -57,6 +65,7 @@ impl Commands {
         let idle = Command {
             op: Op::Flush,
             fua: false,
+            metadata: false,
             nr_vectors: 0,
             nr_tries: 0,
             addr: 0,
@@ -111,6 +120,7 @@ impl Commands {
         self.table[rq.tag.index()] = Command {
             op: rq.op,
             fua: rq.fua,
+            metadata: rq.metadata,
             nr_vectors,
             nr_tries: 1,
             addr,
@@ -138,7 +148,7 @@ impl Commands {
         let command = &self.table[tag.index()];
         match command.op {
             Op::Read | Op::Write => self.data_entry(tag, command),
-            Op::Flush => opcode::Fsync::new(FILE).build(),
+            Op::Flush => opcode::Fsync::new(FILE).flags(sync_flags(command.metadata)).build(),
             Op::Discard | Op::WriteZeroes => opcode::Fallocate::new(FILE, command.len)
                 .offset(command.start)
                 .mode(command.mode)

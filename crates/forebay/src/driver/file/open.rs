@@ -3,6 +3,7 @@
 use super::base::RingOptions;
 use super::engine::{self, Engine};
 use super::probe::{self, Probed};
+use crate::claim::Claim;
 use crate::driver::psync::nr_threads;
 use crate::driver::{self, Device, Opened};
 use crate::error::{OpenError, SpecError};
@@ -32,6 +33,7 @@ pub(super) struct File {
     pub(super) file: Arc<fs::File>,
     pub(super) options: Options,
     pub(super) probed: Probed,
+    pub(super) claim: Claim,
     /// Tags of a queue.
     pub(super) depth: u32,
     /// At most, where calls block.
@@ -44,7 +46,8 @@ impl File {
     /// This file on a device of which these features are known.
     pub(super) fn with(&self, (device, features): (Arc<dyn Device>, Vec<Feature>)) -> Opened {
         let features = self.probed.features.iter().cloned().chain(features).collect();
-        Opened { device, features, notice: None, defaults: Defaults::default() }
+        let (defaults, claim) = (Defaults::default(), self.claim.clone());
+        Opened { device, features, notice: None, defaults, claim }
     }
 }
 
@@ -94,9 +97,11 @@ fn open_target(
     let rings = ring_options(keys)?;
     let path = Path::new(spec.target());
     let file = open_file(path, options)?;
-    let probed = probe::probe(&file, path, options)?;
+    let claim = Claim::of_file(&file, path, settings.exclusive(), options.read_only)?;
+    let mut probed = probe::probe(&file, path, options)?;
+    probed.features.push(claim.feature());
     let depth = settings.policy(Defaults::default())?.queue_depth;
-    Ok(File { file: Arc::new(file), options, probed, depth, nr_threads, rings })
+    Ok(File { file: Arc::new(file), options, probed, claim, depth, nr_threads, rings })
 }
 
 /// What is asked of the rings.

@@ -3,6 +3,7 @@
 use super::queue::ModelDriver;
 use super::state::State;
 use super::store::Store;
+use crate::claim::Claim;
 use crate::driver::timer::Timer;
 use crate::driver::{Device, DriverQueue, Mode, Opened, ideal_limits, take_block};
 use crate::error::{OpenError, SpecError};
@@ -56,6 +57,8 @@ pub(in crate::driver) fn open(
         service: true,
         queue_depth: Some(preset.queue_depth),
         one_hw_queue: (!preset.flush_queueable).then_some(ONE_HW_QUEUE),
+        // Not on, though it would be right: a device of the experiments had no such thing.
+        elide: false,
     };
     let [flush, fua] = features_of_cache(preset);
     let features = vec![
@@ -82,7 +85,7 @@ pub(in crate::driver) fn open(
     };
     let state = Arc::new(State::new(machine, Random::new(seed, 0)));
     let device = Arc::new(ModelDevice { limits, state, store });
-    Ok(Opened { device, features, notice: None, defaults })
+    Ok(Opened { device, features, notice: None, defaults, claim: Claim::memory() })
 }
 
 /// What is to be said of durability.

@@ -41,6 +41,8 @@ pub(in crate::driver) struct Call {
     pub(in crate::driver) tag: Tag,
     op: Op,
     fua: bool,
+    /// Of a flush: all metadata as well.
+    metadata: bool,
     start: u64,
     len: u64,
     /// The thread that gave it to the driver.
@@ -53,13 +55,13 @@ impl Call {
     #[inline]
     pub(in crate::driver) fn new(rq: &IssuedRequest<'_>, mut vectors: Vectors) -> Call {
         vectors.fill(rq.segments());
-        let (tag, op, fua) = (rq.tag, rq.op, rq.fua);
-        Call { tag, op, fua, start: rq.start, len: rq.len, pushed_by: 0, vectors }
+        let &IssuedRequest { tag, op, fua, metadata, start, len, .. } = rq;
+        Call { tag, op, fua, metadata, start, len, pushed_by: 0, vectors }
     }
 
     /// The call for a flush, which has no memory; with a list to keep.
-    pub(in crate::driver) fn flush(tag: Tag, vectors: Vectors) -> Call {
-        Call { tag, op: Op::Flush, fua: false, start: 0, len: 0, pushed_by: 0, vectors }
+    pub(in crate::driver) fn flush(tag: Tag, metadata: bool, vectors: Vectors) -> Call {
+        Call { tag, op: Op::Flush, fua: false, metadata, start: 0, len: 0, pushed_by: 0, vectors }
     }
 
     /// Whether it moves data, which takes its time, but no more than others of its kind.
@@ -72,7 +74,7 @@ impl Call {
     pub(super) fn run(&self, target: &Target, nr_syscalls: &mut u64) -> Result<u64, BlockStatus> {
         let answer = match self.op {
             Op::Read | Op::Write => self.move_data(target, nr_syscalls),
-            Op::Flush => sync(target, nr_syscalls),
+            Op::Flush => sync(target, self.metadata, nr_syscalls),
             Op::Discard => self.allocate(target, zeroing::PUNCH_HOLE, nr_syscalls),
             Op::WriteZeroes => self.zero(target, nr_syscalls),
         };
@@ -107,7 +109,7 @@ impl Call {
                 // SAFETY: as above.
                 let call = || unsafe { libc::pwritev(fd, first, nr, start) };
                 let moved = made(nr_syscalls, call)?;
-                sync(target, nr_syscalls)?;
+                sync(target, false, nr_syscalls)?;
                 Ok(moved)
             }
             answer => answer,
@@ -135,9 +137,10 @@ impl Call {
     }
 }
 
-fn sync(target: &Target, nr_syscalls: &mut u64) -> Result<u64, i32> {
+fn sync(target: &Target, metadata: bool, nr_syscalls: &mut u64) -> Result<u64, i32> {
+    let call = if metadata { libc::fsync } else { libc::fdatasync };
     // SAFETY: numbers only.
-    made(nr_syscalls, || unsafe { libc::fdatasync(target.fd()) as isize })
+    made(nr_syscalls, || unsafe { call(target.fd()) as isize })
 }
 
 /// Makes a system call until no signal comes between. Gives the number, or the error's.

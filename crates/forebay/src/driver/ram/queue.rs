@@ -6,6 +6,7 @@
 //! the request is issued; the completion comes when the device's clock says so. The clock is one
 //! for all queues: a device with more queues is not a faster one.
 
+use crate::claim::Claim;
 use crate::driver::doorbell::Doorbell;
 use crate::driver::memory::Memory;
 use crate::driver::timer::{SPIN_NS, Timer};
@@ -80,7 +81,8 @@ pub(in crate::driver) fn open(
         Feature::missing("fua", "there is no cache; every write is as durable as it gets"),
     ];
     let device = Arc::new(RamDevice { ram: Arc::new(ram), doorbell });
-    Ok(Opened { device, features, notice: None, defaults: Defaults::default() })
+    let defaults = Defaults { elide: true, ..Defaults::default() };
+    Ok(Opened { device, features, notice: None, defaults, claim: Claim::memory() })
 }
 
 impl Device for RamDevice {

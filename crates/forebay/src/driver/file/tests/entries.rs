@@ -1,4 +1,6 @@
 //! Tests of which entry of the ring does what.
+// An entry shows its flags as bytes alone.
+#![allow(unsafe_code)]
 
 use crate::arena::Arena;
 use crate::driver::file::commands::Commands;
@@ -13,12 +15,18 @@ use forebay_core::{
 struct Entries {
     commands: Commands,
     shown: String,
+    /// `fsync_flags`, which shares its place with the flags of other operations.
+    flags: u32,
 }
 
 impl Driver for Entries {
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _: bool) -> Issue {
         self.commands.note(rq, libc::FALLOC_FL_ZERO_RANGE);
-        self.shown = format!("{:?}", self.commands.entry(rq.tag));
+        let entry = self.commands.entry(rq.tag);
+        self.shown = format!("{entry:?}");
+        // SAFETY: an entry is the 64 bytes of `struct io_uring_sqe`, all of them numbers.
+        let bytes: [u8; 64] = unsafe { std::mem::transmute(entry) };
+        self.flags = u32::from_ne_bytes(bytes[28..32].try_into().expect("four bytes"));
         Issue::Queued
     }
 
@@ -35,11 +43,12 @@ fn limits() -> QueueLimits {
 
 /// Which operation of io_uring a bio becomes; all are on the registered file.
 #[track_caller]
-fn check(commands: Commands, bio: Bio, opcode: u8) {
-    let mut entries = Entries { commands, shown: String::new() };
+fn check(commands: Commands, bio: Bio, opcode: u8) -> u32 {
+    let mut entries = Entries { commands, shown: String::new(), flags: 0 };
     assert_eq!(issue(&mut entries, 3, bio), Issue::Queued);
     let expected = format!("op_code: {opcode}, flags: 1,");
     assert!(entries.shown.contains(&expected), "{} is not {expected}", entries.shown);
+    entries.flags
 }
 
 // The numbers of `enum io_uring_op` in <linux/io_uring.h>.
@@ -61,7 +70,7 @@ fn one_stretch_of_memory_takes_no_vector() {
     // Neighbours in memory are one stretch.
     check(commands(), data(Op::Read, 0, &mut buf, 512), READ);
     let fua = Bio { flags: BioFlags::FUA, ..data(Op::Write, 0, &mut buf, 8192) };
-    check(commands(), fua, WRITE);
+    assert_eq!(check(commands(), fua, WRITE), libc::RWF_DSYNC as u32);
     let (first, last) = buf.split_at_mut(4096);
     let segment = |part: &mut [u8]| Segment {
         addr: part.as_mut_ptr().expose_provenance(),
@@ -96,7 +105,9 @@ fn one_stretch_of_registered_memory_is_named_by_its_place() {
 #[test]
 fn flushes_sync_and_ranges_are_allocated() {
     let commands = || Commands::new(&limits(), 4, None);
-    check(commands(), Bio::flush(), FSYNC);
+    const DATASYNC: u32 = 1;
+    assert_eq!(check(commands(), Bio::flush(), FSYNC), DATASYNC);
+    assert_eq!(check(commands(), Bio::fsync(), FSYNC), 0, "metadata as well");
     check(commands(), Bio::range(Op::Discard, 0, 4096), FALLOCATE);
     check(commands(), Bio::range(Op::WriteZeroes, 0, 4096), FALLOCATE);
 }

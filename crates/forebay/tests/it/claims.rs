@@ -1,0 +1,178 @@
+//! Who may have a file or block device open, and whose flushes may be skipped.
+// It locks a file as another program would, by a system call.
+#![allow(unsafe_code)]
+
+use crate::common::{LoopDevice, Scratch, open};
+use forebay::{Disk, FeatureState};
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+
+/// The words of the refusal.
+#[track_caller]
+fn refusal(spec: &str) -> String {
+    match Disk::open(spec) {
+        Ok(_) => panic!("{spec} opens"),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Each driver of files, as the begin of a spec.
+const DRIVERS: [&str; 4] = ["file:", "aio:", "psync:", "fault:psync:"];
+
+#[test]
+fn a_file_that_is_open_for_one_disk_is_refused_to_others_by_name() {
+    for driver in DRIVERS {
+        let scratch = Scratch::new(1 << 20);
+        let spec = |keys| format!("{driver}{}", scratch.spec(keys));
+        let path = scratch.path.display();
+        let sole = open(&spec("exclusive=on"));
+        assert!(sole.info().exclusive);
+        for keys in ["", "exclusive=on", "read_only=on"] {
+            assert_eq!(
+                refusal(&spec(keys)),
+                format!(
+                    "{path}: a disk of this process has it open with exclusive=on; use a clone of \
+                     that disk, or close it first"
+                )
+            );
+        }
+        // The same file by another name.
+        let link = scratch.path.with_file_name("link");
+        std::fs::hard_link(&scratch.path, &link).expect("a link");
+        assert!(refusal(&link.display().to_string()).contains("has it open with exclusive=on"));
+        drop(sole);
+        let shared = open(&spec(""));
+        assert_eq!(
+            refusal(&spec("exclusive=on")),
+            format!(
+                "exclusive=on: {path}: this process has it open already; close that disk first, or \
+                 use a clone of it"
+            )
+        );
+        let second = open(&spec("read_only=on"));
+        drop((shared, second));
+        open(&spec("exclusive=on&read_only=on"));
+    }
+}
+
+#[test]
+fn a_file_can_be_had_again_as_soon_as_its_disk_is_dropped() {
+    let scratch = Scratch::new(1 << 20);
+    for round in 0..20 {
+        for keys in ["nr_hw_queues=1", "nr_hw_queues=2", "service=on"] {
+            let disk = open(&scratch.spec(&format!("exclusive=on&elide=on&{keys}")));
+            let mut queue = disk.queue();
+            queue.submit(forebay::Io::write(forebay::Buf::new(4096), 0)).expect("a write");
+            queue.submit(forebay::Io::flush()).expect("a flush");
+            if round % 2 == 0 {
+                crate::common::reap_all(&mut queue);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_another_program_has_locked_is_refused() {
+    let scratch = Scratch::new(1 << 20);
+    let path = scratch.path.display();
+    let other = OpenOptions::new().read(true).write(true).open(&scratch.path).expect("the file");
+    lock(&other, libc::F_WRLCK, 0);
+    assert_eq!(
+        refusal(&scratch.spec("exclusive=on")),
+        format!("exclusive=on: {path}: another program has locked it; lslocks says which")
+    );
+    assert_eq!(
+        refusal(&scratch.spec("")),
+        format!(
+            "{path}: another program has locked it, as exclusive=on does; end that first (lslocks \
+             says which it is), or use read_only=on"
+        )
+    );
+    open(&scratch.spec("read_only=on"));
+    // A lock of some bytes is no affair of who does not want it all.
+    lock(&other, libc::F_UNLCK, 0);
+    lock(&other, libc::F_WRLCK, 100);
+    open(&scratch.spec(""));
+    assert!(refusal(&scratch.spec("exclusive=on")).contains("another program has locked it"));
+    drop(other);
+    // And the other way round.
+    let _disk = open(&scratch.spec("exclusive=on"));
+    let other = OpenOptions::new().read(true).write(true).open(&scratch.path).expect("the file");
+    assert!(!try_lock(&other, libc::F_RDLCK, 0));
+}
+
+fn lock(file: &File, kind: i32, len: i64) {
+    assert!(try_lock(file, kind, len), "{}", std::io::Error::last_os_error());
+}
+
+/// A lock of the open file (OFD): it conflicts with others' of the same process, too.
+fn try_lock(file: &File, kind: i32, len: i64) -> bool {
+    let lock = libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: len,
+        l_pid: 0,
+    };
+    // SAFETY: the kernel reads this structure.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) == 0 }
+}
+
+#[test]
+fn flushes_are_not_skipped_where_others_may_write() {
+    for driver in DRIVERS {
+        let scratch = Scratch::new(1 << 20);
+        let spec = format!("{driver}{}", scratch.spec("elide=on"));
+        assert_eq!(
+            refusal(&spec),
+            format!(
+                "{}: elide=on: others may write to it, and a flush must not be skipped for what \
+                 they wrote; add exclusive=on, which keeps them away, or leave out elide=on",
+                spec.trim_start_matches("file:")
+            )
+        );
+        assert!(open(&format!("{spec}&exclusive=on")).info().policy.elide);
+        let disk = open(&format!("{driver}{}", scratch.spec("exclusive=on")));
+        assert!(!disk.info().policy.elide, "off by default");
+    }
+    for (spec, elides) in [("ram:1M", true), ("null:1M", true), ("model:nvme?size=1M", false)] {
+        assert_eq!(open(spec).info().policy.elide, elides, "{spec}");
+    }
+    for spec in ["ram:1M?elide=off", "fault:null:1M?elide=off"] {
+        assert!(!open(spec).info().policy.elide, "{spec}");
+    }
+    assert!(open("model:nvme?size=1M&elide=on").info().policy.elide);
+}
+
+#[test]
+fn a_block_device_for_one_disk_is_open_with_o_excl() {
+    let device = match LoopDevice::new(1 << 20) {
+        Ok(device) => device,
+        Err(why) => return eprintln!("skipped: a_block_device_for_one_disk_...: {why}"),
+    };
+    let exclusive = || OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(&device.node);
+    for driver in DRIVERS {
+        let spec = format!("{driver}{}?exclusive=on&elide=on", device.node);
+        let disk = open(&spec);
+        let error = exclusive().expect_err("it is taken");
+        assert_eq!(error.raw_os_error(), Some(libc::EBUSY));
+        let feature = disk.info().features.iter().find(|feature| feature.name == "exclusive");
+        let state = &feature.expect("a feature").state;
+        assert!(matches!(state, FeatureState::Present(how) if how.starts_with("O_EXCL")));
+        assert!(refusal(&device.node).contains("has it open with exclusive=on"));
+        disk.write_at(&[1; 4096], 0).expect("a write");
+        disk.flush().expect("a flush");
+        drop(disk);
+        let other = exclusive().expect("it is free");
+        assert_eq!(
+            refusal(&spec),
+            format!(
+                "exclusive=on: {}: it is in use: mounted, part of another device, or open with \
+                 O_EXCL (EBUSY); lsblk and fuser say by whom",
+                device.node
+            )
+        );
+        drop(other);
+    }
+}
