@@ -82,11 +82,12 @@ struct Options {
     #[arg(long, conflicts_with = "real")]
     sim: bool,
     /// In real time, with threads on disks of the driver model:; tags: 1 and 72 jobs, 6 minutes
-    /// and 1.1 GiB of memory; run: a minute; flush: 1 and 16 threads, a minute
+    /// and 1.1 GiB of memory; run: a minute; flush: 1 and 16 threads,
+    /// a minute and a half
     #[arg(long)]
     real: bool,
     /// How long each cell is measured after its warm-up [default: tags: 25 s of hdd, after 10 s,
-    /// and 4 s of others; run: 1 s, ten times for each depth; flush: 3 s]
+    /// and 4 s of others; run: 1 s, ten times for each depth; flush: 5 s]
     #[arg(long, value_name = "S", requires = "real")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,

@@ -61,9 +61,9 @@ fn to_json(row: &Row) -> Value {
     })
 }
 
-/// To a thousandth: what is behind that is not measured.
+/// To a thousandth: what is behind that is not measured. Nothing has no sign but the usual one.
 fn rounded(value: f64) -> f64 {
-    (value * 1000.0).round() / 1000.0
+    (value * 1000.0).round() / 1000.0 + 0.0
 }
 
 fn in_order<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
@@ -134,7 +134,7 @@ fn deviation(row: &Row) -> String {
         Some(Deviation::Share(off)) => format!("{:+.1} %{mark}", tenth(off * 100.0)),
         // Of a ratio, which is around 1, points are too large.
         Some(Deviation::Points(off)) if row.metric == metric::IOPS_OF_HOLD => {
-            format!("{off:+.3}{mark}")
+            format!("{:+.3}{mark}", rounded(off))
         }
         Some(Deviation::Points(off)) => format!("{:+.1} points{mark}", tenth(off)),
     }
@@ -196,7 +196,7 @@ fn notes(rows: &[Row], format: Format) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows::sample;
+    use super::super::rows::{Bound, sample};
     use super::*;
 
     fn rows() -> Vec<Row> {
@@ -244,7 +244,15 @@ jain; jobs   fair
     fn a_deviation_of_nothing_is_not_negative() {
         let row = Row { value: 99.999, ..sample() };
         assert_eq!(deviation(&row), "+0.0 %");
-        assert_eq!(deviation(&Row { value: 99.0, ..row }), "-1.0 %");
+        assert_eq!(deviation(&Row { value: 99.0, ..row.clone() }), "-1.0 %");
+        let ratio = Row {
+            metric: metric::IOPS_OF_HOLD,
+            published: Some(0.8),
+            bound: Some(Bound::Points(0.1)),
+            ..row
+        };
+        assert_eq!(deviation(&Row { value: 0.7999, ..ratio.clone() }), "+0.000");
+        assert_eq!(deviation(&Row { value: 0.69, ..ratio }), "-0.110 !");
     }
 
     #[test]

@@ -23,7 +23,7 @@ const SEED: u64 = 1;
 const WARM_UP: Duration = Duration::from_millis(500);
 
 /// How long a cell is measured if nothing else is asked for, s.
-const SECONDS: u64 = 3;
+const SECONDS: u64 = 5;
 
 /// How often who watches looks around.
 const POLL: Duration = Duration::from_millis(100);
