@@ -176,7 +176,8 @@ impl Turn<'_> {
         }
     }
 
-    #[inline]
+    // Always: the flush machine calls it as well, and each I/O should not pay for that.
+    #[inline(always)]
     pub(crate) fn note_issue(&mut self, rq: &mut Request) {
         let hctx = &mut *self.hctx;
         if hctx.policy.iostats && !rq.was_issued {
@@ -349,7 +350,8 @@ fn note_wait(rq: &mut Request, splits: &mut Splits, waited_ns: u64) {
 }
 
 /// What the driver sees of a request: the command of its current step.
-#[inline]
+// Always: as `note_issue`.
+#[inline(always)]
 pub(crate) fn issued<'a>(
     splits: &'a Splits,
     limits: &QueueLimits,

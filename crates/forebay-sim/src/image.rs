@@ -63,6 +63,13 @@ impl Image {
         versions
     }
 
+    /// As it was at first, in the same memory.
+    pub(crate) fn reset(&mut self) {
+        self.blocks.all().for_each(Vec::clear);
+        self.cached.clear();
+        self.clock = 0;
+    }
+
     /// A moment, for [`Image::settle`]: after all that has ended.
     pub(crate) fn mark(&mut self) -> u64 {
         self.clock += 1;

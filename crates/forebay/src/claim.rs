@@ -23,6 +23,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 /// What a disk has to itself, as long as it lives.
 #[derive(Clone, Debug)]
@@ -56,6 +57,27 @@ impl Name {
         match metadata.file_type().is_block_device() {
             true => Name::BlockDevice(metadata.rdev()),
             false => Name::File(metadata.dev(), metadata.ino()),
+        }
+    }
+}
+
+impl Drop for Claim {
+    /// Under the lock: who comes next finds either the place, or nothing of it left.
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            let places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(place);
+            drop(places);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(file) = &self.sole {
+            // A child of a fork may still have the descriptor; the lock ends for both. On a device
+            // there is none.
+            let _ = lock(file, libc::F_OFD_SETLK, libc::F_UNLCK);
         }
     }
 }
@@ -140,22 +162,32 @@ fn not_exclusive(path: &Path, why: impl Into<String>) -> OpenError {
     OpenError::Exclusive { path: path.to_owned(), why: why.into() }
 }
 
+/// How often a device that is in use is tried, and how long it is waited between: a child of a fork
+/// has all descriptors until it executes something, those that were closed here too.
+const NR_TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// Opens what is at `path` once more, so that nobody else gets it.
 fn open_alone(path: &Path, name: Name, read_only: bool) -> Result<File, OpenError> {
     let is_device = matches!(name, Name::BlockDevice(_));
-    let alone = OpenOptions::new()
-        .read(true)
-        .write(!read_only)
-        .custom_flags(if is_device { libc::O_EXCL } else { 0 })
-        .open(path)
-        .map_err(|source| match source.raw_os_error() {
-            Some(libc::EBUSY) => not_exclusive(
-                path,
-                "it is in use: mounted, part of another device, or open with O_EXCL (EBUSY); \
+    let mut options = OpenOptions::new();
+    options.read(true).write(!read_only).custom_flags(if is_device { libc::O_EXCL } else { 0 });
+    let mut opened = options.open(path);
+    for _ in 0..NR_TRIES {
+        if !opened.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY)) {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+        opened = options.open(path);
+    }
+    let alone = opened.map_err(|source| match source.raw_os_error() {
+        Some(libc::EBUSY) => not_exclusive(
+            path,
+            "it is in use: mounted, part of another device, or open with O_EXCL (EBUSY); \
                  lsblk and fuser say by whom",
-            ),
-            _ => not_exclusive(path, format!("it cannot be opened once more: {source}")),
-        })?;
+        ),
+        _ => not_exclusive(path, format!("it cannot be opened once more: {source}")),
+    })?;
     let found = alone.metadata().map(|metadata| Name::of(&metadata));
     if found.ok() != Some(name) {
         return Err(not_exclusive(path, "another file has taken its place meanwhile; try again"));

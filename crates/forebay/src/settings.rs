@@ -68,10 +68,10 @@ pub(crate) struct Defaults {
     pub(crate) service: bool,
     /// Requests at the driver, for each hardware context; or the layer's own default.
     pub(crate) queue_depth: Option<u32>,
-    /// The device has one hardware context and cannot have more: what a user is told who wants it.
-    pub(crate) one_hw_queue: Option<&'static str>,
     /// Flushes that have nothing to do end at once.
     pub(crate) elide: bool,
+    /// The device has one hardware context and cannot have more, whatever its user says; and why.
+    pub(crate) one_hw_queue: Option<&'static str>,
 }
 
 /// What every disk can be told, whatever its driver.

@@ -33,6 +33,17 @@ pub(crate) struct Durable {
     pub(crate) nr_promises: u64,
 }
 
+impl Durable {
+    /// As it was at first, in the same memory.
+    pub(crate) fn reset(&mut self) {
+        self.device.reset();
+        self.user.reset();
+        self.settled.clear();
+        self.lost.clear();
+        (self.nr_crash_points, self.nr_promises) = (0, 0);
+    }
+}
+
 /// What the user sees.
 impl Durable {
     /// The moment at which a bio is queued that makes durable what has ended before.

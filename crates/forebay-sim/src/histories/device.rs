@@ -18,6 +18,8 @@ pub(crate) struct BioState {
     /// When it was queued, for what it makes durable.
     pub(crate) queued: u64,
     pub(crate) is_live: bool,
+    /// How many flushes its context had made when it came there.
+    pub(crate) entered: Option<u64>,
     /// A command has its data.
     is_issued: bool,
     /// The last command of its data succeeded, or failed.
@@ -51,8 +53,8 @@ pub(crate) struct Device {
     failure_loses: bool,
     lie: Option<Lie>,
     pub(crate) nr_issued: usize,
-    pub(crate) nr_busy: u64,
-    pub(crate) nr_flushes: u64,
+    /// Flushes that each context has made.
+    pub(crate) nr_flushes: [u64; 2],
     pub(crate) nr_failed_flushes: u64,
     pub(crate) broken: Option<Broken>,
 }
@@ -61,6 +63,16 @@ impl Device {
     pub(crate) fn new(setting: &Setting) -> Device {
         let Setting { flush_queueable, failure_loses, lie, .. } = *setting;
         Device { is_flush_queueable: flush_queueable, failure_loses, lie, ..Device::default() }
+    }
+
+    /// As it was at first, in the same memory.
+    pub(crate) fn reset(&mut self) {
+        self.durable.reset();
+        self.bios.clear();
+        self.running.clear();
+        self.done.clear();
+        (self.nr_issued, self.nr_flushes, self.nr_failed_flushes) = (0, [0; 2], 0);
+        self.broken = None;
     }
 
     fn expect(&mut self, verdict: Verdict) {
@@ -80,12 +92,18 @@ impl Device {
             letter.kind = Kind::Read;
         }
         let queued = self.durable.user_mark();
-        let (is_live, is_issued, result) = (true, false, None);
+        let (is_live, entered, is_issued, result) = (true, None, false, None);
         if letter.kind.op().is_write() {
             self.durable.queue(letter.sector, Letter::value(self.bios.len()));
         }
-        self.bios.push(BioState { letter, queued, is_live, is_issued, result });
+        self.bios.push(BioState { letter, queued, is_live, entered, is_issued, result });
         letter
+    }
+
+    /// What is queued has left the plug.
+    pub(crate) fn unplug(&mut self) {
+        let bios = self.bios.iter_mut().filter(|bio| bio.entered.is_none());
+        bios.for_each(|bio| bio.entered = Some(self.nr_flushes[bio.letter.hctx]));
     }
 
     /// A command is done; what it did is known when it is reaped.
@@ -130,6 +148,10 @@ impl Device {
     }
 
     fn issue(&mut self, hctx: usize, rq: &IssuedRequest<'_>) {
+        let is_flush = |other: &Running| other.hctx == hctx && other.op == Op::Flush;
+        if rq.op == Op::Flush && self.running.iter().any(is_flush) {
+            self.expect(broken(rules::F1, format!("context {hctx} issued another")));
+        }
         let sectors = self.sectors(rq);
         if sectors.len() as u64 * SECTOR != rq.len {
             let what = format!("{} of {} bytes at {}", rq.op.name(), rq.len, rq.start);
@@ -140,7 +162,6 @@ impl Device {
         }
         let issued = self.durable.device_mark();
         self.nr_issued += 1;
-        self.nr_flushes += u64::from(rq.op == Op::Flush);
         let (op, is_fua, len, number) = (rq.op, rq.fua, rq.len, self.nr_issued);
         self.running.push(Running { hctx, tag: rq.tag, op, is_fua, issued, len, sectors, number });
     }
@@ -170,6 +191,7 @@ impl Device {
     /// A completion is handed over.
     fn hand_over(&mut self, running: &Running, result: Result<u64, BlockStatus>) {
         if running.op == Op::Flush {
+            self.nr_flushes[running.hctx] += 1;
             match result {
                 Ok(_) if self.lie == Some(Lie::Flush) => {}
                 Ok(_) => self.durable.flushed(running.issued),
@@ -208,7 +230,6 @@ pub(crate) struct Port<'a> {
 impl Driver for Port<'_> {
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         if self.device.is_busy(rq.op) {
-            self.device.nr_busy += 1;
             return Issue::Busy;
         }
         self.device.issue(self.hctx, rq);
@@ -219,16 +240,12 @@ impl Driver for Port<'_> {
 
     fn reap(&mut self, done: &mut Completions, _look: Look) {
         let device = &mut *self.device;
-        let mut others = Vec::new();
-        for (running, result) in std::mem::take(&mut device.done) {
-            if running.hctx == self.hctx {
-                device.hand_over(&running, result);
-                done.push(running.tag, result);
-            } else {
-                others.push((running, result));
-            }
+        let is_its = |done: &(Running, _)| done.0.hctx == self.hctx;
+        while let Some(nth) = device.done.iter().position(is_its) {
+            let (running, result) = device.done.remove(nth);
+            device.hand_over(&running, result);
+            done.push(running.tag, result);
         }
-        device.done = others;
     }
 
     fn wait(&mut self, _nr_completions: u32) {

@@ -181,6 +181,8 @@ pub fn explore(scope: &Scope, settings: &[Setting]) -> Result<Report, Box<Fault>
         true => script::all_plugs(scope.length),
         false => script::long_plugs(scope.length),
     };
+    let rig = |setting| Rig::new(setting, scope.nr_hctxs);
+    let mut rigs: Vec<_> = settings.iter().map(rig).collect();
     let mut nth = 0;
     script::each(scope.length, scope.nr_hctxs, &plugs, &mut |script| {
         nth += 1;
@@ -188,8 +190,11 @@ pub fn explore(scope: &Scope, settings: &[Setting]) -> Result<Report, Box<Fault>
             return;
         }
         report.nr_scripts += 1;
-        for setting in settings.iter().filter(|setting| setting.concerns(script)) {
-            if let Err(found) = explore_script(script, scope, setting, &mut report) {
+        for (setting, rig) in settings.iter().zip(&mut rigs) {
+            if !setting.concerns(script) {
+                continue;
+            }
+            if let Err(found) = explore_script(script, scope, setting, rig, &mut report) {
                 fault.get_or_insert(found);
             }
         }
@@ -201,11 +206,11 @@ fn explore_script(
     script: &[Letter],
     scope: &Scope,
     setting: &Setting,
+    rig: &mut Rig,
     report: &mut Report,
 ) -> Result<(), Box<Fault>> {
     let mut choices = Choices::default();
     loop {
-        let mut rig = Rig::new(setting, scope.nr_hctxs);
         let verdict = rig.run(script, scope, &mut choices);
         report.nr_paths += 1;
         report.nr_crash_points += rig.nr_crash_points;

@@ -44,9 +44,15 @@ struct Queue {
 /// A disk and its device.
 #[derive(Debug)]
 pub(crate) struct Rig {
+    limits: QueueLimits,
+    policy: Policy,
+    counters: (Arc<PlugCounters>, Arc<RunCounters>),
     queues: Vec<Queue>,
     device: Device,
     ended: Vec<Box<QueuedBio>>,
+    /// Boxes that are free.
+    boxes: Vec<Box<QueuedBio>>,
+    options: Vec<Option<Event>>,
     now: u64,
     /// What was done, for whoever has to be told.
     pub(crate) events: Vec<Event>,
@@ -78,23 +84,38 @@ impl Rig {
             iostats: false,
             ..Policy::default()
         };
-        let device_state = Arc::new(DeviceState::new(nr_hctxs as u32));
-        let queue = |index| {
-            let tags = Arc::new(TagSet::new(policy.queue_depth));
-            let (plugs, runs) = (Arc::<PlugCounters>::default(), Arc::<RunCounters>::default());
-            let state = Arc::clone(&device_state);
-            let hctx = HardwareContext::new(limits, policy, index, state, tags, runs);
-            Queue { ctx: SoftwareQueue::new(limits, policy, plugs), hctx }
-        };
         Rig {
-            queues: (0..nr_hctxs as u32).map(queue).collect(),
+            limits,
+            policy,
+            counters: (Arc::default(), Arc::default()),
+            queues: Vec::new(),
             device: Device::new(setting),
             ended: Vec::new(),
+            boxes: Vec::new(),
+            options: Vec::new(),
             now: 0,
             events: Vec::new(),
             nr_crash_points: 0,
             nr_failures: 0,
         }
+    }
+
+    /// A new disk, on a device to which nothing was written.
+    fn open(&mut self) {
+        let (limits, policy) = (self.limits, self.policy);
+        let state = Arc::new(DeviceState::new(policy.nr_hw_queues));
+        let queue = |index| {
+            let tags = Arc::new(TagSet::new(policy.queue_depth));
+            let (plugs, runs) = (Arc::clone(&self.counters.0), Arc::clone(&self.counters.1));
+            let state = Arc::clone(&state);
+            let hctx = HardwareContext::new(limits, policy, index, state, tags, runs);
+            Queue { ctx: SoftwareQueue::new(limits, policy, plugs), hctx }
+        };
+        self.queues.clear();
+        self.queues.extend((0..policy.nr_hw_queues).map(queue));
+        self.device.reset();
+        self.events.clear();
+        (self.now, self.nr_crash_points, self.nr_failures) = (0, 0, 0);
     }
 
     /// Goes one way through the script, to the end.
@@ -104,14 +125,15 @@ impl Rig {
         scope: &Scope,
         choices: &mut Choices,
     ) -> Verdict {
+        self.open();
         let mut steps = steps(script);
         // The number of the plain command whose completion was the last event.
         let mut last_plain = None;
         loop {
-            let options = self.options(steps.peek().is_some(), scope, last_plain);
-            let event = match options.len() {
+            self.find_options(steps.peek().is_some(), scope, last_plain);
+            let event = match self.options.len() {
                 0 => break,
-                nr => options[choices.choose(nr)],
+                nr => self.options[choices.choose(nr)],
             };
             let event = event.unwrap_or_else(|| steps.next().expect("a step is left"));
             let plain = self.act(event)?;
@@ -125,44 +147,39 @@ impl Rig {
     }
 
     /// What may happen next; `None` is the next step of the script.
-    fn options(
-        &self,
-        has_step: bool,
-        scope: &Scope,
-        last_plain: Option<usize>,
-    ) -> Vec<Option<Event>> {
+    fn find_options(&mut self, has_step: bool, scope: &Scope, last_plain: Option<usize>) {
+        self.options.clear();
+        let device = &self.device;
         let done = |nth: usize, is_good| {
-            let running = &self.device.running[nth];
+            let running = &device.running[nth];
             Some(Event::Done { op: running.op, number: running.number, is_good })
         };
-        let running = || 0..self.device.running.len();
+        let running = || 0..device.running.len();
         if scope.eager_reads
-            && let Some(nth) = running().find(|&nth| self.device.running[nth].op == Op::Read)
+            && let Some(nth) = running().find(|&nth| device.running[nth].op == Op::Read)
         {
-            return vec![done(nth, true)];
+            return self.options.push(done(nth, true));
         }
-        let mut options = Vec::with_capacity(8);
         if has_step {
-            options.push(None);
+            self.options.push(None);
         }
         // Completions of plain commands, one after another, come to the same in every order: only
         // the oldest first is tried, unless something else can come between.
-        let is_plain = |nth: &usize| self.device.is_plain(*nth);
+        let is_plain = |nth: &usize| device.is_plain(*nth);
         let something_else = has_step || !running().all(|nth| is_plain(&nth));
         let oldest_plain = running().find(is_plain);
         for nth in running() {
-            let number = self.device.running[nth].number;
+            let number = device.running[nth].number;
             let is_out_of_order = last_plain.is_some_and(|last| number < last)
                 || !something_else && Some(nth) != oldest_plain;
             if is_out_of_order && is_plain(&nth) {
                 continue;
             }
-            options.push(done(nth, true));
+            self.options.push(done(nth, true));
             if self.nr_failures < scope.failures_max {
-                options.push(done(nth, false));
+                self.options.push(done(nth, false));
             }
         }
-        options
     }
 
     /// Lets one thing happen, and a turn. The number of the command, if it was a plain one, and
@@ -176,9 +193,13 @@ impl Rig {
         match event {
             Event::Queue(letter) => {
                 self.queue(letter);
+                if !letter.is_plugged {
+                    self.device.unplug();
+                }
                 first = letter.hctx;
             }
             Event::Unplug => {
+                self.device.unplug();
                 for Queue { ctx, hctx } in &mut self.queues {
                     ctx.unplug(UnplugCause::Outermost, 1, self.now);
                     hctx.accept_from(ctx, true);
@@ -206,7 +227,7 @@ impl Rig {
     fn queue(&mut self, letter: Letter) {
         let nth = self.device.bios.len();
         let letter = self.device.queue(letter);
-        let mut boxed = QueuedBio::new(0, nth as u32);
+        let mut boxed = self.boxes.pop().unwrap_or_else(|| QueuedBio::new(0, 0));
         boxed.fill(letter.bio(nth));
         let Queue { ctx, hctx } = &mut self.queues[letter.hctx];
         let taken = ctx.queue_bio(boxed, u32::from(letter.is_plugged), self.now);
@@ -218,8 +239,9 @@ impl Rig {
         let mut port = Port { device: &mut self.device, hctx: at };
         let core = &mut self.queues[at].hctx;
         core.turn(&mut port, self.now, Gates::OPEN, Commit::Now, &mut self.ended);
-        for boxed in std::mem::take(&mut self.ended) {
+        for boxed in self.ended.drain(..) {
             end(&mut self.device, &boxed)?;
+            self.boxes.push(boxed);
         }
         match self.device.broken.take() {
             Some(broken) => Err(broken),
@@ -244,11 +266,11 @@ impl Rig {
 
 /// A bio has ended: with its own result, and what it says of durability is so.
 fn end(device: &mut Device, boxed: &QueuedBio) -> Verdict {
-    let nth = boxed.number() as usize;
+    let nth = boxed.bio().user_data as usize;
     let bio = &mut device.bios[nth];
-    let (letter, queued) = (bio.letter, bio.queued);
+    let (letter, queued, entered) = (bio.letter, bio.queued, bio.entered.unwrap_or_default());
     if !std::mem::replace(&mut bio.is_live, false) {
-        return broken(rules::ENDS_ONCE, format!("bio {nth}, {letter}"));
+        return broken(rules::F7, format!("bio {nth}, {letter}"));
     }
     let is_good = boxed.result().is_ok();
     let moves_nothing = letter.kind == Kind::Flush;
@@ -260,7 +282,12 @@ fn end(device: &mut Device, boxed: &QueuedBio) -> Verdict {
     };
     if !is_right {
         let what = format!("bio {nth}, {letter}, ended with {:?}", boxed.result());
-        return broken(rules::OWN_RESULT, what);
+        let is_flush = has_flush && !is_good;
+        return broken(if is_flush { rules::F3 } else { rules::OWN_RESULT }, what);
+    }
+    let nr_flushes = device.nr_flushes[letter.hctx] - entered;
+    if letter.kind == Kind::Flush && nr_flushes > 2 {
+        return broken(rules::F6, format!("bio {nth}, {letter}, waited for {nr_flushes}"));
     }
     if letter.kind.op().is_write() {
         let outcome = match letter.kind {

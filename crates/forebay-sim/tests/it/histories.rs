@@ -39,3 +39,9 @@ fn a_device_that_lies_is_caught() {
         }
     }
 }
+
+#[test]
+#[ignore = "scratch"]
+fn scratch() {
+    tried(&Scope { failures_max: 0, short_plugs: false, ..Scope::all(3) }, &Setting::all());
+}

@@ -4,16 +4,20 @@
 //!
 //! What fails here is there to be reaped at once, and never seen by the inner driver, whose waiter
 //! so knows nothing of it. It need not: `has_ready` tells whoever issued, who reaps it in the same
-//! turn, and tells the thread that waits if that is what it waits for.
+//! turn, and tells the thread that waits if that is what it waits for. What comes late is in
+//! [`mod@delay`].
 
+mod delay;
 mod rule;
 
+use self::delay::{Delays, FaultWaiter};
 use self::rule::{Effect, Rule, Rules, rule};
-use super::{Device, DriverQueue, Mode, Opened};
+use super::{Device, DriverQueue, Mode, Opened, Waiter};
 use crate::arena::Arena;
 use crate::error::{OpenError, SpecError};
 use crate::info::Feature;
 use crate::keys::Keys;
+use crate::runtime::clock;
 use crate::settings::Settings;
 use crate::spec::Spec;
 use forebay_core::{
@@ -21,18 +25,24 @@ use forebay_core::{
 };
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 struct FaultDevice {
     inner: Arc<dyn Device>,
     rules: Arc<Mutex<Rules>>,
+    /// Some rule says that completions come late.
+    delays: bool,
 }
 
 struct FaultDriver {
     inner: Box<dyn Driver>,
+    /// The inner driver's.
+    waiter: Arc<dyn Waiter>,
     block: u64,
     rules: Arc<Mutex<Rules>>,
     /// Completions of requests that the inner driver never saw.
     failed: Vec<(Tag, Result<u64, BlockStatus>)>,
+    delays: Delays,
 }
 
 pub(super) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<Opened, OpenError> {
@@ -51,8 +61,9 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<
     let mut features = opened.features.clone();
     features.push(Feature::present("faults", texts.join(" ")));
     let random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let delays = rules.iter().any(Rule::delays);
     let rules = Arc::new(Mutex::new(Rules { list: rules, random }));
-    let device = Arc::new(FaultDevice { inner: Arc::clone(&opened.device), rules });
+    let device = Arc::new(FaultDevice { inner: Arc::clone(&opened.device), rules, delays });
     Ok(Opened { device, features, ..opened })
 }
 
@@ -70,8 +81,13 @@ impl Device for FaultDevice {
         let block = u64::from(self.limits().logical_block_size);
         let rules = Arc::clone(&self.rules);
         let failed = Vec::with_capacity(depth as usize);
-        let driver = FaultDriver { inner, block, rules, failed };
-        Ok(DriverQueue { driver: Box::new(driver), waiter })
+        let delays = Delays::new(depth);
+        let outer = match self.delays {
+            true => Arc::new(FaultWaiter::new(Arc::clone(&waiter), &delays)),
+            false => Arc::clone(&waiter),
+        };
+        let driver = FaultDriver { inner, waiter, block, rules, failed, delays };
+        Ok(DriverQueue { driver: Box::new(driver), waiter: outer })
     }
 
     fn refusal(&self, source: io::Error) -> OpenError {
@@ -96,6 +112,22 @@ impl Driver for FaultDriver {
                 self.failed.push((rq.tag, Ok(0)));
                 Issue::Queued
             }
+            Some(Effect::Lie) => {
+                self.failed.push((rq.tag, Ok(rq.len)));
+                Issue::Queued
+            }
+            Some(Effect::IgnoreFua) => {
+                let mut rq = rq.clone();
+                rq.fua = false;
+                self.inner.queue_rq(&rq, last)
+            }
+            Some(Effect::Delay(delay_ns)) => {
+                let answer = self.inner.queue_rq(rq, last);
+                if answer == Issue::Queued {
+                    self.delays.queued(rq.tag, delay_ns);
+                }
+                answer
+            }
             Some(Effect::Short(_)) | None => self.inner.queue_rq(rq, last),
         }
     }
@@ -106,13 +138,24 @@ impl Driver for FaultDriver {
 
     fn reap(&mut self, done: &mut Completions, look: Look) {
         self.failed.drain(..).for_each(|(tag, result)| done.push(tag, result));
-        self.inner.reap(done, look);
+        match self.delays.is_idle() {
+            true => self.inner.reap(done, look),
+            false => self.delays.reap(done, |done| self.inner.reap(done, look)),
+        }
     }
 
     fn wait(&mut self, nr_completions: u32) {
         match nr_completions.checked_sub(self.failed.len() as u32) {
             None | Some(0) => self.inner.commit_rqs(),
-            Some(nr_others) => self.inner.wait(nr_others),
+            Some(nr_others) => match self.delays.next_due_ns() {
+                None => self.inner.wait(nr_others),
+                Some(due_ns) => {
+                    self.inner.commit_rqs();
+                    if let Some(left_ns) = due_ns.checked_sub(clock::now_ns()) {
+                        self.waiter.wait(Some(Duration::from_nanos(left_ns)));
+                    }
+                }
+            },
         }
     }
 
@@ -121,7 +164,7 @@ impl Driver for FaultDriver {
     }
 
     fn has_ready(&self) -> bool {
-        !self.failed.is_empty() || self.inner.has_ready()
+        !self.failed.is_empty() || self.inner.has_ready() || self.delays.has_due()
     }
 
     fn nr_syscalls(&self) -> u64 {
@@ -130,50 +173,4 @@ impl Driver for FaultDriver {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::driver::testing::{data, device, issue, queue, reap};
-    use forebay_core::{Bio, Op};
-
-    #[test]
-    fn all_queues_count_together() {
-        for (rule, nr_failed) in [("nth=10", 200), ("after=501", 1500), ("after=1001:nth=2", 500)] {
-            let device = device(&format!("fault:null:1M?rule=discard:offline:{rule}"));
-            let count = || {
-                let mut driver = device.open_queue(4, Mode::Shared).expect("a queue").driver;
-                let fails = (0..1000).filter(|_| {
-                    issue(&mut *driver, 0, Bio::range(Op::Discard, 0, 512));
-                    driver.commit_rqs();
-                    reap(&mut *driver)[0].result == Err(BlockStatus::Offline)
-                });
-                fails.count()
-            };
-            let total: usize = std::thread::scope(|scope| {
-                [scope.spawn(count), scope.spawn(count)].map(|it| it.join().expect("counts"))
-            })
-            .iter()
-            .sum();
-            assert_eq!(total, nr_failed, "{rule}");
-        }
-    }
-
-    #[test]
-    fn what_fails_is_ready_at_once_whatever_the_inner_driver_does() {
-        let spec = "fault:ram:1M?req_ns=1000000000&rule=read:io";
-        let DriverQueue { mut driver, waiter } = queue(spec, Mode::Shared);
-        issue(&mut *driver, 0, Bio::range(Op::WriteZeroes, 0, 512));
-        assert!(!driver.has_ready());
-        issue(&mut *driver, 1, data(Op::Read, 0, &mut [0; 512], 512));
-        assert!(driver.has_ready());
-        assert_eq!(reap(&mut *driver), [failed(1)]);
-        assert!(!driver.has_ready());
-        // A kick goes through to where the thread waits.
-        driver.kick();
-        waiter.wait(None);
-        assert_eq!(reap(&mut *driver), []);
-    }
-
-    fn failed(tag: usize) -> forebay_core::Completed {
-        forebay_core::Completed { tag: Tag::from_index(tag), result: Err(BlockStatus::Io) }
-    }
-}
+mod tests;

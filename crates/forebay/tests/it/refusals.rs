@@ -78,8 +78,8 @@ fn specs() {
     check_open("ram:1000", "ram:1000: expected a size above 0, in whole logical blocks");
     check_open(
         "fault:ram:1M?rule=read:sad",
-        "rule=read:sad: expected a status such as io or medium, short=N or busy, after the \
-         operations",
+        "rule=read:sad: expected a status such as io or medium, short=N, busy, delay=TIME, \
+         lie or nofua, after the operations",
     );
     check_open(
         "ram:1M?logical_block_size=4096&max_sectors_kb=1",

@@ -6,12 +6,17 @@
 //! - EFFECT: the name of a status (`io`, `medium`, `nospace`, `timeout`, `offline`, ...): the
 //!   request fails with it and nothing of it is done; `short=N`: at most N bytes are moved; `busy`:
 //!   the driver says that it cannot take the request now (not always: it is asked until it can);
+//!   `delay=TIME`, as in `500us`, `5ms` or `1s`: it completes so much later than at the device;
+//!   `lie`: it is said to be done, and nothing of it is (a flush that lies, a write that is lost);
+//!   `nofua`: of a durable write, that it is to be durable is ignored;
 //! - WHEN, all of which must hold: `range=START+LEN`, the request touches these bytes; `rate=P`,
 //!   with this probability; `nth=N`, every Nth request that the rule speaks of; `after=N`, from the
 //!   Nth of them on, for ever.
 //!
-//! For example `rule=read:medium:range=1M+4k`, `rule=write:nospace:nth=10`, and a device that goes
-//! away: `rule=any:offline:after=1000`. All queues of a device count together.
+//! For example `rule=read:medium:range=1M+4k`, `rule=write:nospace:nth=10`, a cache that takes long to
+//! write back, `rule=flush:delay=5ms`, and a device that goes away: `rule=any:offline:after=1000`.
+//! All queues of a device count together. Of several rules the first that holds counts. A flush
+//! reaches a device only where that has a cache that may lose something (`forebay info` says so).
 
 use crate::error::SpecError;
 use crate::size::size;
@@ -40,6 +45,12 @@ pub(super) enum Effect {
     Fail(BlockStatus),
     Short(u64),
     Busy,
+    /// Nothing is done, and success is said.
+    Lie,
+    /// A durable write is a plain one.
+    IgnoreFua,
+    /// By so many ns.
+    Delay(u64),
 }
 
 /// Parses a rule.
@@ -47,7 +58,8 @@ pub(super) fn rule(text: &str) -> Result<Rule, SpecError> {
     let bad =
         |expected| SpecError::BadValue { key: "rule".to_owned(), value: text.to_owned(), expected };
     let expected_op = "read, write, flush, discard, write_zeroes, joined by `+`, or any, first";
-    let expected_effect = "a status such as io or medium, short=N or busy, after the operations";
+    let expected_effect = "a status such as io or medium, short=N, busy, delay=TIME, lie or nofua, \
+                           after the operations";
     let expected_when = "range=START+LEN, rate=0..1, nth=N or after=N, after the effect";
     let mut parts = text.split(':');
     let ops = parts.next().and_then(ops).ok_or_else(|| bad(expected_op))?;
@@ -95,13 +107,32 @@ fn ops(text: &str) -> Option<Vec<Op>> {
 }
 
 fn effect(text: &str) -> Option<Effect> {
-    if text == "busy" {
-        return Some(Effect::Busy);
+    match text {
+        "busy" => return Some(Effect::Busy),
+        "lie" => return Some(Effect::Lie),
+        "nofua" => return Some(Effect::IgnoreFua),
+        _ => {}
+    }
+    if let Some(time) = text.strip_prefix("delay=") {
+        return time_ns(time).map(Effect::Delay);
     }
     if let Some(len) = text.strip_prefix("short=") {
         return size(len).map(Effect::Short);
     }
     BlockStatus::ALL.into_iter().find(|status| status.name() == text).map(Effect::Fail)
+}
+
+/// The longest delay: an hour.
+const DELAY_MAX_NS: u64 = 3_600_000_000_000;
+
+/// A time with its unit, ns.
+fn time_ns(text: &str) -> Option<u64> {
+    let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+    let (number, unit_ns) =
+        units.into_iter().find_map(|(unit, unit_ns)| Some((text.strip_suffix(unit)?, unit_ns)))?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    let time_ns = number.parse::<u64>().ok().filter(|_| is_number)?.checked_mul(unit_ns)?;
+    (1..=DELAY_MAX_NS).contains(&time_ns).then_some(time_ns)
 }
 
 impl Rules {
@@ -114,6 +145,11 @@ impl Rules {
 }
 
 impl Rule {
+    /// Whether it lets completions come late.
+    pub(super) fn delays(&self) -> bool {
+        matches!(self.effect, Effect::Delay(_))
+    }
+
     fn holds(&mut self, rq: &IssuedRequest<'_>, random: &mut u64) -> bool {
         let touches = |(from, to): (u64, u64)| {
             rq.ranges().any(|(start, len)| start < to && from < start + len)
@@ -157,6 +193,15 @@ mod tests {
     }
 
     #[test]
+    fn times_have_units() {
+        let times = [("1ns", 1), ("500us", 500_000), ("5ms", 5_000_000), ("3600s", DELAY_MAX_NS)];
+        for (text, expected) in times {
+            assert_eq!(effect(&format!("delay={text}")), Some(Effect::Delay(expected)), "{text}");
+        }
+        assert_eq!(effect("delay=3601s"), None);
+    }
+
+    #[test]
     fn bad_rules_say_what_is_expected_where() {
         for (text, place) in [
             ("", "first"),
@@ -164,6 +209,13 @@ mod tests {
             ("read", "after the operations"),
             ("read:oops", "after the operations"),
             ("read:short=", "after the operations"),
+            ("flush:delay=", "after the operations"),
+            ("flush:delay=5", "after the operations"),
+            ("flush:delay=0ms", "after the operations"),
+            ("flush:delay=-1s", "after the operations"),
+            ("flush:delay=+1s", "after the operations"),
+            ("flush:delay=99999999999s", "after the operations"),
+            ("flush:liar", "after the operations"),
             ("read:io:sometimes", "after the effect"),
             ("read:io:rate=2", "after the effect"),
             ("read:io:nth=0", "after the effect"),

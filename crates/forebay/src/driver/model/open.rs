@@ -56,6 +56,8 @@ pub(in crate::driver) fn open(
     let defaults = Defaults {
         service: true,
         queue_depth: Some(preset.queue_depth),
+        // Not on, though it would be right: a device of the experiments had no such thing.
+        elide: false,
         one_hw_queue: (!preset.flush_queueable).then_some(ONE_HW_QUEUE),
         // Not on, though it would be right: a device of the experiments had no such thing.
         elide: false,

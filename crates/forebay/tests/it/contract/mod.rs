@@ -22,18 +22,28 @@ pub(crate) const LEN: u64 = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct Subject {
     driver: String,
+    rules: &'static str,
     scratch: Scratch,
 }
 
-/// Rules under which no result may change: short counts are gone on with, busy devices asked again.
+/// Rules under which no result may change: completions come late.
+const LATE: &str = "rule=write:delay=200us:nth=5&rule=any:delay=50us:nth=3&rule=flush:delay=1ms";
+
+/// Likewise: short counts are gone on with, busy devices asked again.
 const HARMLESS: &str = "rule=read:short=4k:nth=3&rule=write:short=8k:nth=5&rule=any:busy:nth=7";
 
 impl Subject {
-    /// The driver of this name; `fault_x` is `x` behind `fault` with harmless rules, `model_x` the
-    /// device `x` of the driver `model`.
+    /// The driver of this name; `fault_x` is `x` behind `fault` with harmless rules, `late_x` with
+    /// those by which it is late, `model_x` the device `x` of the driver `model`.
     fn of(name: &str) -> Subject {
-        let driver = name.replace("fault_", "fault:").replace("model_", "model:");
-        Subject { driver, scratch: Scratch::new(LEN) }
+        let rules = match name.split_once('_') {
+            Some(("fault", _)) => HARMLESS,
+            Some(("late", _)) => LATE,
+            _ => "",
+        };
+        let driver = name.replace("late_", "fault:").replace("fault_", "fault:");
+        let driver = driver.replace("model_", "model:");
+        Subject { driver, rules, scratch: Scratch::new(LEN) }
     }
 
     /// Whether what is written can be read.
@@ -50,7 +60,7 @@ impl Subject {
     }
 
     fn spec(&self, keys: &str) -> String {
-        let rules = if self.is_faulty() { HARMLESS } else { "" };
+        let rules = self.rules;
         if let Some((_, device)) = self.driver.split_once("model:") {
             // As slow as it has to be to do things in an order of its own.
             let constants = match device {
@@ -147,5 +157,6 @@ tests! {
     trace:
         a_random_trace_ends_as_on_a_ram_disk;
     => (null ram file aio psync model_hdd model_nvme model_sata
-        fault_null fault_ram fault_file fault_aio fault_psync fault_model_hdd)
+        fault_null fault_ram fault_file fault_aio fault_psync fault_model_hdd
+        late_ram late_file late_aio late_psync)
 }
