@@ -12,7 +12,7 @@ use crate::{Outcome, nightly};
 const SUITES: &[Suite] = &[
     Suite { target: "--package forebay-core --lib", names: &[], skips: &["exhaustive"] },
     Suite { target: "--package forebay --lib", names: &["models", "miri"], skips: &[] },
-    Suite { target: "--package forebay --test it", names: &["miri"], skips: &[] },
+    Suite { target: "--package forebay --test it", names: &["miri", "group_commit"], skips: &[] },
 ];
 
 /// Clocks are real, and integers may become pointers, as they do in a driver's user data.

@@ -52,11 +52,12 @@ impl Turn<'_> {
 
     /// What waits in the backlog, with a tag to be had, is issued in this turn, and its commit
     /// brings completions as well. (A busy driver's requests are on the dispatch list: it may be
-    /// the completions that it waits for.)
+    /// the completions that it waits for; and what a flush holds back waits for its end.)
     fn look(&self) -> Look {
         let hctx = &*self.hctx;
         let commit_follows = self.gates.dispatch
             && hctx.dispatch.is_empty()
+            && !hctx.flush.wants_a_look()
             && !hctx.backlog.is_empty()
             && hctx.nr_in_flight < hctx.tags.nr_requests();
         if commit_follows { Look::Glance } else { Look::Hard }

@@ -16,16 +16,6 @@ use crate::splits::Splits;
 use crate::status::BlockStatus;
 use crate::tag::Tag;
 
-/// What comes next.
-enum Next {
-    /// A request, in nobody's hands but the caller's, under its tag.
-    Issue(Tag, Request),
-    /// The oldest of the backlog waits for a flush, or for nothing.
-    Flush,
-    /// Nothing, or nothing for which there is a tag.
-    Nothing,
-}
-
 impl Turn<'_> {
     /// Issues what waits, until tags, work, or the driver's patience end.
     #[inline]
@@ -52,6 +42,9 @@ impl Turn<'_> {
     /// Issues what may wait. Says whether the driver is busy.
     #[inline]
     fn dispatch_waiting<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
+        if self.hctx.flush.is_needed {
+            self.take_new_flushes();
+        }
         loop {
             if self.hctx.flush.wants_a_look() && self.look_at_flush(driver) {
                 return true;
@@ -60,48 +53,48 @@ impl Turn<'_> {
                 break;
             }
             match self.next() {
-                Next::Issue(tag, rq) => {
+                Some((tag, rq)) => {
                     if self.issue(driver, tag, rq) {
                         return true;
                     }
                 }
-                Next::Flush => self.take_flush(),
-                Next::Nothing => break,
+                None if self.hctx.flush.is_next => self.take_flush(),
+                None => break,
             }
         }
         self.hctx.flush.lets_through && self.others_are_through(driver)
     }
 
-    /// The next request to issue: from the dispatch list, or from the backlog, with a new tag.
+    /// The next request to issue: from the dispatch list, or from the backlog, with a new tag. It
+    /// is in nobody's hands but the caller's. None where there is none, or no tag for it; or where
+    /// the oldest waits for no tag, but for a flush.
     #[inline]
-    fn next(&mut self) -> Next {
+    fn next(&mut self) -> Option<(Tag, Request)> {
         if let Some(tag) = self.hctx.dispatch.pop_front() {
             let slot = &mut self.hctx.table[tag.index()];
             assert!(slot.state == SlotState::Waiting);
-            return Next::Issue(tag, slot.rq.take().expect("a tag that waits has a request"));
+            return Some((tag, slot.rq.take().expect("a tag that waits has a request")));
         }
         loop {
             let hctx = &mut *self.hctx;
-            let Some(waiting) = hctx.backlog.front() else { return Next::Nothing };
+            let waiting = hctx.backlog.front()?;
             let (flags, oversized) = (waiting.flags, waiting.oversized);
             if waiting.steps.current() != Some(Steps::DATA) {
-                return Next::Flush;
+                hctx.flush.is_next = true;
+                return None;
             }
             // What does not want to wait is in front of what has.
             let is_new = || waiting.is_nowait() && waiting.part_of.is_none();
             let mut has_waited = hctx.nr_waited > 0 && !is_new();
             let tag = if hctx.admission.is_none() {
-                match hctx.tags.get(0) {
-                    Some(tag) => tag,
-                    None => return Next::Nothing,
-                }
+                hctx.tags.get(0)?
             } else {
                 match self.get_tag(flags) {
                     Admitted::Tag(tag, is_old) => {
                         has_waited |= is_old;
                         tag
                     }
-                    Admitted::NoTag => return Next::Nothing,
+                    Admitted::NoTag => return None,
                     Admitted::WaitsElsewhere => continue,
                 }
             };
@@ -110,7 +103,7 @@ impl Turn<'_> {
             match rq {
                 Some(mut rq) => {
                     self.note_tag(tag, &mut rq, has_waited);
-                    return Next::Issue(tag, rq);
+                    return Some((tag, rq));
                 }
                 None => {
                     self.hctx.put_tag(tag, flags);
@@ -183,7 +176,8 @@ impl Turn<'_> {
         }
     }
 
-    #[inline]
+    // Always: the flush machine calls it as well, and each I/O should not pay for that.
+    #[inline(always)]
     pub(crate) fn note_issue(&mut self, rq: &mut Request) {
         let hctx = &mut *self.hctx;
         if hctx.policy.iostats && !rq.was_issued {
@@ -356,7 +350,8 @@ fn note_wait(rq: &mut Request, splits: &mut Splits, waited_ns: u64) {
 }
 
 /// What the driver sees of a request: the command of its current step.
-#[inline]
+// Always: as `note_issue`.
+#[inline(always)]
 pub(crate) fn issued<'a>(
     splits: &'a Splits,
     limits: &QueueLimits,

@@ -82,8 +82,8 @@ impl Default for Durability {
 }
 
 impl Durability {
-    /// Of a disk to which nothing was written yet, as far as is known: its first flush has something
-    /// to do.
+    /// Of a disk to which nothing was written yet, as far as is known: its first flush has
+    /// something to do.
     pub fn new() -> Durability {
         Durability {
             point: AtomicU64::new(FIRST),

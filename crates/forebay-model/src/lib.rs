@@ -14,7 +14,8 @@
 //!
 //! - [`Hdd`]: one arm, which sweeps over what is queued;
 //! - [`SsdSas`], [`Nvme`]: flash, with limits of bytes and commands per second;
-//! - [`VirtioRam`]: a host's memory, behind a virtual controller.
+//! - [`VirtioRam`]: a host's memory, behind a virtual controller;
+//! - [`Sata`]: a volatile cache, and a flush that is never beside another command.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -30,6 +31,7 @@ pub mod machines;
 mod parameters;
 mod pipe;
 mod random;
+mod sata;
 #[cfg(test)]
 mod testing;
 mod virtio_ram;
@@ -41,6 +43,7 @@ pub use hdd::{Hdd, HddParams};
 pub use machine::{Done, Machine};
 pub use parameters::Parameter;
 pub use random::Random;
+pub use sata::{Sata, SataParams};
 pub use virtio_ram::{VirtioRam, VirtioRamParams};
 
 use core::fmt::Debug;

@@ -12,8 +12,18 @@ use forebay_core::BlockStatus;
 /// told when that time has come. What it does depends on what it was given and when, and not on how
 /// often it was asked in between. One thread at a time uses it.
 pub trait Machine: Debug + Send {
+    /// Whether it takes a command at this time. What it does not take, whoever drives it answers as
+    /// busy; it may take it once one of those that are under way is done.
+    fn may_begin(&self, command: &Command, now: u64) -> bool {
+        let _ = (command, now);
+        true
+    }
+
     /// Begins a command that was handed over; `id` names it until it is done. Times do not go
     /// backwards, from one call of any of these functions to the next.
+    ///
+    /// # Panics
+    /// If it [does not take](Machine::may_begin) the command.
     fn begin(&mut self, id: u32, command: &Command, now: u64, random: &mut Random);
 
     /// When the next command is done, ns; None where nothing is under way. It may be in the past.
@@ -49,6 +59,11 @@ impl Ends {
         self.0.insert(at, Done { id, done_at_ns, result: Ok(command.len) });
     }
 
+    /// How many are done after this time.
+    pub(crate) fn nr_after(&self, now: u64) -> usize {
+        self.0.len() - self.0.partition_point(|done| done.done_at_ns <= now)
+    }
+
     pub(crate) fn next_at_ns(&self) -> Option<u64> {
         self.0.front().map(|done| done.done_at_ns)
     }
@@ -76,6 +91,7 @@ mod tests {
             ends.add(id, &command, done_at_ns);
         }
         assert_eq!((ends.next_at_ns(), ends.take(9)), (Some(10), None));
+        assert_eq!([9, 10, 19, 20].map(|now| ends.nr_after(now)), [4, 2, 2, 0]);
         let ids: [Option<u32>; 5] = core::array::from_fn(|_| ends.take(20).map(|done| done.id));
         assert_eq!(ids, [Some(1), Some(3), Some(0), Some(2), None]);
     }

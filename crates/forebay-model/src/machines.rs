@@ -1,8 +1,8 @@
 //! The machines by name: what a driver, a simulator and a program share.
 
 use crate::{
-    Hdd, HddParams, Machine, Nvme, NvmeParams, Parameter, SsdSas, SsdSasParams, VirtioRam,
-    VirtioRamParams,
+    Hdd, HddParams, Machine, Nvme, NvmeParams, Parameter, Sata, SataParams, SsdSas, SsdSasParams,
+    VirtioRam, VirtioRamParams,
 };
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -22,6 +22,10 @@ pub struct Preset {
     pub max_sectors: u32,
     /// How many requests were at the device at once at most.
     pub queue_depth: u32,
+    /// Whether what was written may be lost until a flush. Without it a flush ends at once.
+    pub volatile_cache: bool,
+    /// Whether a flush may be at the device beside other commands.
+    pub flush_queueable: bool,
     /// Its constants, in order.
     pub parameters: &'static [Parameter],
     build: fn(&[u64]) -> Box<dyn Machine>,
@@ -31,7 +35,7 @@ pub struct Preset {
 const KIB_256: u32 = 512;
 
 /// All of them.
-pub static ALL: [Preset; 4] = [
+pub static ALL: [Preset; 5] = [
     Preset {
         name: "hdd",
         summary: "a disk of 4 TB that turns: 120 random reads of 1 MiB per second",
@@ -40,6 +44,8 @@ pub static ALL: [Preset; 4] = [
         max_sectors: KIB_256,
         // Not published: the block layer's usual number, of which the disk sorts a part.
         queue_depth: 256,
+        volatile_cache: false,
+        flush_queueable: true,
         parameters: HddParams::PARAMETERS,
         build: |values| Box::new(Hdd::new(HddParams::from_values(values))),
     },
@@ -50,6 +56,8 @@ pub static ALL: [Preset; 4] = [
         rotational: false,
         max_sectors: KIB_256,
         queue_depth: 1024,
+        volatile_cache: false,
+        flush_queueable: true,
         parameters: SsdSasParams::PARAMETERS,
         build: |values| Box::new(SsdSas::new(SsdSasParams::from_values(values))),
     },
@@ -61,6 +69,8 @@ pub static ALL: [Preset; 4] = [
         rotational: false,
         max_sectors: KIB_256,
         queue_depth: 1023,
+        volatile_cache: false,
+        flush_queueable: true,
         parameters: NvmeParams::PARAMETERS,
         build: |values| Box::new(Nvme::new(NvmeParams::from_values(values))),
     },
@@ -72,8 +82,22 @@ pub static ALL: [Preset; 4] = [
         max_sectors: KIB_256,
         // The deepest row.
         queue_depth: 1024,
+        volatile_cache: false,
+        flush_queueable: true,
         parameters: VirtioRamParams::PARAMETERS,
         build: |values| Box::new(VirtioRam::new(VirtioRamParams::from_values(values))),
+    },
+    Preset {
+        name: "sata",
+        summary: "a SATA disk of 500 GB: a volatile cache, a flush only by itself",
+        capacity_bytes: 500_107_862_016,
+        rotational: true,
+        max_sectors: KIB_256,
+        queue_depth: 32,
+        volatile_cache: true,
+        flush_queueable: false,
+        parameters: SataParams::PARAMETERS,
+        build: |values| Box::new(Sata::new(SataParams::from_values(values))),
     },
 ];
 
@@ -159,6 +183,9 @@ mod tests {
             }
             now = next;
             let command = Command { start: places.below(1 << 20) * 4096, ..READ };
+            while !machine.may_begin(&command, now) {
+                now += 1_000_000;
+            }
             machine.begin(id, &command, now, &mut random);
         }
         done.extend(finish(&mut *machine, &mut random));

@@ -36,6 +36,10 @@ pub(crate) const TIME_NS: Span = Span {
 pub(crate) const PER_S: Span =
     Span { min: 1000, max: 1 << 50, expected: "a number per second, from 1000 to 1024t" };
 
+/// A size.
+pub(crate) const BYTES: Span =
+    Span { min: 0, max: 1 << 50, expected: "a number of bytes, up to 1024t" };
+
 /// How many.
 pub(crate) const NUMBER: Span = Span { min: 1, max: 65_536, expected: "a number of 1 to 65536" };
 

@@ -23,6 +23,13 @@ pub(crate) struct Device {
     blocks: Sparse<Block>,
     /// Writes that are done too late: a planted bug.
     late: Vec<(u64, u64)>,
+    /// Whether it takes a flush beside other commands.
+    is_flush_queueable: bool,
+    /// Commands that it has taken, and not done; and whether one is a flush.
+    nr_taken: u32,
+    is_flushing: bool,
+    /// When the flush was issued that completed last.
+    pub(crate) flush_before: u64,
     plant: Option<Plant>,
     plant_random: Random,
 }
@@ -38,11 +45,42 @@ impl Device {
     pub(crate) fn new(
         model: Box<dyn Model>,
         random: Random,
+        is_flush_queueable: bool,
         plant: Option<Plant>,
         plant_random: Random,
     ) -> Device {
-        let (blocks, late) = (Sparse::default(), Vec::new());
-        Device { model, random, blocks, late, plant, plant_random }
+        Device {
+            model,
+            random,
+            blocks: Sparse::default(),
+            late: Vec::new(),
+            is_flush_queueable,
+            nr_taken: 0,
+            is_flushing: false,
+            flush_before: 0,
+            plant,
+            plant_random,
+        }
+    }
+
+    /// Whether it has something beside which it does not take this.
+    pub(crate) fn is_busy_with(&self, op: Op) -> bool {
+        let is_alone = op == Op::Flush && self.nr_taken > 0;
+        !self.is_flush_queueable && (is_alone || self.is_flushing)
+    }
+
+    /// A command is taken.
+    pub(crate) fn begin(&mut self, op: Op) {
+        self.nr_taken += 1;
+        self.is_flushing |= op == Op::Flush;
+    }
+
+    /// A command is done.
+    pub(crate) fn end(&mut self, op: Op) {
+        self.nr_taken -= 1;
+        if op == Op::Flush && !self.shows(Plant::KeepHold) {
+            self.is_flushing = false;
+        }
     }
 
     /// Whether this bug shows now.

@@ -25,6 +25,9 @@ struct Row {
     result: Result<u64, BlockStatus>,
     /// Its data has moved.
     is_applied: bool,
+    is_fua: bool,
+    /// When it was issued, for a flush.
+    mark: u64,
 }
 
 /// The state of the driver of one hardware context.
@@ -51,6 +54,8 @@ impl DriverState {
             pieces: Vec::new(),
             result: Ok(0),
             is_applied: false,
+            is_fua: false,
+            mark: 0,
         };
         DriverState {
             hctx,
@@ -83,6 +88,7 @@ impl DriverState {
     pub(crate) fn done(&mut self, tag: usize, device: &mut Device, checks: &mut Checks) {
         let row = &mut self.rows[tag];
         assert!(row.is_live, "what is done was begun");
+        device.end(row.command.op);
         apply(row, device, checks);
         let mut result = row.result;
         let len = row.command.len;
@@ -145,12 +151,13 @@ impl Port<'_> {
 
     fn take(&mut self, rq: &IssuedRequest<'_>, command: Command) {
         let Port { state, checks, .. } = self;
-        let row = &mut state.rows[rq.tag.index()];
-        for piece in &row.pieces {
-            let issued = checks.bios.issue(piece.slot, piece.units());
-            checks.expect(issued);
+        if rq.op == Op::Flush {
+            let is_flush = |row: &&Row| row.is_live && row.command.op == Op::Flush;
+            checks.check_flush(state.hctx, state.rows.iter().filter(is_flush).count());
         }
+        let row = &mut state.rows[rq.tag.index()];
         (row.is_live, row.command, row.is_applied) = (true, command, false);
+        (row.is_fua, row.mark) = (rq.fua, checks.issue(rq.op, &row.pieces));
     }
 
     /// Begins everything that was queued.
@@ -181,8 +188,12 @@ impl Driver for Port<'_> {
             return Issue::Failed(BlockStatus::Io);
         }
         let command = Command { op: rq.op, start: rq.start, len: rq.len };
+        let is_busy = self.device.is_busy_with(rq.op);
         let Device { model, random, .. } = &mut *self.device;
-        let admission = model.admit(&command, random);
+        let admission = match is_busy {
+            true => Admission::Busy,
+            false => model.admit(&command, random),
+        };
         let tag = rq.tag.index();
         let kind = match admission {
             Admission::Taken => Kind::Issue,
@@ -198,6 +209,7 @@ impl Driver for Port<'_> {
             Admission::Busy => Issue::Busy,
             Admission::Taken => {
                 self.take(rq, command);
+                self.device.begin(rq.op);
                 self.state.queued.push(tag);
                 Issue::Queued
             }
@@ -238,9 +250,12 @@ impl Driver for Port<'_> {
 impl Port<'_> {
     /// Notes what the layer is told of a command's blocks.
     fn hand_over(&mut self, tag: usize, result: Result<u64, BlockStatus>) {
-        let Port { state, checks, .. } = self;
+        let Port { state, checks, device, .. } = self;
         let row = &mut state.rows[tag];
-        row.is_live = false;
+        if !std::mem::replace(&mut row.is_live, false) {
+            // The core does not take it.
+            return;
+        }
         checks.progress_at = checks.trace.step;
         if result == Err(BlockStatus::Offline) {
             checks.bios.offline();
@@ -252,19 +267,27 @@ impl Port<'_> {
             checks.bios.moved_none();
         }
         let block_size = u64::from(checks.limits.logical_block_size);
-        let mut nr_moved = (result.unwrap_or(0) / block_size) as usize;
+        let nr_moved = (result.unwrap_or(0) / block_size) as usize;
         let rest = match (result, row.command.op) {
             (Err(status), _) => Unit::Failed(status),
             (Ok(0), Op::Read) => Unit::EndOfFile,
             (Ok(0), _) => Unit::Failed(BlockStatus::Io),
             (Ok(_), _) => Unit::Idle,
         };
-        for piece in &row.pieces {
-            let moved = piece.nr.min(nr_moved);
-            nr_moved -= moved;
-            let units = piece.units();
-            checks.bios.complete(piece.slot, units.start..units.start + moved, Unit::Moved);
-            checks.bios.complete(piece.slot, units.start + moved..units.end, rest);
+        checks.complete_units(&row.pieces, nr_moved, rest);
+        match row.command.op {
+            Op::Flush if result.is_ok() && device.shows(Plant::LieFlush) => {}
+            Op::Flush => {
+                let late = device.shows(Plant::JoinLate);
+                let issued = if late { device.flush_before } else { row.mark };
+                device.flush_before = row.mark;
+                checks.complete_flush(issued, result);
+            }
+            op if op.is_write() => {
+                let is_fua = row.is_fua && !device.shows(Plant::IgnoreFua);
+                checks.complete_write(op, is_fua, &row.pieces, nr_moved);
+            }
+            _ => {}
         }
     }
 }

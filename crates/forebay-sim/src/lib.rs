@@ -25,6 +25,8 @@ mod check;
 mod device;
 mod driver;
 mod heap;
+pub mod histories;
+mod image;
 mod jobs;
 pub mod lab;
 mod model_spec;

@@ -103,13 +103,25 @@ pub enum Plant {
     LateWrite,
     /// A discard goes to the block after its range as well.
     WideDiscard,
+    /// A flush succeeds, and makes nothing durable.
+    LieFlush,
+    /// A write with FUA succeeds, and is in the volatile cache.
+    IgnoreFua,
+    /// A flush does no more than the one before it did: who came while that one ran has joined it.
+    JoinLate,
+    /// A flush is elided although a write has ended since the last one.
+    ElideTooMany,
+    /// A write with FUA is queued without, as if it had joined others.
+    MergeFua,
+    /// A flush is done, and the device takes nothing beside it still.
+    KeepHold,
     /// The limits given to the layer allow larger requests than the device takes (K3).
     WideLimits,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 48] = [
+    pub const ALL: [Plant; 54] = [
         Plant::SkipWake,
         Plant::SkipKick,
         Plant::DropBaton,
@@ -157,6 +169,12 @@ impl Plant {
         Plant::StaleRead,
         Plant::LateWrite,
         Plant::WideDiscard,
+        Plant::LieFlush,
+        Plant::IgnoreFua,
+        Plant::JoinLate,
+        Plant::ElideTooMany,
+        Plant::MergeFua,
+        Plant::KeepHold,
         Plant::WideLimits,
     ];
 
@@ -185,6 +203,9 @@ impl Plant {
             Plant::SkipKick => rules::W4,
             Plant::DropBaton => rules::W3,
             Plant::ParkBlindly => rules::W1,
+            Plant::LieFlush | Plant::IgnoreFua | Plant::MergeFua => rules::P2,
+            Plant::JoinLate | Plant::ElideTooMany => rules::P2,
+            Plant::KeepHold => rules::F5,
             _ => return None,
         })
     }

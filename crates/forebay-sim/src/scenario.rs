@@ -7,8 +7,8 @@ use crate::Options;
 use crate::scheduler::PREEMPT_OF;
 use crate::task::random::Load;
 use forebay_core::{
-    BlockStatus, MergePolicy, Op, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits, SECTOR_SHIFT,
-    WakePolicy,
+    BlockStatus, FlushPolicy, MergePolicy, Op, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits,
+    SECTOR_SHIFT, WakePolicy,
 };
 use forebay_model::{Faults, Fixed, Flaky, Model, Random};
 
@@ -116,6 +116,7 @@ fn limits(random: &mut Random) -> QueueLimits {
         max_write_zeroes_sectors: sectors(random.pick(&[0, 1, 3, 64])),
         volatile_cache,
         fua: volatile_cache && random.chance(1, 2),
+        flush_queueable: random.chance(1, 2),
         ..QueueLimits::default()
     }
 }
@@ -131,6 +132,9 @@ fn policy(random: &mut Random, nr_tasks: usize) -> Policy {
         nr_reserved: random.pick(&[0, 0, 0, 1, 4]),
         async_depth: random.pick(&[QUEUE_DEPTH_MAX, QUEUE_DEPTH_MAX, 1, 4]),
         wake: wake(random),
+        flush: random.pick(&FlushPolicy::ALL),
+        flush_pending_ns: random.pick(&[0, 10_000, 5_000_000_000]),
+        elide: random.chance(1, 2),
         nr_hw_queues: random.pick(&[1, 1, 2, nr_tasks as u32 + 1]),
         iostats: random.chance(1, 2),
         ..Policy::default()
@@ -184,6 +188,7 @@ fn load(random: &mut Random, scenario: &Scenario, nr_bios: u32) -> Load {
         ops,
         fua: percent(&[5, 50]),
         preflush: percent(&[5, 30]),
+        up_to: percent(&[20, 80]),
         nomerge: percent(&[5, 50]),
         nowait: percent(&[5, 5, 20, 100]),
         reserved: percent(&[5, 30]),

@@ -16,6 +16,11 @@ impl<T: Clone + Default> Sparse<T> {
         self.pages.get(&(block / PAGE)).map(|page| &page[(block % PAGE) as usize])
     }
 
+    /// All values of pages that were ever used.
+    pub(crate) fn all(&mut self) -> impl Iterator<Item = &mut T> {
+        self.pages.values_mut().flat_map(|page| page.iter_mut())
+    }
+
     #[inline]
     pub(crate) fn at_mut(&mut self, block: u64) -> &mut T {
         let new_page = || vec![T::default(); PAGE as usize].into();

@@ -18,6 +18,10 @@ pub struct Summary {
     pub nr_bios: u64,
     /// Blocks that were read and checked.
     pub nr_blocks_read: u64,
+    /// Moments at which every state was looked at that a crash can leave.
+    pub nr_crash_points: u64,
+    /// Blocks written that the layer promised to be durable.
+    pub nr_promises: u64,
     /// What the tasks got.
     pub tally: Tally,
     /// What the layer counted.
@@ -98,6 +102,7 @@ impl Summary {
             ("numbers of tags changed", Kind::Resize),
             ("gates opened", Kind::Open),
             ("devices revived", Kind::Revive),
+            ("losses acknowledged", Kind::Acknowledge),
         ];
         let mut counts: Vec<_> =
             kinds.iter().map(|&(name, kind)| (name, self.count(kind))).collect();
@@ -111,6 +116,12 @@ impl Summary {
             ("waits for tags", stats.tag_waits),
             ("vain wake-ups for tags", stats.vain_wakeups),
             ("empty turns", stats.empty_turns),
+            ("flushes issued", stats.flushes_issued),
+            ("flushes joined", stats.flushes_joined),
+            ("flushes elided", stats.flushes_elided),
+            ("flushes refused", stats.flushes_refused),
+            ("crash points", self.nr_crash_points),
+            ("writes promised to be durable", self.nr_promises),
             ("failed bios", self.tally.nr_failed),
         ]);
         counts

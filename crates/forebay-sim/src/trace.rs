@@ -7,7 +7,7 @@ use std::fmt;
 const NR_SHOWN: usize = 60;
 
 /// How many kinds of events there are.
-pub(crate) const NR_KINDS: usize = Kind::Revive as usize + 1;
+pub(crate) const NR_KINDS: usize = Kind::Acknowledge as usize + 1;
 
 /// What happened. The meaning of the two numbers stands with each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,8 @@ pub(crate) enum Kind {
     Open,
     /// The device was said to be back.
     Revive,
+    /// A loss was acknowledged: after this durable point, up to that one.
+    Acknowledge,
 }
 
 #[derive(Clone, Copy, Debug)]

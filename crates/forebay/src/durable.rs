@@ -119,8 +119,8 @@ impl Disk {
         Durable::new(self, point)
     }
 
-    /// The durable point of now: of everything that has ended so far, whoever wrote it by this disk. 0 where
-    /// every write is durable when it ends.
+    /// The durable point of now: of everything that has ended so far, whoever wrote it by this
+    /// disk. 0 where every write is durable when it ends.
     pub fn durable_point(&self) -> u64 {
         match self.limits().volatile_cache {
             true => self.shared.device_state().durability().point(),
@@ -140,8 +140,9 @@ impl Disk {
         self.shared.device_state().durability().lost()
     }
 
-    /// Says that the loss so far is known, and what it was: the caller has written it again, or does
-    /// without. Flushes work again; who was waiting before this is told of the loss all the same.
+    /// Says that the loss so far is known, and what it was: the caller has written it again, or
+    /// does without. Flushes work again; who was waiting before this is told of the loss all the
+    /// same.
     pub fn acknowledge_loss(&self) -> Option<LostWrites> {
         self.shared.device_state().durability().acknowledge_loss()
     }

@@ -40,6 +40,7 @@
 mod arena;
 mod buf;
 mod claim;
+mod commit;
 mod disk;
 mod driver;
 mod durable;
@@ -56,6 +57,10 @@ mod size;
 mod spec;
 
 pub use buf::{BUF_ALIGN, Buf};
+pub use commit::{
+    CommitError, CommitFuture, CommitPoint, CommitStats, CommitThread, GroupCommit, SyncFile,
+    SyncKind, Ticket,
+};
 pub use disk::Disk;
 pub use durable::{Durable, DurableFuture};
 pub use error::{IoError, OpenError, SpecError, SubmitError};

@@ -70,6 +70,8 @@ pub(crate) struct Defaults {
     pub(crate) queue_depth: Option<u32>,
     /// Flushes that have nothing to do end at once.
     pub(crate) elide: bool,
+    /// The device has one hardware context and cannot have more, whatever its user says; and why.
+    pub(crate) one_hw_queue: Option<&'static str>,
 }
 
 /// What every disk can be told, whatever its driver.
@@ -145,7 +147,8 @@ impl Settings {
     /// More tags are asked for than there are.
     pub(crate) fn policy(&self, defaults: Defaults) -> Result<Policy, SpecError> {
         let is_served = self.service(defaults) || self.policy.run_queue == RunQueuePolicy::Always;
-        let nr_hw_queues = self.nr_hw_queues.unwrap_or_else(|| match is_served {
+        let is_single = is_served || defaults.one_hw_queue.is_some();
+        let nr_hw_queues = self.nr_hw_queues.unwrap_or_else(|| match is_single {
             // The disk's thread leads the shared one, and the worker runs that one alone.
             true => 1,
             // One for each processor's thread, and one that all others share.
@@ -156,6 +159,9 @@ impl Settings {
         let elide = self.elide.unwrap_or(defaults.elide);
         let policy = Policy { nr_hw_queues, queue_depth, elide, ..self.policy };
         check_tags(&policy)?;
+        if let Some(expected) = defaults.one_hw_queue.filter(|_| nr_hw_queues != 1) {
+            return Err(bad("nr_hw_queues", nr_hw_queues, expected));
+        }
         if self.tag_set.is_some() && nr_hw_queues != 1 {
             return Err(bad("nr_hw_queues", nr_hw_queues, "1, where disks share a tag_set"));
         }

@@ -31,11 +31,13 @@ use std::str::FromStr;
 /// | `ssd-sas` | 1.8 TB; 1024 | `bytes_per_s`, `commands_per_s`, `latency_ns`, `nr_channels` |
 /// | `nvme` | 1.5 TB; 1023 | `bytes_per_s`, `latency_ns`, `nr_channels` |
 /// | `virtio-ram` | 64 GiB; 1024 | `req_ns`, `page_ns`, `latency_ns` |
+/// | `sata` | 500 GB; 32 | `flush_ns`, `position_ns`, `cache_bytes`, and others |
 ///
 /// Its data is kept in memory, which only what is written takes; with `data=off` none is kept, and
 /// reads leave their buffers as they are. `seed` is of what the model draws by chance. By default
 /// it has a thread, `service=on`, which stands for its interrupts, requests of up to 256 KiB, and
-/// as many in flight as the table says.
+/// as many in flight as the table says. `sata` takes a flush only by itself, and has one hardware
+/// context.
 ///
 /// Every disk has these keys:
 ///

@@ -119,6 +119,11 @@ impl<'a> Layer<'a> {
             "requeues": queue.requeues,
             "retries": queue.retries,
             "overtaken": queue.overtaken,
+            "flushes_asked": queue.flushes_asked,
+            "flushes_issued": queue.flushes_issued,
+            "flushes_joined": queue.flushes_joined,
+            "flushes_elided": queue.flushes_elided,
+            "flushes_refused": queue.flushes_refused,
             "merges": Map::from_iter(merges),
             "unplugs": Map::from_iter(unplugs),
             "latency_ns": Map::from_iter(stages),
@@ -156,6 +161,16 @@ impl<'a> Layer<'a> {
                 queue.tag_waits, queue.requeues, queue.retries, queue.overtaken
             ),
         ];
+        if queue.flushes_asked > 0 {
+            lines.push(format!(
+                "  flushes      : asked={}, issued={}, joined={}, elided={}, refused={}",
+                queue.flushes_asked,
+                queue.flushes_issued,
+                queue.flushes_joined,
+                queue.flushes_elided,
+                queue.flushes_refused
+            ));
+        }
         if info.policy.wake != WakePolicy::Fair {
             let (wakeups, vain, sleeps) = (queue.tag_wakeups, queue.vain_wakeups, stats.tag_sleeps);
             lines.push(format!("  tag wake-ups : all={wakeups}, in vain={vain}, sleeps={sleeps}"));

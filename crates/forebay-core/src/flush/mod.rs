@@ -74,6 +74,8 @@ pub(crate) struct FlushMachine {
     nr_issued: u64,
     /// In this turn something else goes first.
     pub(crate) lets_through: bool,
+    /// The oldest of the backlog has no data to be issued now.
+    pub(crate) is_next: bool,
     /// Commands at the device that a flush will follow.
     nr_before_flush: u32,
     /// Whether writes that have ended may be lost.
@@ -102,6 +104,7 @@ impl FlushMachine {
             nr_in_a_row: 0,
             nr_issued: 0,
             lets_through: false,
+            is_next: false,
             nr_before_flush: 0,
             is_needed: limits.volatile_cache,
             is_reaping: false,

@@ -15,11 +15,31 @@ impl Turn<'_> {
     /// It has no tag.
     #[cold]
     pub(crate) fn take_flush(&mut self) {
+        self.hctx.flush.is_next = false;
         if let Some(rq) = self.hctx.pop_backlog() {
             match rq.steps.is_empty() {
                 // Nothing to do at the device: no data, and nothing that could be lost.
                 true => self.end_all(rq),
                 false => self.park(rq),
+            }
+        }
+    }
+
+    /// Flushes that are new in the backlog wait in the machine, and not behind others there: they
+    /// need no tag, order nothing that came before them, and the next may follow the one that runs
+    /// while the others are held.
+    #[inline]
+    pub(crate) fn take_new_flushes(&mut self) {
+        let is_flush = |rq: &Request| rq.steps.current() == Some(Steps::PRE);
+        let mut at = self.hctx.nr_waited;
+        while let Some(rq) = self.hctx.backlog.get(at) {
+            if !is_flush(rq) {
+                at += 1;
+            } else if let Some(rq) = self.hctx.backlog.remove(at) {
+                let nr_left = self.hctx.backlog.len();
+                self.park(rq);
+                // If it needs none after all, its data is at the front.
+                at += self.hctx.backlog.len() - nr_left;
             }
         }
     }
@@ -259,7 +279,8 @@ impl HardwareContext {
     }
 }
 
-/// Whether a bio that ends has a durable point: not if it is durable as it ends, or changed nothing.
+/// Whether a bio that ends has a durable point: not if it is durable as it ends, or changed
+/// nothing.
 pub(crate) fn needs_point(bio: &QueuedBio) -> bool {
     let is_durable = bio.bio().flags.contains(BioFlags::FUA) && bio.result().is_ok();
     bio.bio().op.is_write() && !is_durable

@@ -332,3 +332,16 @@ fn two_contexts_of_a_disk_know_of_each_others_flushes_and_losses() {
     assert_eq!(ends.last(), Some(&(6, Err(BlockStatus::Io))), "it waited when that was lost");
     assert!(device.durability().is_durable(running));
 }
+
+#[test]
+fn a_flush_does_not_wait_behind_what_is_held_for_another() {
+    let limits = QueueLimits { flush_queueable: false, ..cached() };
+    let mut bench = Bench::new(limits, Policy::default());
+    bench.flush(1);
+    bench.write(2);
+    bench.flush(3);
+    bench.complete(0, Ok(0));
+    assert_eq!(bench.ops(), [Op::Flush, Op::Flush], "before the write makes the cache dirty");
+    bench.finish();
+    assert_eq!(bench.ends(), [(1, Ok(0)), (3, Ok(0)), (2, Ok(K4))]);
+}

@@ -67,6 +67,7 @@ impl Bios {
             values: Vec::new(),
             is_cut: false,
             charge: None,
+            mark: 0,
             queued_at: 0,
             queued_ns: 0,
         });
@@ -241,7 +242,10 @@ impl Bios {
             return Ok(());
         }
         let what = format!("{} ended with {result:?}; its blocks: {:?}", row.name(), row.units);
-        broken(rules::OWN_RESULT, what)
+        match row.op == Op::Flush && result.is_err() {
+            true => broken(rules::F3, what),
+            false => broken(rules::OWN_RESULT, what),
+        }
     }
 
     /// Whether a bio may fail with a status that no command for its bytes had.

@@ -5,6 +5,7 @@
 //! - [`cover`]: a request covers exactly its bios, and its bytes their memory (P4);
 //! - [`limits`]: a request keeps every limit of the device (K3);
 //! - [`register`]: each block reads as a legal value (P3);
+//! - [`durable`], [`promises`]: what was acknowledged as durable is there after a crash (P2);
 //! - [`order`]: nobody is overtaken beyond the bound (T8), and NOWAIT does not wait (P5);
 //! - [`gates`]: one holder of the token; nothing is dispatched behind a closed gate (R5);
 //! - [`waits`], [`lines`]: waits for tags, of the budget and of hardware contexts (T1 to T7, T10);
@@ -15,17 +16,19 @@
 //! (`runtime/wait.rs`); that nothing stalls, the scheduler's loop (`world.rs`), and [`stall`] says
 //! why it does; that all is drained at the end, [`drained`].
 //!
-//! What is not checked: durability, since no power is cut yet; which of several failures of one
-//! byte is reported, beyond that it is the last one; memory, which has no content here but the
-//! values of whole blocks.
+//! What is not checked: which of several failures of one byte is reported, beyond that it is the
+//! last one; memory, which has no content here but the values of whole blocks; how the layer opens
+//! a disk again after a crash, since nothing of it outlives one.
 
 pub(crate) mod bios;
 pub(crate) mod cover;
 pub(crate) mod drained;
+pub(crate) mod durable;
 pub(crate) mod gates;
 pub(crate) mod limits;
 pub(crate) mod lines;
 pub(crate) mod order;
+mod promises;
 pub(crate) mod register;
 pub(crate) mod rules;
 pub(crate) mod runs;
@@ -34,6 +37,7 @@ pub(crate) mod waits;
 
 use crate::trace::{Kind, Trace};
 use bios::Bios;
+use durable::Durable;
 use forebay_core::{Policy, QueueLimits};
 use gates::Gatekeeper;
 use lines::LineWakes;
@@ -65,6 +69,7 @@ pub(crate) struct Checks {
     pub(crate) limits: QueueLimits,
     pub(crate) bios: Bios,
     pub(crate) register: Register,
+    pub(crate) durable: Durable,
     pub(crate) order: Order,
     pub(crate) gates: Gatekeeper,
     pub(crate) waits: Waits,
@@ -89,6 +94,7 @@ impl Checks {
             limits,
             bios: Bios::new(limits.logical_block_size),
             register: Register::default(),
+            durable: Durable::default(),
             order: Order::new(policy, bound),
             gates: Gatekeeper::new(nr_hctxs),
             waits,

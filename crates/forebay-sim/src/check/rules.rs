@@ -1,7 +1,7 @@
 //! The rules, each with its name and one line. What is reported of a broken one begins with this.
 //!
 //! T are of tags and waits for them, R of runs of a hardware context, W of who waits for whom, K of
-//! the driver's contract; the others have no letter. Why they hold is told beside the code that
+//! the driver's contract, F of flushes (F2 and F4 broken break P2); the others have no letter. Why they hold is told beside the code that
 //! keeps them, in `forebay-core` and in the library's `runtime`.
 
 pub(crate) const T1: &str = "T1: nobody sleeps for tags while some are free and none is pending";
@@ -33,6 +33,14 @@ pub(crate) const K1: &str = "K1: no tag is live twice at the driver";
 pub(crate) const K2: &str = "K2: nothing ends while the driver has it";
 pub(crate) const K3: &str = "K3: a request keeps every limit";
 pub(crate) const K8: &str = "K8: nothing is reaped while a kick is on its way";
+
+pub(crate) const F1: &str = "F1: a hardware context has one flush at the device at most";
+pub(crate) const F3: &str = "F3: a flush that fails fails who waits for it, and nobody else";
+pub(crate) const F5: &str = "F5: a queue that is held is released";
+pub(crate) const F6: &str = "F6: a flush waits for two flushes of its context at most";
+pub(crate) const F7: &str = "F7: a bio with a flush ends once";
+
+pub(crate) const P2: &str = "P2: what was acknowledged as durable is there after a crash";
 
 pub(crate) const ONE_HOLDER: &str = "one task holds the token at a time";
 pub(crate) const NO_LEADER: &str = "an owned context has no leader";

@@ -23,6 +23,7 @@ fn find(world: &World) -> Verdict {
     (0..world.mailboxes.len()).try_for_each(|task| sleeper(world, task))?;
     leader(&world.hctxs[0])?;
     world.hctxs.iter().try_for_each(|hctx| lines(world, hctx))?;
+    world.hctxs.iter().try_for_each(|hctx| held(world, hctx))?;
     world.checks().waits.why_asleep()
 }
 
@@ -66,6 +67,17 @@ fn lines(world: &World, hctx: &Hctx) -> Verdict {
     let sleepers: Vec<_> =
         tasks.filter(|&task| inner.core.lacks_tags(WaitId(task as u64))).collect();
     world.checks().lines.why_asleep(hctx.at, nr_free, &sleepers)
+}
+
+/// What waits for a device that has nothing to do, and takes a flush only by itself.
+fn held(world: &World, hctx: &Hctx) -> Verdict {
+    let inner = hctx.inner.borrow();
+    let Some(inner) = &*inner else { return Ok(()) };
+    let is_kept = !hctx.is_drained.get() && inner.driver.is_idle() && hctx.run.gates().dispatch;
+    match is_kept && !world.disk.limits.flush_queueable {
+        true => broken(rules::F5, format!("context {}, with nothing at the device, is", hctx.at)),
+        false => Ok(()),
+    }
 }
 
 /// Who is in the driver, where nothing will come, and does not know of a run that is due.

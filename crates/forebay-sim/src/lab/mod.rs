@@ -7,11 +7,13 @@
 //! woken for it decides the core, which is the one that real disks run on.
 //!
 //! - [`TagLoad`], [`measure_tags`]: many jobs that want more tags than there are;
-//! - [`RunLoad`], [`measure_runs`]: what it costs to schedule the work of running a queue.
+//! - [`RunLoad`], [`measure_runs`]: what it costs to schedule the work of running a queue;
+//! - [`FlushLoad`], [`measure_flushes`]: threads that write, and want it durable.
 //!
 //! The same load gives the same figures, to the last digit.
 
 mod costs;
+mod flush;
 mod job;
 mod measured;
 mod port;
@@ -21,7 +23,8 @@ mod work;
 mod world;
 
 pub use costs::Costs;
-pub use forebay_core::WakePolicy;
+pub use flush::{FlushCounts, FlushLoad, FlushMeasured, FsyncShape, measure_flushes};
+pub use forebay_core::{FlushPolicy, WakePolicy};
 pub use measured::{Measured, jain};
 pub use processor::{RunCosts, RunCounts, RunQueue};
 pub use run::{RunLoad, measure_runs};

@@ -1,4 +1,4 @@
-//! The driver of a machine in virtual time: begins what is committed, hands over what is done.
+//! The driver of a machine in virtual time: begins what is queued, hands over what is done.
 
 use super::processor::Processor;
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Tag};
@@ -9,7 +9,6 @@ use forebay_model::{Command, Machine, Random};
 pub(super) struct Port {
     machine: Box<dyn Machine>,
     random: Random,
-    queued: Vec<(Tag, Command)>,
     /// What completions pass through, if they take time.
     pub(super) processor: Option<Processor>,
     /// The time of the turn.
@@ -20,8 +19,7 @@ pub(super) struct Port {
 
 impl Port {
     pub(super) fn new(machine: Box<dyn Machine>, random: Random) -> Port {
-        let queued = Vec::new();
-        Port { machine, random, queued, processor: None, now: 0, nr_waiting: 0 }
+        Port { machine, random, processor: None, now: 0, nr_waiting: 0 }
     }
 
     /// When the device's next interrupt comes, ns.
@@ -35,15 +33,16 @@ impl Port {
 
 impl Driver for Port {
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
-        self.queued.push((rq.tag, Command { op: rq.op, start: rq.start, len: rq.len }));
+        let command = Command { op: rq.op, start: rq.start, len: rq.len };
+        if !self.machine.may_begin(&command, self.now) {
+            return Issue::Busy;
+        }
+        self.machine.begin(rq.tag.index() as u32, &command, self.now, &mut self.random);
         Issue::Queued
     }
 
-    fn commit_rqs(&mut self) {
-        for (tag, command) in self.queued.drain(..) {
-            self.machine.begin(tag.index() as u32, &command, self.now, &mut self.random);
-        }
-    }
+    /// Nothing: a command begins when it is queued, which is at the same time.
+    fn commit_rqs(&mut self) {}
 
     fn reap(&mut self, done: &mut Completions, _look: Look) {
         let Port { machine, random, processor, now, nr_waiting, .. } = self;

@@ -38,13 +38,14 @@ impl Thread {
         let slot = boxed.number();
         let block_size = u64::from(world.disk.limits.logical_block_size);
         {
-            let mut checks = world.checks();
-            let checks = &mut *checks;
+            let mut guard = world.checks();
+            let checks = &mut *guard;
             let bio = bio_of(&io, slot, block_size, checks.bios.next_serial());
             checks.note(Kind::Queue, slot.into(), bio.start);
-            checks.bios.queue(slot, &bio, world.now(), &mut checks.register);
+            checks.queue_bio(slot, &bio, world.now());
             checks.bios.row_mut(slot).charge = io.charge;
-            boxed.fill(bio);
+            drop(guard);
+            boxed.fill(self.planted(bio));
         }
         if let Err((refusal, boxed)) = self.queue.queue_bio(boxed, self.level, world.now()) {
             self.refused(&io, refusal, boxed).await;
@@ -58,6 +59,26 @@ impl Thread {
         true
     }
 
+    /// What the layer gets of a bio, with the planted bugs that are of flushes.
+    fn planted(&self, bio: Bio) -> Bio {
+        let flags = bio.flags;
+        match bio.op {
+            Op::Flush if !flags.contains(BioFlags::UP_TO) => {
+                match self.world.plants(Plant::ElideTooMany) {
+                    true => Bio { user_data: bio.user_data, ..Bio::flush_up_to(0) },
+                    false => bio,
+                }
+            }
+            Op::Write if flags.contains(BioFlags::FUA) && self.world.plants(Plant::MergeFua) => {
+                let others = [BioFlags::PREFLUSH, BioFlags::NOWAIT, BioFlags::RESERVED];
+                let others = others.into_iter().chain([BioFlags::BACKGROUND]);
+                let kept = others.filter(|&flag| flags.contains(flag));
+                Bio { flags: kept.fold(BioFlags::NONE, BioFlags::union), ..bio }
+            }
+            _ => bio,
+        }
+    }
+
     async fn refused(&mut self, io: &Io, refusal: Refusal, boxed: Box<QueuedBio>) {
         let world = Rc::clone(&self.world);
         let charge = {
@@ -69,7 +90,7 @@ impl Thread {
                 checks.expect(broken(rules::NOT_REFUSED, format!("{io:?}: {refusal}")));
             }
             let charge = checks.bios.row_mut(boxed.number()).charge.take();
-            checks.bios.refuse(boxed.number(), &mut checks.register);
+            checks.refuse_bio(boxed.number());
             charge
         };
         self.free.push(boxed);
@@ -104,6 +125,9 @@ fn bio_of(io: &Io, slot: u32, block_size: u64, serial: u64) -> Bio {
         op => Bio::range(op, start, len),
     };
     bio.flags = io.flags;
+    if io.flags.contains(BioFlags::UP_TO) {
+        bio.start = io.point;
+    }
     bio.user_data = serial;
     if io.op.moves_data() {
         let segment = |nth: usize, from: u64, to: u64| Segment {

@@ -25,6 +25,8 @@ pub(crate) struct Io {
     pub(crate) cuts: Vec<u64>,
     /// A tag of the budget, given back with its end.
     pub(crate) charge: Option<Tag>,
+    /// Of a flush up to a durable point: the point.
+    pub(crate) point: u64,
 }
 
 /// An I/O that has ended.
@@ -51,6 +53,8 @@ pub(crate) struct Thread {
     pub(crate) ready: VecDeque<Box<QueuedBio>>,
     pub(crate) nr_in_layer: usize,
     pub(super) nr_mailed: u64,
+    /// The newest durable point of its own writes.
+    pub(crate) point: u64,
     /// What the last turn ended; empty between turns.
     pub(crate) ended: Vec<Box<QueuedBio>>,
     /// Whom to wake when the token was given back.
@@ -85,6 +89,7 @@ impl Thread {
             ready: VecDeque::new(),
             nr_in_layer: 0,
             nr_mailed: 0,
+            point: 0,
             ended: Vec::new(),
             wakes: Vec::new(),
             owes_run: false,
@@ -229,6 +234,7 @@ impl Thread {
             let slot = boxed.number();
             let row = checks.bios.row(slot);
             let latency_ns = world.now() - row.queued_ns;
+            self.point = self.point.max(boxed.durable_point());
             let bio = boxed.bio();
             out.push(Ended { len: bio.len, latency_ns, result: boxed.result() });
             let reaped = checks.bios.reap(slot, self.id);

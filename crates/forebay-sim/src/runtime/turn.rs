@@ -148,7 +148,7 @@ impl Thread {
             for bio in &ended[nr_before..] {
                 checks.note(Kind::End, bio.number().into(), crate::trace::code(bio.result()));
                 checks.progress_at = checks.trace.step;
-                let verdict = checks.bios.end(bio, &mut checks.register);
+                let verdict = checks.end_bio(bio);
                 checks.expect(verdict);
             }
             let verdict = checks.order.turned(hctx.at, &checks.bios);

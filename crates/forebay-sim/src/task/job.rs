@@ -85,7 +85,7 @@ async fn submit(
 
 fn flush() -> Io {
     let (flags, cuts) = (BioFlags::NONE, Vec::new());
-    Io { op: Op::Flush, flags, block: 0, nr: 0, cuts, charge: None }
+    Io { op: Op::Flush, flags, block: 0, nr: 0, cuts, charge: None, point: 0 }
 }
 
 fn in_flight(thread: &Thread) -> usize {

@@ -21,6 +21,8 @@ pub(crate) struct Load {
     pub(crate) ops: Vec<Op>,
     pub(crate) fua: u32,
     pub(crate) preflush: u32,
+    /// How often a flush is up to a durable point.
+    pub(crate) up_to: u32,
     pub(crate) nomerge: u32,
     pub(crate) nowait: u32,
     pub(crate) reserved: u32,
@@ -107,6 +109,12 @@ impl RandomTask {
     }
 
     fn revive(&self) {
+        let world = &self.thread.world;
+        if let Some(lost) = world.device_state.durability().acknowledge_loss() {
+            let mut checks = world.checks();
+            checks.note(Kind::Acknowledge, lost.after, lost.up_to);
+            checks.acknowledge(lost);
+        }
         if self.thread.world.device_state.is_failed() {
             self.thread.world.device_state.revive();
             self.thread.world.note(Kind::Revive, 0, 0);
@@ -168,13 +176,17 @@ impl RandomTask {
             block = if is_after && !is_before { end } else { block };
         }
         self.last = (op, (block, block + nr));
-        let mut io =
-            Io { op, flags: flags(load, random, op), block, nr, cuts: Vec::new(), charge: None };
+        let flags = flags(load, random, op);
+        let mut io = Io { op, flags, block, nr, cuts: Vec::new(), charge: None, point: 0 };
         if io.op.moves_data() && random.chance(load.cut, 100) {
             io.cuts = cuts(load, random, nr * load.block);
         }
         if io.op == Op::Flush {
             (io.block, io.nr) = (0, 0);
+            let (is_fsync, is_up_to) = (random.chance(1, 5), random.chance(load.up_to, 100));
+            let kind = if is_up_to { BioFlags::UP_TO } else { BioFlags::FSYNC };
+            io.flags = if is_fsync || is_up_to { io.flags.union(kind) } else { io.flags };
+            io.point = random.between(self.thread.point / 2, self.thread.point);
         }
         io
     }

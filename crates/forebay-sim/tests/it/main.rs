@@ -1,4 +1,5 @@
 //! The integration tests, one program.
 
+mod histories;
 mod plants;
 mod seeds;

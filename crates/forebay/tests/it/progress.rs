@@ -21,7 +21,7 @@ impl Wake for Unpark {
 }
 
 /// Runs a future; between polls, `wait`.
-fn run<F: Future>(future: F, wait: impl Fn()) -> F::Output {
+pub(crate) fn run<F: Future>(future: F, wait: impl Fn()) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current(), AtomicU64::new(0))));
     let mut future = pin!(future);
     loop {

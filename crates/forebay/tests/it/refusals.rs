@@ -49,13 +49,20 @@ fn specs() {
         "rule=read:busy: expected nth=2 or more, or rate below 1: a device that is always busy \
          never ends",
     );
-    check_open("model:floppy", "model:floppy: expected one of hdd, ssd-sas, nvme, virtio-ram");
+    check_open(
+        "model:floppy",
+        "model:floppy: expected one of hdd, ssd-sas, nvme, virtio-ram, sata",
+    );
     check_open(
         "model:nvme?colour=red",
         "unknown key `colour` for driver `model`; there are: async_depth, bytes_per_s, data, \
          elide, exclusive, flush, flush_pending_ms, fua, iostats, kick, latency_ns, logical_block_size, max_sectors_kb, nomerges, nr_bios, \
          nr_channels, nr_hw_queues, nr_requests, plug, queue_depth, read_only, reserved_tags, \
          run_queue, seed, service, size, tag_set, wake",
+    );
+    check_open(
+        "model:sata?nr_hw_queues=2",
+        "nr_hw_queues=2: expected 1, where the device takes a flush only by itself",
     );
     check_open("model:hdd?nr_sorted=0", "nr_sorted=0: expected a number of 1 to 65536");
     check_open(

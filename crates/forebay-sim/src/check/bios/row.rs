@@ -52,6 +52,8 @@ pub(crate) struct BioRow {
     pub(crate) is_cut: bool,
     /// Tags of the budget that it holds.
     pub(crate) charge: Option<Tag>,
+    /// When it was queued, by the user's image of what is durable.
+    pub(crate) mark: u64,
     pub(super) queued_at: u64,
     pub(crate) queued_ns: u64,
 }

@@ -18,7 +18,10 @@ use std::io;
 use std::sync::Arc;
 
 /// The names of all presets.
-pub(super) const NAMES: &str = "one of hdd, ssd-sas, nvme, virtio-ram";
+pub(super) const NAMES: &str = "one of hdd, ssd-sas, nvme, virtio-ram, sata";
+
+/// What a device whose flush goes alone has: each context holds only its own requests meanwhile.
+const ONE_HW_QUEUE: &str = "1, where the device takes a flush only by itself";
 
 #[derive(Debug)]
 struct ModelDevice {
@@ -50,8 +53,14 @@ pub(in crate::driver) fn open(
         source,
         hint: "; data=off needs none",
     })?;
-    // Not elide=on, though it would be right: a device of the experiments had no such thing.
-    let defaults = Defaults { service: true, queue_depth: Some(preset.queue_depth), elide: false };
+    let defaults = Defaults {
+        service: true,
+        queue_depth: Some(preset.queue_depth),
+        // Not on, though it would be right: a device of the experiments had no such thing.
+        elide: false,
+        one_hw_queue: (!preset.flush_queueable).then_some(ONE_HW_QUEUE),
+    };
+    let [flush, fua] = features_of_cache(preset);
     let features = vec![
         Feature::present("model", format!("{}; {constants}", preset.summary)),
         match store {
@@ -64,17 +73,34 @@ pub(in crate::driver) fn open(
         },
         Feature::present("discard", "takes no time; up to 256 ranges in one request"),
         Feature::present("write_zeroes", "takes no time"),
-        Feature::missing("flush", "there is no cache; a flush ends at once"),
-        Feature::missing("fua", "there is no cache; every write is as durable as it gets"),
+        flush,
+        fua,
     ];
     let limits = QueueLimits {
         max_sectors: preset.max_sectors,
         rotational: preset.rotational,
+        volatile_cache: preset.volatile_cache,
+        flush_queueable: preset.flush_queueable,
         ..ideal_limits(capacity, block)
     };
     let state = Arc::new(State::new(machine, Random::new(seed, 0)));
     let device = Arc::new(ModelDevice { limits, state, store });
     Ok(Opened { device, features, notice: None, defaults, claim: Claim::memory() })
+}
+
+/// What is to be said of durability.
+fn features_of_cache(preset: &Preset) -> [Feature; 2] {
+    if !preset.volatile_cache {
+        return [
+            Feature::missing("flush", "there is no cache; a flush ends at once"),
+            Feature::missing("fua", "there is no cache; every write is as durable as it gets"),
+        ];
+    }
+    let flush = match preset.flush_queueable {
+        true => "a volatile cache; a flush may be beside other requests",
+        false => "a volatile cache; a flush runs alone, and what comes meanwhile is told to wait",
+    };
+    [Feature::present("flush", flush), Feature::missing("fua", "a flush follows the write")]
 }
 
 /// The key `size`, or the size of the preset, in whole blocks.

@@ -22,6 +22,11 @@ pub(super) struct ModelDriver {
 
 impl Driver for ModelDriver {
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+        let command = Command { op: rq.op, start: rq.start, len: rq.len };
+        if !self.state.begin(self.queue, rq.tag, &command) {
+            return Issue::Busy;
+        }
+        // It is not reaped before this returns.
         if let Some(store) = &self.store {
             match rq.op {
                 Op::Read | Op::Write => store.move_data(rq),
@@ -31,8 +36,6 @@ impl Driver for ModelDriver {
                 Op::Flush => {}
             }
         }
-        let command = Command { op: rq.op, start: rq.start, len: rq.len };
-        self.state.begin(self.queue, rq.tag, &command);
         Issue::Queued
     }
 

@@ -68,14 +68,18 @@ impl State {
         self.lock().queues[queue].is_removed = true;
     }
 
-    /// Begins a command of a queue.
-    pub(super) fn begin(&self, queue: usize, tag: Tag, command: &Command) {
+    /// Begins a command of a queue. False: the device is busy, and does not take it.
+    pub(super) fn begin(&self, queue: usize, tag: Tag, command: &Command) -> bool {
         let mut inner = self.lock();
         let id = u32::try_from(queue << TAG_BITS | tag.index()).expect("tags have 16 bits");
         let Inner { machine, random, now_ns, queues } = &mut *inner;
+        if !machine.may_begin(command, *now_ns) {
+            return false;
+        }
         machine.begin(id, command, *now_ns, random);
         queues[queue].nr_in_flight += 1;
         inner.set_timers();
+        true
     }
 
     /// Hands over what is done of a queue.

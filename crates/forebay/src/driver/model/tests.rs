@@ -2,11 +2,12 @@
 
 use super::open::NAMES;
 use super::state::State;
+use crate::Disk;
 use crate::driver::testing::{Numbers, data, device, issue, queue, reap};
 use crate::driver::timer::Timer;
 use crate::driver::{Device, DriverQueue, Mode, Waiter};
 use crate::runtime::clock;
-use forebay_core::{Bio, Driver, Op, Tag};
+use forebay_core::{Bio, Driver, Issue, Op, Tag};
 use forebay_model::{Command, Random, machines};
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +65,8 @@ fn who_waits_for_several_sleeps_until_the_next_when_the_first_is_done() {
     let queue = state.add_queue(Arc::clone(&timer), 2);
     for tag in 0..2 {
         let start = (tag as u64 + 1) << 40;
-        state.begin(queue, Tag::from_index(tag), &Command { op: Op::Read, start, len: 512 });
+        let command = Command { op: Op::Read, start, len: 512 };
+        assert!(state.begin(queue, Tag::from_index(tag), &command));
     }
     while !state.has_done(queue, 1) {
         timer.wait(None);
@@ -93,6 +95,37 @@ fn queues_share_one_arm_and_get_their_own_completions() {
         assert!(done.len() == 1 && done[0].tag.index() == nth, "{done:?}");
     }
     assert!(clock::now_ns() - begin < LONG.as_nanos() as u64);
+}
+
+#[test]
+fn a_flush_is_refused_beside_others_and_they_beside_it_and_it_takes_its_time() {
+    const SLOW: &str = "command_ns=20000000&flush_ns=20000000&position_ns=30000000";
+    let mut driver = queue(&format!("model:sata?{SLOW}"), Mode::Owned).driver;
+    let (mut one, mut two) = ([7; 512], [8; 512]);
+    assert_eq!(issue(&mut *driver, 0, data(Op::Write, 0, &mut one, 512)), Issue::Queued);
+    assert_eq!(issue(&mut *driver, 1, Bio::flush()), Issue::Busy);
+    driver.wait(1);
+    assert_eq!(reap(&mut *driver).len(), 1);
+    let begin = clock::now_ns();
+    assert_eq!(issue(&mut *driver, 1, Bio::flush()), Issue::Queued);
+    assert_eq!(issue(&mut *driver, 2, data(Op::Write, 0, &mut two, 512)), Issue::Busy);
+    assert_eq!(issue(&mut *driver, 3, Bio::flush()), Issue::Busy);
+    driver.wait(1);
+    assert!(clock::now_ns() - begin >= 50_000_000, "a flush of a dirty cache, by the model");
+    assert_eq!(reap(&mut *driver).iter().map(|done| done.tag.index()).collect::<Vec<_>>(), [1]);
+    // What was refused has moved no data.
+    check_block(&mut *driver, 0, 7);
+}
+
+#[test]
+fn a_device_whose_flush_goes_alone_has_one_hardware_context() {
+    for keys in ["", "?service=off", "?nr_hw_queues=1", "?run_queue=always"] {
+        let disk = Disk::open(&format!("model:sata{keys}")).expect("a disk");
+        assert_eq!(disk.info().policy.nr_hw_queues, 1, "{keys}");
+        assert_eq!(disk.info().policy.queue_depth, 32, "{keys}");
+        let limits = disk.limits();
+        assert!(limits.volatile_cache && !limits.fua && !limits.flush_queueable, "{keys}");
+    }
 }
 
 #[test]

@@ -119,7 +119,7 @@ pub(super) fn a_growing_disk_ends_where_it_ends(subject: &Subject) {
         return assert!(error.to_string().contains("unknown key `capacity`"), "{error}");
     }
     for nr in [1, 2] {
-        let disk = subject.open_growing(&format!("nr_hw_queues={nr}"));
+        let disk = subject.open_growing(&format!("nr_hw_queues={}", subject.nr_hw_queues(nr)));
         assert_eq!(disk.capacity_bytes(), None);
         let end = LEN + 7 + nr;
         assert_eq!(disk.write_at(&pattern(1, 0, 7), end - 7), Ok(7));

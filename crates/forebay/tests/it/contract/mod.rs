@@ -63,7 +63,11 @@ impl Subject {
         let rules = self.rules;
         if let Some((_, device)) = self.driver.split_once("model:") {
             // As slow as it has to be to do things in an order of its own.
-            let constants = if device == "hdd" { "seek_ns=20k&bytes_per_s=4g" } else { "" };
+            let constants = match device {
+                "hdd" => "seek_ns=20k&bytes_per_s=4g",
+                "sata" => "position_ns=20k&flush_ns=10k&bytes_per_s=4g&link_bytes_per_s=4g",
+                _ => "",
+            };
             return format!("{}?size={LEN}&{constants}&{keys}&{rules}", self.driver);
         }
         let target = match self.is_file() {
@@ -85,10 +89,17 @@ impl Subject {
     }
 
     /// A disk on whose first context each thread has its I/O; and one on which the thread that
-    /// makes a queue has its own; and one whose shared context a worker runs as well.
+    /// makes a queue has its own, if the device can have two; and one whose shared context a
+    /// worker runs as well.
     pub(crate) fn each(&self, keys: &str) -> [Disk; 3] {
-        ["nr_hw_queues=1", "nr_hw_queues=2", "run_queue=always"]
+        let several = format!("nr_hw_queues={}", self.nr_hw_queues(2));
+        ["nr_hw_queues=1", &several, "run_queue=always"]
             .map(|more| self.open(&format!("{more}&{keys}")))
+    }
+
+    /// So many contexts, or as many as the device can have.
+    pub(crate) fn nr_hw_queues(&self, wanted: u64) -> u64 {
+        if self.driver.ends_with("sata") { 1 } else { wanted }
     }
 
     /// Looks at what was read, where that is there.
@@ -145,7 +156,7 @@ tests! {
         a_thread_of_the_disk_makes_progress;
     trace:
         a_random_trace_ends_as_on_a_ram_disk;
-    => (null ram file aio psync model_hdd model_nvme
+    => (null ram file aio psync model_hdd model_nvme model_sata
         fault_null fault_ram fault_file fault_aio fault_psync fault_model_hdd
         late_ram late_file late_aio late_psync)
 }

@@ -1,0 +1,138 @@
+//! What bios and commands mean for durability: the events of a run, told to [`Durable`].
+//!
+//! [`Durable`]: super::durable::Durable
+
+use super::bios::Unit;
+use super::cover::Piece;
+use super::{Checks, Verdict, broken, rules};
+use crate::image::Outcome;
+use forebay_core::{Bio, BioFlags, BlockStatus, LostWrites, Op, QueuedBio};
+
+impl Checks {
+    /// A bio goes to the layer.
+    pub(crate) fn queue_bio(&mut self, slot: u32, bio: &Bio, now: u64) {
+        self.bios.queue(slot, bio, now, &mut self.register);
+        let mark = self.durable.user_mark();
+        let row = self.bios.row_mut(slot);
+        row.mark = mark;
+        if row.op.is_write() {
+            for unit in 0..row.units.len() {
+                self.durable.queue(row.block + unit as u64, row.value(unit));
+            }
+        }
+    }
+
+    /// The layer refused it.
+    pub(crate) fn refuse_bio(&mut self, slot: u32) {
+        let row = self.bios.row(slot);
+        if row.op.is_write() {
+            for unit in 0..row.units.len() {
+                self.durable.refuse(row.block + unit as u64, row.value(unit));
+            }
+        }
+        self.bios.refuse(slot, &mut self.register);
+    }
+
+    /// A command goes to the device. The moment of that, for a flush.
+    pub(crate) fn issue(&mut self, op: Op, pieces: &[Piece]) -> u64 {
+        for piece in pieces {
+            let issued = self.bios.issue(piece.slot, piece.units());
+            self.expect(issued);
+            if op.is_write() {
+                self.issue_write(piece);
+            }
+        }
+        self.durable.device_mark()
+    }
+
+    fn issue_write(&mut self, piece: &Piece) {
+        let row = self.bios.row(piece.slot);
+        if row.flags.contains(BioFlags::PREFLUSH) {
+            // From now on its data may be there after a crash.
+            let verdict = self.durable.promise(row.mark);
+            self.expect(verdict);
+        }
+        for unit in piece.units() {
+            let row = self.bios.row(piece.slot);
+            let verdict = self.durable.issue(row.block + unit as u64, row.value(unit));
+            self.expect(verdict);
+        }
+    }
+
+    /// A command that writes has completed, with so many blocks done for sure.
+    pub(crate) fn complete_write(&mut self, op: Op, is_fua: bool, pieces: &[Piece], nr: usize) {
+        let is_durable = is_fua || !self.limits.volatile_cache;
+        let units = pieces.iter().flat_map(|piece| piece.units().map(|unit| (piece.slot, unit)));
+        for (nth, (slot, unit)) in units.enumerate() {
+            let outcome = match op {
+                Op::Write | Op::WriteZeroes if nth < nr && is_durable => Outcome::Durable,
+                Op::Write | Op::WriteZeroes if nth < nr => Outcome::Cached(0),
+                _ => Outcome::Unsure,
+            };
+            let row = self.bios.row(slot);
+            self.durable.complete(row.block + unit as u64, row.value(unit), outcome);
+        }
+    }
+
+    /// A flush that was issued then has completed.
+    pub(crate) fn complete_flush(&mut self, issued: u64, result: Result<u64, BlockStatus>) {
+        match result {
+            Ok(_) => self.durable.flushed(issued),
+            Err(_) => self.durable.flush_failed(),
+        }
+    }
+
+    /// A bio has ended.
+    pub(crate) fn end_bio(&mut self, bio: &QueuedBio) -> Verdict {
+        self.bios.end(bio, &mut self.register)?;
+        let row = self.bios.row(bio.number());
+        let is_good = bio.result().is_ok();
+        let is_durable = row.flags.contains(BioFlags::FUA) || !self.limits.volatile_cache;
+        let outcome = match row.op {
+            Op::Write | Op::WriteZeroes if is_good && is_durable => Outcome::Durable,
+            Op::Write | Op::WriteZeroes if is_good => Outcome::Cached(bio.durable_point()),
+            _ => Outcome::Unsure,
+        };
+        if row.op.is_write() {
+            for unit in 0..row.units.len() {
+                self.durable.end(row.block + unit as u64, row.value(unit), outcome)?;
+            }
+        }
+        match row.op {
+            Op::Flush if !is_good => Ok(()),
+            Op::Flush if row.flags.contains(BioFlags::UP_TO) => {
+                self.durable.promise_up_to(bio.bio().start)
+            }
+            Op::Flush => self.durable.promise(row.mark),
+            _ if is_good && row.flags.contains(BioFlags::PREFLUSH) => {
+                self.durable.promise(row.mark)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A task was told what a failed flush may have lost.
+    pub(crate) fn acknowledge(&mut self, lost: LostWrites) {
+        self.durable.acknowledge(lost.after, lost.up_to);
+    }
+
+    /// What the layer is told of a command's blocks: so many moved, and why the rest did not.
+    pub(crate) fn complete_units(&mut self, pieces: &[Piece], nr_moved: usize, rest: Unit) {
+        let mut left = nr_moved;
+        for piece in pieces {
+            let moved = piece.nr.min(left);
+            left -= moved;
+            let units = piece.units();
+            self.bios.complete(piece.slot, units.start..units.start + moved, Unit::Moved);
+            self.bios.complete(piece.slot, units.start + moved..units.end, rest);
+        }
+    }
+
+    /// A flush goes to the device, where a context has so many already.
+    pub(crate) fn check_flush(&mut self, hctx: usize, nr_flushing: usize) {
+        if nr_flushing > 0 {
+            let what = format!("context {hctx} has {nr_flushing} there, and issues another");
+            self.expect(broken(rules::F1, what));
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! A device with a volatile cache: it completes what and when it is told to.
+//!
+//! A flush makes durable what had been reaped before it was issued, and nothing else for sure; a
+//! flush that fails loses the rest. A device may refuse to take a flush beside other commands. What
+//! a crash may leave is in the [`Durable`] beside it.
+
+use crate::check::durable::Durable;
+use crate::check::{Broken, Verdict, broken, rules};
+use crate::histories::script::{Kind, Letter, SECTOR, owner};
+use crate::histories::{Lie, Setting};
+use crate::image::Outcome;
+use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
+
+/// Where a bio stands, as the user and the device see it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BioState {
+    pub(crate) letter: Letter,
+    /// When it was queued, for what it makes durable.
+    pub(crate) queued: u64,
+    pub(crate) is_live: bool,
+    /// How many flushes its context had made when it came there.
+    pub(crate) entered: Option<u64>,
+    /// A command has its data.
+    is_issued: bool,
+    /// The last command of its data succeeded, or failed.
+    pub(crate) result: Option<Result<(), BlockStatus>>,
+}
+
+/// A command at the device.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) hctx: usize,
+    tag: Tag,
+    pub(crate) op: Op,
+    pub(crate) is_fua: bool,
+    issued: u64,
+    len: u64,
+    /// Its sectors: which, and whose bio it is.
+    sectors: Vec<(u64, usize)>,
+    /// Orders the commands.
+    pub(crate) number: usize,
+}
+
+/// The device, and those who watch.
+#[derive(Debug, Default)]
+pub(crate) struct Device {
+    pub(crate) durable: Durable,
+    pub(crate) bios: Vec<BioState>,
+    pub(crate) running: Vec<Running>,
+    /// Done, and not handed over yet.
+    done: Vec<(Running, Result<u64, BlockStatus>)>,
+    is_flush_queueable: bool,
+    failure_loses: bool,
+    lie: Option<Lie>,
+    pub(crate) nr_issued: usize,
+    /// Flushes that each context has made.
+    pub(crate) nr_flushes: [u64; 2],
+    pub(crate) nr_failed_flushes: u64,
+    pub(crate) broken: Option<Broken>,
+}
+
+impl Device {
+    pub(crate) fn new(setting: &Setting) -> Device {
+        let Setting { flush_queueable, failure_loses, lie, .. } = *setting;
+        Device { is_flush_queueable: flush_queueable, failure_loses, lie, ..Device::default() }
+    }
+
+    /// As it was at first, in the same memory.
+    pub(crate) fn reset(&mut self) {
+        self.durable.reset();
+        self.bios.clear();
+        self.running.clear();
+        self.done.clear();
+        (self.nr_issued, self.nr_flushes, self.nr_failed_flushes) = (0, [0; 2], 0);
+        self.broken = None;
+    }
+
+    fn expect(&mut self, verdict: Verdict) {
+        if let Err(broken) = verdict {
+            self.broken.get_or_insert(broken);
+        }
+    }
+
+    /// A bio is queued. Discards are told apart by their sectors alone: one like another that is
+    /// under way becomes a read.
+    pub(crate) fn queue(&mut self, mut letter: Letter) -> Letter {
+        let is_same = |bio: &BioState| {
+            let other = bio.letter;
+            bio.is_live && (other.kind, other.sector) == (Kind::Discard, letter.sector)
+        };
+        if letter.kind == Kind::Discard && self.bios.iter().any(is_same) {
+            letter.kind = Kind::Read;
+        }
+        let queued = self.durable.user_mark();
+        let (is_live, entered, is_issued, result) = (true, None, false, None);
+        if letter.kind.op().is_write() {
+            self.durable.queue(letter.sector, Letter::value(self.bios.len()));
+        }
+        self.bios.push(BioState { letter, queued, is_live, entered, is_issued, result });
+        letter
+    }
+
+    /// What is queued has left the plug.
+    pub(crate) fn unplug(&mut self) {
+        let bios = self.bios.iter_mut().filter(|bio| bio.entered.is_none());
+        bios.for_each(|bio| bio.entered = Some(self.nr_flushes[bio.letter.hctx]));
+    }
+
+    /// A command is done; what it did is known when it is reaped.
+    pub(crate) fn complete(&mut self, nth: usize, is_good: bool) {
+        let running = self.running.remove(nth);
+        let result = if is_good { Ok(running.len) } else { Err(BlockStatus::Io) };
+        self.done.push((running, result));
+    }
+
+    /// Whether its completion says nothing of durability.
+    pub(crate) fn is_plain(&self, nth: usize) -> bool {
+        let running = &self.running[nth];
+        running.op != Op::Flush && !running.is_fua
+    }
+
+    fn is_busy(&self, op: Op) -> bool {
+        let mut others = self.running.iter().chain(self.done.iter().map(|(running, _)| running));
+        !self.is_flush_queueable && others.any(|other| op == Op::Flush || other.op == Op::Flush)
+    }
+
+    fn sectors(&self, rq: &IssuedRequest<'_>) -> Vec<(u64, usize)> {
+        match rq.op {
+            Op::Read | Op::Write => {
+                let bios = rq.segments().map(|segment| owner(segment.addr));
+                (rq.start / SECTOR..).zip(bios).collect()
+            }
+            _ => {
+                let mut sectors: Vec<(u64, usize)> = Vec::new();
+                for sector in rq.ranges().map(|(start, _)| start / SECTOR) {
+                    let of_range = |nth: &usize| {
+                        let bio = &self.bios[*nth];
+                        let is_its = bio.letter.sector == sector && bio.letter.kind.op() == rq.op;
+                        let is_due = bio.is_live && !bio.is_issued && bio.result != Some(Ok(()));
+                        is_its && is_due && sectors.iter().all(|(_, other)| other != nth)
+                    };
+                    let bio = (0..self.bios.len()).find(of_range);
+                    sectors.extend(bio.map(|bio| (sector, bio)));
+                }
+                sectors
+            }
+        }
+    }
+
+    fn issue(&mut self, hctx: usize, rq: &IssuedRequest<'_>) {
+        let is_flush = |other: &Running| other.hctx == hctx && other.op == Op::Flush;
+        if rq.op == Op::Flush && self.running.iter().any(is_flush) {
+            self.expect(broken(rules::F1, format!("context {hctx} issued another")));
+        }
+        let sectors = self.sectors(rq);
+        if sectors.len() as u64 * SECTOR != rq.len {
+            let what = format!("{} of {} bytes at {}", rq.op.name(), rq.len, rq.start);
+            self.expect(broken(rules::COVERS, what));
+        }
+        for &(sector, nth) in &sectors {
+            self.issue_sector(rq.op, sector, nth);
+        }
+        let issued = self.durable.device_mark();
+        self.nr_issued += 1;
+        let (op, is_fua, len, number) = (rq.op, rq.fua, rq.len, self.nr_issued);
+        self.running.push(Running { hctx, tag: rq.tag, op, is_fua, issued, len, sectors, number });
+    }
+
+    fn issue_sector(&mut self, op: Op, sector: u64, nth: usize) {
+        let bio = &mut self.bios[nth];
+        let letter = bio.letter;
+        let is_right = bio.is_live && !bio.is_issued && bio.result != Some(Ok(()));
+        if !is_right || (letter.sector, letter.kind.op()) != (sector, op) {
+            let what = format!("{op:?} of sector {sector} for bio {nth}, {letter}");
+            self.expect(broken(rules::ISSUED_ONCE, what));
+            return;
+        }
+        bio.is_issued = true;
+        let queued = bio.queued;
+        if letter.kind == Kind::PreflushWrite {
+            // From now on its data may be there after a crash.
+            let verdict = self.durable.promise(queued);
+            self.expect(verdict);
+        }
+        if op.is_write() {
+            let verdict = self.durable.issue(sector, Letter::value(nth));
+            self.expect(verdict);
+        }
+    }
+
+    /// A completion is handed over.
+    fn hand_over(&mut self, running: &Running, result: Result<u64, BlockStatus>) {
+        if running.op == Op::Flush {
+            self.nr_flushes[running.hctx] += 1;
+            match result {
+                Ok(_) if self.lie == Some(Lie::Flush) => {}
+                Ok(_) => self.durable.flushed(running.issued),
+                Err(_) => {
+                    self.nr_failed_flushes += 1;
+                    if self.failure_loses {
+                        self.durable.flush_failed();
+                    }
+                }
+            }
+        }
+        for &(sector, nth) in &running.sectors {
+            let bio = &mut self.bios[nth];
+            bio.is_issued = false;
+            bio.result = Some(result.map(drop));
+            let is_fua = running.is_fua && self.lie != Some(Lie::Fua);
+            let outcome = match (result, running.op) {
+                (Ok(_), Op::Write) if is_fua => Outcome::Durable,
+                (Ok(_), Op::Write) => Outcome::Cached(0),
+                _ => Outcome::Unsure,
+            };
+            if running.op.is_write() {
+                self.durable.complete(sector, Letter::value(nth), outcome);
+            }
+        }
+    }
+}
+
+/// The device as one hardware context sees it.
+#[derive(Debug)]
+pub(crate) struct Port<'a> {
+    pub(crate) device: &'a mut Device,
+    pub(crate) hctx: usize,
+}
+
+impl Driver for Port<'_> {
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+        if self.device.is_busy(rq.op) {
+            return Issue::Busy;
+        }
+        self.device.issue(self.hctx, rq);
+        Issue::Queued
+    }
+
+    fn commit_rqs(&mut self) {}
+
+    fn reap(&mut self, done: &mut Completions, _look: Look) {
+        let device = &mut *self.device;
+        let is_its = |done: &(Running, _)| done.0.hctx == self.hctx;
+        while let Some(nth) = device.done.iter().position(is_its) {
+            let (running, result) = device.done.remove(nth);
+            device.hand_over(&running, result);
+            done.push(running.tag, result);
+        }
+    }
+
+    fn wait(&mut self, _nr_completions: u32) {
+        unreachable!("what completes is decided outside of a turn");
+    }
+}

@@ -1,0 +1,225 @@
+//! Every short history: what a few bios can do to each other on a device with a volatile cache.
+//!
+//! A *script* is some bios, of a read, a write, one with FUA, one with PREFLUSH, a flush and a
+//! discard, on three sectors, each within an open plug or not. A *path* is a script with one order
+//! of completions, and with one set of commands that fail. All paths of all scripts of a length are
+//! tried on the real core, under every policy that concerns flushes; and after every event of each
+//! the power may be cut: what a crash can leave must be what the user was left to expect
+//! (`check/durable.rs`). That takes no time, since the states of a crash are sets, one for each
+//! sector, and are compared as such.
+//!
+//! Besides, every bio ends once, with a result that its commands account for, and none is left
+//! behind.
+//!
+//! What comes to the same is tried once: sectors that cannot be told apart, plain completions in
+//! another order with nothing between them, and settings that do not concern any bio of the
+//! script.
+
+mod choices;
+mod device;
+mod rig;
+mod script;
+
+use crate::check::Broken;
+use choices::Choices;
+use forebay_core::FlushPolicy;
+use rig::Rig;
+use script::Letter;
+use std::fmt;
+
+use crate::histories::script::Kind;
+
+/// How a device lies about durability: what shows that the checker sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lie {
+    /// A flush succeeds, and makes nothing durable.
+    Flush,
+    /// A write with FUA succeeds, and is in the volatile cache.
+    Fua,
+}
+
+/// How the layer and the device are set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// What goes first where a device takes a flush only by itself.
+    pub flush: FlushPolicy,
+    /// Whether flushes are elided.
+    pub elide: bool,
+    /// Whether the device makes single writes durable.
+    pub fua: bool,
+    /// Whether it takes a flush beside other commands.
+    pub flush_queueable: bool,
+    /// How many requests may be at the device.
+    pub queue_depth: u32,
+    /// Whether a flush that fails loses what is not durable: no later one makes it so.
+    pub failure_loses: bool,
+    /// How it lies.
+    pub lie: Option<Lie>,
+}
+
+impl Setting {
+    /// All settings of an honest device.
+    pub fn all() -> Vec<Setting> {
+        let mut all = Vec::new();
+        for (flush_queueable, flush) in FlushPolicy::ALL
+            .map(|flush| (false, flush))
+            .into_iter()
+            .chain([(true, FlushPolicy::default())])
+        {
+            for elide in [true, false] {
+                for fua in [true, false] {
+                    let (queue_depth, failure_loses, lie) = (8, true, None);
+                    all.push(Setting {
+                        flush,
+                        elide,
+                        fua,
+                        flush_queueable,
+                        queue_depth,
+                        failure_loses,
+                        lie,
+                    });
+                }
+            }
+        }
+        all
+    }
+
+    /// Whether it makes a difference for some bio of the script.
+    fn concerns(&self, script: &[Letter]) -> bool {
+        let has = |kind| script.iter().any(|letter| letter.kind == kind);
+        let flushes = has(Kind::Flush) || has(Kind::PreflushWrite) || has(Kind::WriteFua);
+        let is_first = self.elide && self.fua && self.flush_queueable;
+        match self.fua {
+            true => flushes || is_first,
+            false => has(Kind::WriteFua),
+        }
+    }
+}
+
+/// Which histories are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// How many bios.
+    pub length: usize,
+    /// Hardware contexts among which they are spread: each has its own thread.
+    pub nr_hctxs: usize,
+    /// How many commands fail at most.
+    pub failures_max: u32,
+    /// Whether plugs of a single bio are tried too.
+    pub short_plugs: bool,
+    /// Whether reads complete at once, and succeed.
+    pub eager_reads: bool,
+    /// Of the scripts, one of so many is tried.
+    pub one_of: u64,
+}
+
+impl Scope {
+    /// All histories of this length.
+    pub const fn all(length: usize) -> Scope {
+        let (nr_hctxs, short_plugs, eager_reads, one_of) = (1, true, false, 1);
+        Scope { length, nr_hctxs, failures_max: u32::MAX, short_plugs, eager_reads, one_of }
+    }
+}
+
+/// What was tried.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Scripts, each with all settings.
+    pub nr_scripts: u64,
+    /// Paths.
+    pub nr_paths: u64,
+    /// Moments at which every state was looked at that a crash can leave, each counted once.
+    pub nr_crash_points: u64,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { nr_scripts, nr_paths, nr_crash_points } = self;
+        write!(f, "{nr_scripts} scripts, {nr_paths} paths, {nr_crash_points} crash points")
+    }
+}
+
+impl std::ops::AddAssign for Report {
+    fn add_assign(&mut self, other: Report) {
+        self.nr_scripts += other.nr_scripts;
+        self.nr_paths += other.nr_paths;
+        self.nr_crash_points += other.nr_crash_points;
+    }
+}
+
+/// A path that broke a rule.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// The name of the rule.
+    pub rule: &'static str,
+    /// What was found.
+    pub what: String,
+    /// How layer and device were set.
+    pub setting: Setting,
+    /// The path, step for step.
+    pub path: Vec<String>,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "broken rule: {}: {}", self.rule, self.what)?;
+        writeln!(f, "{:?}", self.setting)?;
+        self.path.iter().try_for_each(|step| writeln!(f, "  {step}"))
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// Tries all histories within the scope, under each of the settings that makes a difference.
+///
+/// # Errors
+/// The first path on which a rule is broken.
+pub fn explore(scope: &Scope, settings: &[Setting]) -> Result<Report, Box<Fault>> {
+    let mut report = Report::default();
+    let mut fault = None;
+    let plugs = match scope.short_plugs {
+        true => script::all_plugs(scope.length),
+        false => script::long_plugs(scope.length),
+    };
+    let rig = |setting| Rig::new(setting, scope.nr_hctxs);
+    let mut rigs: Vec<_> = settings.iter().map(rig).collect();
+    let mut nth = 0;
+    script::each(scope.length, scope.nr_hctxs, &plugs, &mut |script| {
+        nth += 1;
+        if fault.is_some() || nth % scope.one_of != 0 {
+            return;
+        }
+        report.nr_scripts += 1;
+        for (setting, rig) in settings.iter().zip(&mut rigs) {
+            if !setting.concerns(script) {
+                continue;
+            }
+            if let Err(found) = explore_script(script, scope, setting, rig, &mut report) {
+                fault.get_or_insert(found);
+            }
+        }
+    });
+    fault.map_or(Ok(report), Err)
+}
+
+fn explore_script(
+    script: &[Letter],
+    scope: &Scope,
+    setting: &Setting,
+    rig: &mut Rig,
+    report: &mut Report,
+) -> Result<(), Box<Fault>> {
+    let mut choices = Choices::default();
+    loop {
+        let verdict = rig.run(script, scope, &mut choices);
+        report.nr_paths += 1;
+        report.nr_crash_points += rig.nr_crash_points;
+        if let Err(Broken { rule, what }) = verdict {
+            let path = rig.events.iter().map(ToString::to_string).collect();
+            return Err(Box::new(Fault { rule, what, setting: *setting, path }));
+        }
+        if !choices.next_path() {
+            return Ok(());
+        }
+    }
+}

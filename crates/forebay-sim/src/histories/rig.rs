@@ -1,0 +1,314 @@
+//! The real core over the device: one path through a script.
+
+use crate::check::{Verdict, broken, rules};
+use crate::histories::choices::Choices;
+use crate::histories::device::{Device, Port};
+use crate::histories::script::{Kind, Letter, NR_SECTORS};
+use crate::histories::{Scope, Setting};
+use crate::image::Outcome;
+use forebay_core::{
+    Commit, DeviceState, Gates, HardwareContext, Op, PlugCounters, Policy, QueueLimits, QueuedBio,
+    RunCounters, SoftwareQueue, TagSet, UnplugCause,
+};
+use std::fmt;
+use std::sync::Arc;
+
+/// A step of a path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    Queue(Letter),
+    Unplug,
+    Done { op: Op, number: usize, is_good: bool },
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Queue(letter) => write!(f, "{letter}"),
+            Event::Unplug => f.write_str("unplug"),
+            Event::Done { op, number, is_good } => {
+                let how = if *is_good { "done" } else { "failed" };
+                write!(f, "command {number} ({}) {how}", op.name())
+            }
+        }
+    }
+}
+
+/// A thread's half and a hardware context.
+#[derive(Debug)]
+struct Queue {
+    ctx: SoftwareQueue,
+    hctx: HardwareContext,
+}
+
+/// A disk and its device.
+#[derive(Debug)]
+pub(crate) struct Rig {
+    limits: QueueLimits,
+    policy: Policy,
+    counters: (Arc<PlugCounters>, Arc<RunCounters>),
+    queues: Vec<Queue>,
+    device: Device,
+    ended: Vec<Box<QueuedBio>>,
+    /// Boxes that are free.
+    boxes: Vec<Box<QueuedBio>>,
+    options: Vec<Option<Event>>,
+    now: u64,
+    /// What was done, for whoever has to be told.
+    pub(crate) events: Vec<Event>,
+    pub(crate) nr_crash_points: u64,
+    nr_failures: u32,
+}
+
+fn limits(setting: &Setting) -> QueueLimits {
+    QueueLimits {
+        capacity_bytes: Some(1 << 20),
+        discard_granularity: 512,
+        max_discard_sectors: 1 << 10,
+        max_discard_segments: 4,
+        volatile_cache: true,
+        fua: setting.fua,
+        flush_queueable: setting.flush_queueable,
+        ..QueueLimits::default()
+    }
+}
+
+impl Rig {
+    pub(crate) fn new(setting: &Setting, nr_hctxs: usize) -> Rig {
+        let limits = limits(setting);
+        let policy = Policy {
+            queue_depth: setting.queue_depth,
+            nr_hw_queues: nr_hctxs as u32,
+            flush: setting.flush,
+            elide: setting.elide,
+            iostats: false,
+            ..Policy::default()
+        };
+        Rig {
+            limits,
+            policy,
+            counters: (Arc::default(), Arc::default()),
+            queues: Vec::new(),
+            device: Device::new(setting),
+            ended: Vec::new(),
+            boxes: Vec::new(),
+            options: Vec::new(),
+            now: 0,
+            events: Vec::new(),
+            nr_crash_points: 0,
+            nr_failures: 0,
+        }
+    }
+
+    /// A new disk, on a device to which nothing was written.
+    fn open(&mut self) {
+        let (limits, policy) = (self.limits, self.policy);
+        let state = Arc::new(DeviceState::new(policy.nr_hw_queues));
+        let queue = |index| {
+            let tags = Arc::new(TagSet::new(policy.queue_depth));
+            let (plugs, runs) = (Arc::clone(&self.counters.0), Arc::clone(&self.counters.1));
+            let state = Arc::clone(&state);
+            let hctx = HardwareContext::new(limits, policy, index, state, tags, runs);
+            Queue { ctx: SoftwareQueue::new(limits, policy, plugs), hctx }
+        };
+        self.queues.clear();
+        self.queues.extend((0..policy.nr_hw_queues).map(queue));
+        self.device.reset();
+        self.events.clear();
+        (self.now, self.nr_crash_points, self.nr_failures) = (0, 0, 0);
+    }
+
+    /// Goes one way through the script, to the end.
+    pub(crate) fn run(
+        &mut self,
+        script: &[Letter],
+        scope: &Scope,
+        choices: &mut Choices,
+    ) -> Verdict {
+        self.open();
+        let mut steps = steps(script);
+        // The number of the plain command whose completion was the last event.
+        let mut last_plain = None;
+        loop {
+            self.find_options(steps.peek().is_some(), scope, last_plain);
+            let event = match self.options.len() {
+                0 => break,
+                nr => self.options[choices.choose(nr)],
+            };
+            let event = event.unwrap_or_else(|| steps.next().expect("a step is left"));
+            let plain = self.act(event)?;
+            let is_forced = scope.eager_reads && matches!(event, Event::Done { op: Op::Read, .. });
+            last_plain = if is_forced && plain.is_some() { last_plain } else { plain };
+            if choices.is_new() {
+                self.nr_crash_points += 1;
+            }
+        }
+        self.check_end()
+    }
+
+    /// What may happen next; `None` is the next step of the script.
+    fn find_options(&mut self, has_step: bool, scope: &Scope, last_plain: Option<usize>) {
+        self.options.clear();
+        let device = &self.device;
+        let done = |nth: usize, is_good| {
+            let running = &device.running[nth];
+            Some(Event::Done { op: running.op, number: running.number, is_good })
+        };
+        let running = || 0..device.running.len();
+        if scope.eager_reads
+            && let Some(nth) = running().find(|&nth| device.running[nth].op == Op::Read)
+        {
+            return self.options.push(done(nth, true));
+        }
+        if has_step {
+            self.options.push(None);
+        }
+        // Completions of plain commands, one after another, come to the same in every order: only
+        // the oldest first is tried, unless something else can come between.
+        let is_plain = |nth: &usize| device.is_plain(*nth);
+        let something_else = has_step || !running().all(|nth| is_plain(&nth));
+        let oldest_plain = running().find(is_plain);
+        for nth in running() {
+            let number = device.running[nth].number;
+            let is_out_of_order = last_plain.is_some_and(|last| number < last)
+                || !something_else && Some(nth) != oldest_plain;
+            if is_out_of_order && is_plain(&nth) {
+                continue;
+            }
+            self.options.push(done(nth, true));
+            if self.nr_failures < scope.failures_max {
+                self.options.push(done(nth, false));
+            }
+        }
+    }
+
+    /// Lets one thing happen, and a turn. The number of the command, if it was a plain one, and
+    /// nothing was issued since.
+    fn act(&mut self, event: Event) -> Result<Option<usize>, crate::check::Broken> {
+        self.events.push(event);
+        self.now += 10;
+        let nr_issued = self.device.nr_issued;
+        let mut plain = None;
+        let mut first = 0;
+        match event {
+            Event::Queue(letter) => {
+                self.queue(letter);
+                if !letter.is_plugged {
+                    self.device.unplug();
+                }
+                first = letter.hctx;
+            }
+            Event::Unplug => {
+                self.device.unplug();
+                for Queue { ctx, hctx } in &mut self.queues {
+                    ctx.unplug(UnplugCause::Outermost, 1, self.now);
+                    hctx.accept_from(ctx, true);
+                }
+            }
+            Event::Done { number, is_good, .. } => {
+                let nth = self.device.running.iter().position(|other| other.number == number);
+                let nth = nth.expect("a command that completes runs");
+                first = self.device.running[nth].hctx;
+                plain = self.device.is_plain(nth).then_some(number);
+                self.nr_failures += u32::from(!is_good);
+                self.device.complete(nth, is_good);
+            }
+        }
+        let nr_hctxs = self.queues.len();
+        // A busy device is tried again by all, as after a while.
+        let nr_turns = if nr_hctxs == 1 { 1 } else { 2 * nr_hctxs };
+        for nth in 0..nr_turns {
+            self.turn((first + nth) % nr_hctxs)?;
+        }
+        (0..NR_SECTORS).try_for_each(|sector| self.device.durable.check_block(sector))?;
+        Ok(plain.filter(|_| nr_issued == self.device.nr_issued))
+    }
+
+    fn queue(&mut self, letter: Letter) {
+        let nth = self.device.bios.len();
+        let letter = self.device.queue(letter);
+        let mut boxed = self.boxes.pop().unwrap_or_else(|| QueuedBio::new(0, 0));
+        boxed.fill(letter.bio(nth));
+        let Queue { ctx, hctx } = &mut self.queues[letter.hctx];
+        let taken = ctx.queue_bio(boxed, u32::from(letter.is_plugged), self.now);
+        assert!(taken.is_ok(), "a good bio is not refused");
+        hctx.accept_from(ctx, true);
+    }
+
+    fn turn(&mut self, at: usize) -> Verdict {
+        let mut port = Port { device: &mut self.device, hctx: at };
+        let core = &mut self.queues[at].hctx;
+        core.turn(&mut port, self.now, Gates::OPEN, Commit::Now, &mut self.ended);
+        for boxed in self.ended.drain(..) {
+            end(&mut self.device, &boxed)?;
+            self.boxes.push(boxed);
+        }
+        match self.device.broken.take() {
+            Some(broken) => Err(broken),
+            None => Ok(()),
+        }
+    }
+
+    /// Nothing is left to happen.
+    fn check_end(&self) -> Verdict {
+        if let Some(nth) = self.device.bios.iter().position(|bio| bio.is_live) {
+            let letter = self.device.bios[nth].letter;
+            return broken(rules::F5, format!("bio {nth}, {letter}, waits for nothing"));
+        }
+        for Queue { hctx, .. } in &self.queues {
+            if hctx.check_invariants() > 0 {
+                return broken(rules::DRAINED, String::from("a bio is left in a context"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A bio has ended: with its own result, and what it says of durability is so.
+fn end(device: &mut Device, boxed: &QueuedBio) -> Verdict {
+    let nth = boxed.bio().user_data as usize;
+    let bio = &mut device.bios[nth];
+    let (letter, queued, entered) = (bio.letter, bio.queued, bio.entered.unwrap_or_default());
+    if !std::mem::replace(&mut bio.is_live, false) {
+        return broken(rules::F7, format!("bio {nth}, {letter}"));
+    }
+    let is_good = boxed.result().is_ok();
+    let moves_nothing = letter.kind == Kind::Flush;
+    let has_flush = matches!(letter.kind, Kind::Flush | Kind::WriteFua | Kind::PreflushWrite);
+    let is_right = match bio.result {
+        Some(Ok(())) | None if is_good => moves_nothing || bio.result.is_some(),
+        Some(Err(_)) => !is_good,
+        _ => has_flush && device.nr_failed_flushes > 0,
+    };
+    if !is_right {
+        let what = format!("bio {nth}, {letter}, ended with {:?}", boxed.result());
+        let is_flush = has_flush && !is_good;
+        return broken(if is_flush { rules::F3 } else { rules::OWN_RESULT }, what);
+    }
+    let nr_flushes = device.nr_flushes[letter.hctx] - entered;
+    if letter.kind == Kind::Flush && nr_flushes > 2 {
+        return broken(rules::F6, format!("bio {nth}, {letter}, waited for {nr_flushes}"));
+    }
+    if letter.kind.op().is_write() {
+        let outcome = match letter.kind {
+            Kind::WriteFua if is_good => Outcome::Durable,
+            Kind::Write | Kind::PreflushWrite if is_good => Outcome::Cached(boxed.durable_point()),
+            _ => Outcome::Unsure,
+        };
+        device.durable.end(letter.sector, Letter::value(nth), outcome)?;
+    }
+    match letter.kind {
+        Kind::Flush | Kind::PreflushWrite if is_good => device.durable.promise(queued),
+        _ => Ok(()),
+    }
+}
+
+/// The steps of a script: its bios, and the end of each plug.
+fn steps(script: &[Letter]) -> std::iter::Peekable<impl Iterator<Item = Event>> {
+    let steps = script.iter().enumerate().flat_map(|(nth, letter)| {
+        let is_last = script.get(nth + 1).is_none_or(|next| !next.is_plugged);
+        let unplug = (letter.is_plugged && is_last).then_some(Event::Unplug);
+        std::iter::once(Event::Queue(*letter)).chain(unplug)
+    });
+    steps.peekable()
+}

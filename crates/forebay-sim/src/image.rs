@@ -1,0 +1,234 @@
+//! What each block may hold after a crash.
+//!
+//! Every write gives its block a *version*. A crash keeps any subset of what is not durable, so it
+//! may leave in a block any version that is not *superseded*: one whose write had ended before a
+//! write began which is durable. Blocks do not depend on each other, so these sets, one for each
+//! block, are all the states that a crash can leave; none has to be tried.
+//!
+//! The same rules hold for two parties, each with its own view of when a write begins and ends and
+//! of what is durable: a device with a volatile cache, which sees commands, and a user of the layer,
+//! who sees bios. What the device may leave must be among what the user was left to expect
+//! (`check/durable.rs`).
+
+use crate::sparse::Sparse;
+use std::collections::VecDeque;
+
+const NEVER: u64 = u64::MAX;
+
+/// What a block holds that was never written.
+pub(crate) const INITIAL: u64 = 0;
+
+#[derive(Clone, Copy, Debug)]
+struct Version {
+    value: u64,
+    began: u64,
+    ended: u64,
+}
+
+/// How a write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It may have been done or not, and no flush will change that: it failed, or is a discard.
+    Unsure,
+    /// It was done, and is durable after a flush. The number is its durable point.
+    Cached(u64),
+    /// It is durable.
+    Durable,
+}
+
+/// A write that was done, and is not durable yet.
+#[derive(Clone, Copy, Debug)]
+struct Cached {
+    block: u64,
+    began: u64,
+    ended: u64,
+    point: u64,
+}
+
+/// The versions of all blocks. Every write must have a value of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Image {
+    blocks: Sparse<Vec<Version>>,
+    /// In the order of their ends.
+    cached: VecDeque<Cached>,
+    clock: u64,
+}
+
+impl Image {
+    fn of(&mut self, block: u64) -> &mut Vec<Version> {
+        let versions = self.blocks.at_mut(block);
+        if versions.is_empty() {
+            versions.push(Version { value: INITIAL, began: 0, ended: 0 });
+        }
+        versions
+    }
+
+    /// As it was at first, in the same memory.
+    pub(crate) fn reset(&mut self) {
+        self.blocks.all().for_each(Vec::clear);
+        self.cached.clear();
+        self.clock = 0;
+    }
+
+    /// A moment, for [`Image::settle`]: after all that has ended.
+    pub(crate) fn mark(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// A write begins.
+    pub(crate) fn begin(&mut self, block: u64, value: u64) {
+        let began = self.mark();
+        self.of(block).push(Version { value, began, ended: NEVER });
+    }
+
+    /// A write that began never was there.
+    pub(crate) fn forget(&mut self, block: u64, value: u64) {
+        self.of(block).retain(|version| version.value != value || version.ended != NEVER);
+    }
+
+    /// A write ends.
+    pub(crate) fn end(&mut self, block: u64, value: u64, outcome: Outcome) {
+        let ended = self.mark();
+        let versions = self.of(block);
+        let own = versions.iter_mut().find(|other| other.value == value && other.ended == NEVER);
+        let own = own.expect("a write that ends is under way");
+        own.ended = ended;
+        let began = own.began;
+        match outcome {
+            Outcome::Unsure => {}
+            Outcome::Cached(point) => {
+                self.cached.push_back(Cached { block, began, ended, point });
+            }
+            Outcome::Durable => self.supersede(block, began),
+        }
+    }
+
+    /// A write is durable that began then.
+    fn supersede(&mut self, block: u64, began: u64) {
+        self.of(block).retain(|version| version.ended >= began);
+    }
+
+    /// What has ended before this moment is durable. Adds the blocks to `settled`.
+    pub(crate) fn settle(&mut self, before: u64, settled: &mut Vec<u64>) {
+        while let Some(cached) = self.cached.pop_front_if(|cached| cached.ended < before) {
+            self.supersede(cached.block, cached.began);
+            settled.push(cached.block);
+        }
+    }
+
+    /// What has ended and has a durable point up to this one is durable.
+    pub(crate) fn settle_up_to(&mut self, point: u64, settled: &mut Vec<u64>) {
+        let cached = std::mem::take(&mut self.cached);
+        for cached in cached {
+            if cached.point <= point {
+                self.supersede(cached.block, cached.began);
+                settled.push(cached.block);
+            } else {
+                self.cached.push_back(cached);
+            }
+        }
+    }
+
+    /// What is not durable now, and has a durable point after the first and up to the second, no
+    /// flush makes durable.
+    pub(crate) fn lose(&mut self, after: u64, up_to: u64) {
+        self.cached.retain(|cached| cached.point <= after || cached.point > up_to);
+    }
+
+    /// The same of everything.
+    pub(crate) fn lose_all(&mut self) {
+        self.cached.clear();
+    }
+
+    /// What a block may hold after a crash.
+    pub(crate) fn values(&self, block: u64) -> impl Iterator<Item = u64> {
+        let versions = self.blocks.at(block).map_or(&[][..], Vec::as_slice);
+        let initial = versions.is_empty().then_some(INITIAL);
+        versions.iter().map(|version| version.value).chain(initial)
+    }
+
+    pub(crate) fn may_hold(&self, block: u64, value: u64) -> bool {
+        self.values(block).any(|other| other == value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes 1 and then 2, done one after the other.
+    fn two() -> Image {
+        let mut image = Image::default();
+        for value in [1, 2] {
+            image.begin(0, value);
+            image.end(0, value, Outcome::Cached(value));
+        }
+        image
+    }
+
+    fn values(image: &Image) -> Vec<u64> {
+        image.values(0).collect()
+    }
+
+    #[test]
+    fn until_a_flush_a_block_may_hold_anything_that_was_written() {
+        assert_eq!(values(&Image::default()), [0]);
+        assert_eq!(values(&two()), [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_flush_leaves_the_last_that_ended_before_it_and_what_came_later() {
+        let mut image = two();
+        let mark = image.mark();
+        image.begin(0, 3);
+        image.end(0, 3, Outcome::Cached(3));
+        let mut settled = Vec::new();
+        image.settle(mark, &mut settled);
+        assert_eq!((values(&image), settled), (vec![2, 3], vec![0, 0]));
+    }
+
+    #[test]
+    fn of_two_writes_at_once_either_may_be_last() {
+        let mut image = Image::default();
+        image.begin(0, 1);
+        image.begin(0, 2);
+        image.end(0, 2, Outcome::Durable);
+        image.end(0, 1, Outcome::Cached(0));
+        assert_eq!(values(&image), [1, 2]);
+        let mark = image.mark();
+        image.settle(mark, &mut Vec::new());
+        assert_eq!(values(&image), [1, 2]);
+    }
+
+    #[test]
+    fn what_failed_may_be_there_and_pushes_nothing_out() {
+        let mut image = two();
+        image.begin(0, 3);
+        image.end(0, 3, Outcome::Unsure);
+        let mark = image.mark();
+        image.settle(mark, &mut Vec::new());
+        assert_eq!(values(&image), [2, 3]);
+        image.begin(0, 4);
+        assert_eq!(values(&image), [2, 3, 4], "what is under way may be there");
+        image.end(0, 4, Outcome::Durable);
+        assert_eq!(values(&image), [4]);
+    }
+
+    #[test]
+    fn a_point_covers_what_is_not_after_it_and_what_is_lost_stays_so() {
+        let mut image = two();
+        image.settle_up_to(1, &mut Vec::new());
+        assert_eq!(values(&image), [1, 2]);
+        let mut image = two();
+        image.lose(1, 2);
+        let mark = image.mark();
+        image.settle(mark, &mut Vec::new());
+        assert_eq!(values(&image), [1, 2]);
+        let mut image = two();
+        image.lose_all();
+        let mark = image.mark();
+        image.settle(mark, &mut Vec::new());
+        assert_eq!(values(&image), [0, 1, 2]);
+    }
+}

@@ -1,0 +1,83 @@
+//! When threads call fsync.
+
+/// When threads call fsync: the two ways of sysbench's fileio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FsyncShape {
+    /// Each thread after each of its writes (`--file-fsync-all`).
+    EachWrite,
+    /// After so many writes of all threads together, all files are synced, one fsync for each; the
+    /// threads take turns at them, and at the next writes after that (`--file-fsync-freq`, 100 of
+    /// 128 files by default, as of sysbench 0.4).
+    AllFiles {
+        /// Writes between two rounds.
+        nr_writes: u32,
+        /// Files, and so calls in a round.
+        nr_files: u32,
+    },
+}
+
+/// What a thread does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Task {
+    Write,
+    Fsync,
+}
+
+/// Hands out what is to be done.
+#[derive(Debug)]
+pub(super) struct Tasks {
+    shape: FsyncShape,
+    nr_writes: u32,
+    nr_fsyncs: u32,
+}
+
+impl Tasks {
+    pub(super) fn new(shape: FsyncShape) -> Tasks {
+        Tasks { shape, nr_writes: 0, nr_fsyncs: 0 }
+    }
+
+    /// The next for a thread that has done `last`.
+    pub(super) fn next(&mut self, last: Option<Task>) -> Task {
+        match self.shape {
+            FsyncShape::EachWrite => match last {
+                Some(Task::Write) => Task::Fsync,
+                _ => Task::Write,
+            },
+            FsyncShape::AllFiles { nr_writes, .. } if self.nr_writes < nr_writes => {
+                self.nr_writes += 1;
+                Task::Write
+            }
+            FsyncShape::AllFiles { nr_files, .. } => {
+                self.nr_fsyncs += 1;
+                if self.nr_fsyncs == nr_files {
+                    (self.nr_writes, self.nr_fsyncs) = (0, 0);
+                }
+                Task::Fsync
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_thread_syncs_what_it_has_written() {
+        let mut tasks = Tasks::new(FsyncShape::EachWrite);
+        assert_eq!(tasks.next(None), Task::Write);
+        assert_eq!(tasks.next(None), Task::Write);
+        assert_eq!(tasks.next(Some(Task::Write)), Task::Fsync);
+        assert_eq!(tasks.next(Some(Task::Fsync)), Task::Write);
+    }
+
+    #[test]
+    fn all_files_are_synced_after_so_many_writes_whoever_made_them() {
+        let mut tasks = Tasks::new(FsyncShape::AllFiles { nr_writes: 3, nr_files: 2 });
+        let all: Vec<Task> = (0..10).map(|_| tasks.next(None)).collect();
+        let nr = |task| all.iter().filter(|it| **it == task).count();
+        assert_eq!(all[..5], [Task::Write, Task::Write, Task::Write, Task::Fsync, Task::Fsync]);
+        assert_eq!((nr(Task::Write), nr(Task::Fsync)), (6, 4));
+        assert_eq!(all[..5], all[5..]);
+    }
+}

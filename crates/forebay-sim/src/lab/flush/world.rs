@@ -1,0 +1,194 @@
+//! Threads and a device, and the loop that lets each go on when its time has come.
+
+use super::super::port::Port;
+use super::shape::{Task, Tasks};
+use super::{FlushCounts, FlushLoad, FlushMeasured};
+use forebay_core::{
+    Bio, Commit, DeviceState, Gates, HardwareContext, Histogram, Op, Policy, QueueLimits,
+    QueueStats, QueuedBio, RunCounters, Segment, SoftwareQueue, TagSet,
+};
+use forebay_model::Random;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+/// The numbers of the random streams; those of the threads follow.
+const MACHINE_STREAM: u64 = 0;
+const WORLD_STREAM: u64 = 1;
+const FIRST_THREAD_STREAM: u64 = 16;
+
+/// What a write comes from: nobody looks there.
+const ADDR: usize = 1 << 20;
+
+/// Within this time all threads begin.
+const START_NS: u64 = 1_000_000;
+
+/// A thread, which does one thing at a time and waits for its end.
+#[derive(Debug)]
+struct Thread {
+    ctx: SoftwareQueue,
+    random: Random,
+    /// Its box, while nothing of it is in the layer.
+    queued: Option<Box<QueuedBio>>,
+    last: Option<Task>,
+    begun_ns: u64,
+}
+
+/// See the module.
+pub(super) struct World<'a> {
+    load: &'a FlushLoad,
+    hctx: HardwareContext,
+    counters: Arc<RunCounters>,
+    port: Port,
+    threads: Vec<Thread>,
+    tasks: Tasks,
+    /// When a thread goes on: time, order of coming, thread.
+    ready: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    nr_events: u64,
+    random: Random,
+    ended: Vec<Box<QueuedBio>>,
+    nr_writes: u64,
+    fsyncs: Histogram,
+    is_measuring: bool,
+    before: FlushCounts,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(load: &'a FlushLoad) -> World<'a> {
+        assert!(load.nr_threads > 0 && load.run_ns > 0, "there is something to measure");
+        assert!(load.range_bytes >= load.block_bytes, "there is a place to write to");
+        let preset = load.device;
+        let limits = QueueLimits {
+            capacity_bytes: Some(preset.capacity_bytes),
+            max_hw_sectors: preset.max_sectors,
+            max_sectors: preset.max_sectors,
+            rotational: preset.rotational,
+            volatile_cache: preset.volatile_cache,
+            flush_queueable: preset.flush_queueable,
+            ..QueueLimits::default()
+        };
+        let policy = Policy {
+            queue_depth: preset.queue_depth,
+            flush: load.flush,
+            elide: load.elide,
+            ..Policy::default()
+        };
+        let stream = |nr| Random::new(load.seed, nr);
+        let thread = |id: u64| Thread {
+            ctx: SoftwareQueue::new(limits, policy, Arc::default()),
+            random: stream(FIRST_THREAD_STREAM + id),
+            queued: Some(QueuedBio::new(id, 0)),
+            last: None,
+            begun_ns: 0,
+        };
+        let tags = Arc::new(TagSet::new(preset.queue_depth));
+        let counters = Arc::new(RunCounters::default());
+        let device = Arc::new(DeviceState::new(1));
+        World {
+            load,
+            hctx: HardwareContext::new(limits, policy, 0, device, tags, Arc::clone(&counters)),
+            counters,
+            port: Port::new(preset.machine(), stream(MACHINE_STREAM)),
+            threads: (0..load.nr_threads.into()).map(thread).collect(),
+            tasks: Tasks::new(load.shape),
+            ready: BinaryHeap::new(),
+            nr_events: 0,
+            random: stream(WORLD_STREAM),
+            ended: Vec::new(),
+            nr_writes: 0,
+            fsyncs: Histogram::default(),
+            is_measuring: false,
+            before: FlushCounts::default(),
+        }
+    }
+
+    /// Runs it to its end.
+    pub(super) fn run(mut self) -> FlushMeasured {
+        let end = self.load.warm_up_ns + self.load.run_ns;
+        for thread in 0..self.threads.len() {
+            let at = self.random.below(START_NS);
+            self.add(at, thread);
+        }
+        loop {
+            let thread_at = self.ready.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
+            let device_at = self.port.next_at_ns().unwrap_or(u64::MAX);
+            let now = thread_at.min(device_at);
+            assert!(now < u64::MAX, "all threads wait, and the device has nothing to do");
+            if !self.is_measuring && now >= self.load.warm_up_ns {
+                self.is_measuring = true;
+                self.before = self.counts();
+            }
+            if now >= end {
+                return self.finish();
+            }
+            if device_at <= thread_at {
+                self.turn(now);
+            } else if let Some(Reverse((_, _, thread))) = self.ready.pop() {
+                self.step(thread, now);
+            }
+        }
+    }
+
+    fn counts(&self) -> FlushCounts {
+        let mut stats = QueueStats::default();
+        stats.add_runs(&self.counters);
+        FlushCounts::of(&stats)
+    }
+
+    fn finish(self) -> FlushMeasured {
+        let counts = self.counts().since(self.before);
+        let FlushLoad { run_ns, .. } = *self.load;
+        FlushMeasured { run_ns, nr_writes: self.nr_writes, fsyncs: self.fsyncs, counts }
+    }
+
+    fn add(&mut self, at: u64, thread: usize) {
+        self.nr_events += 1;
+        self.ready.push(Reverse((at, self.nr_events, thread)));
+    }
+
+    /// A turn of the context, by whoever is there: a thread, or the device's interrupt. Who waits
+    /// for what has ended wakes, does its part, and comes with the next thing to do.
+    fn turn(&mut self, now: u64) {
+        self.port.now = now;
+        let mut ended = std::mem::take(&mut self.ended);
+        self.hctx.turn(&mut self.port, now, Gates::OPEN, Commit::Now, &mut ended);
+        let costs = self.load.costs;
+        for queued in ended.drain(..) {
+            assert_eq!(queued.result(), Ok(queued.bio().len), "a machine does not fail");
+            let thread = queued.owner() as usize;
+            self.threads[thread].queued = Some(queued);
+            let mut at = now + self.random.between(costs.wake_min_ns, costs.wake_max_ns);
+            if self.random.chance(self.load.late_per_million, 1_000_000) {
+                at += self.load.late_ns;
+            }
+            self.add(at + costs.reap_ns + costs.submit_ns + costs.tag_ns, thread);
+        }
+        self.ended = ended;
+    }
+
+    /// A thread goes on: what it waited for has ended, and it does the next thing.
+    fn step(&mut self, id: usize, now: u64) {
+        let FlushLoad { block_bytes, range_bytes, .. } = *self.load;
+        let thread = &mut self.threads[id];
+        match thread.last.filter(|_| self.is_measuring) {
+            Some(Task::Write) => self.nr_writes += 1,
+            Some(Task::Fsync) => self.fsyncs.record(now - thread.begun_ns),
+            None => {}
+        }
+        let task = self.tasks.next(thread.last);
+        let bio = match task {
+            Task::Fsync => Bio::flush(),
+            Task::Write => {
+                let start = thread.random.below(range_bytes / block_bytes) * block_bytes;
+                Bio::data(Op::Write, start, Segment { addr: ADDR, len: block_bytes as u32 })
+            }
+        };
+        (thread.last, thread.begun_ns) = (Some(task), now);
+        let mut queued = thread.queued.take().expect("it does one thing at a time");
+        queued.fill(bio);
+        let refused = thread.ctx.queue_bio(queued, 0, now);
+        assert!(refused.is_ok(), "the device takes what the load asks for");
+        self.hctx.accept_from(&mut thread.ctx, true);
+        self.turn(now);
+    }
+}

@@ -1,0 +1,210 @@
+//! What durability costs many threads: each writes 4 KiB and waits until that is durable, again and
+//! again. Prints a report in fio's JSON, with how many syncs there were.
+//!
+//! `commit_cost --by=WHO --filename=FILE [--numjobs=N] [--runtime=SECONDS] [--rw=write|randwrite]
+//! [--delay_us=N]`; the last makes each sync so much longer. Without arguments it compares the first
+//! two in a temporary file. WHO makes the syncs:
+//!
+//! - `group`: `GroupCommit`, of a new file that all append to;
+//! - `alone`: each thread by itself, `fdatasync`, of the same;
+//! - `durable`: `Disk::durable`, of a file that is there, with direct I/O;
+//! - `direct`: each thread by itself, `fdatasync`, of the same.
+
+#![allow(clippy::print_stdout, reason = "an example talks through its standard streams")]
+
+use forebay::{Buf, Disk, GroupCommit, SyncFile, SyncKind};
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const BLOCK: u64 = 4096;
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+struct Options {
+    by: String,
+    filename: String,
+    nr_threads: u64,
+    runtime: Duration,
+    is_random: bool,
+    delay: Duration,
+}
+
+/// A file each of whose syncs takes longer, whoever makes it, and is counted.
+struct Slow {
+    file: File,
+    delay: Duration,
+    nr_syncs: AtomicU64,
+}
+
+impl SyncFile for Slow {
+    fn sync(&self, kind: SyncKind) -> io::Result<()> {
+        self.nr_syncs.fetch_add(1, Relaxed);
+        if !self.delay.is_zero() {
+            thread::sleep(self.delay);
+        }
+        self.file.sync(kind)
+    }
+}
+
+/// Writes a block at an offset, and returns when it is durable.
+type Commit<'a> = &'a (dyn Fn(&[u8], u64) -> Result<()> + Sync);
+
+fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if !arguments.is_empty() {
+        return run(&options(&arguments)?);
+    }
+    let path = std::env::temp_dir().join(format!("forebay-commit-cost-{}", std::process::id()));
+    for by in ["group", "alone"] {
+        let filename = path.display().to_string();
+        let (by, runtime) = (by.to_owned(), Duration::from_millis(200));
+        let delay = Duration::ZERO;
+        run(&Options { by, filename, nr_threads: 8, runtime, is_random: false, delay })?;
+    }
+    Ok(())
+}
+
+fn options(arguments: &[String]) -> Result<Options> {
+    let value = |name: &str, usual: Option<&'static str>| {
+        let found = arguments.iter().find_map(|argument| argument.strip_prefix(name));
+        found.or(usual).ok_or_else(|| format!("{name}... is needed"))
+    };
+    Ok(Options {
+        by: value("--by=", None)?.to_owned(),
+        filename: value("--filename=", None)?.to_owned(),
+        nr_threads: value("--numjobs=", Some("1"))?.parse()?,
+        runtime: Duration::from_secs(value("--runtime=", Some("3"))?.parse()?),
+        is_random: value("--rw=", Some("write"))? == "randwrite",
+        delay: Duration::from_micros(value("--delay_us=", Some("0"))?.parse()?),
+    })
+}
+
+fn run(options: &Options) -> Result<()> {
+    let path = &options.filename;
+    let slow = |file| Slow { file, delay: options.delay, nr_syncs: AtomicU64::new(0) };
+    // Only logs are made anew.
+    let log = || File::options().create_new(true).append(true).open(path).map(slow);
+    match options.by.as_str() {
+        "group" => {
+            let log = GroupCommit::new(log()?);
+            let commit = |block: &[u8], _| {
+                let point = log.point();
+                (&log.file().file).write_all(block)?;
+                Ok(log.commit_since(point)?)
+            };
+            measure(options, u64::MAX, &commit, &|| log.stats().syncs)?;
+            Ok(fs::remove_file(path)?)
+        }
+        "alone" => {
+            let log = log()?;
+            let commit = |block: &[u8], _| {
+                (&log.file).write_all(block)?;
+                Ok(log.sync(SyncKind::Data)?)
+            };
+            measure(options, u64::MAX, &commit, &|| log.nr_syncs.load(Relaxed))?;
+            Ok(fs::remove_file(path)?)
+        }
+        "durable" => {
+            let rule = format!("&rule=flush:delay_us={}", options.delay.as_micros());
+            let (driver, rule) =
+                if options.delay.is_zero() { ("", "") } else { ("fault:", &*rule) };
+            let disk = Disk::open(&format!("{driver}{path}?direct=on{rule}"))?;
+            let commit = |block: &[u8], offset| {
+                disk.write_at(block, offset)?;
+                Ok(disk.durable(disk.durable_point()).wait()?)
+            };
+            let capacity = disk.capacity_bytes().ok_or("the file has a size")?;
+            measure(options, capacity, &commit, &|| disk.stats().queue.flushes_issued)
+        }
+        "direct" => {
+            let file = File::options().write(true).custom_flags(libc::O_DIRECT).open(path)?;
+            let file = slow(file);
+            let commit = |block: &[u8], offset| {
+                file.file.write_all_at(block, offset)?;
+                Ok(file.sync(SyncKind::Data)?)
+            };
+            let capacity = file.file.metadata()?.len();
+            measure(options, capacity, &commit, &|| file.nr_syncs.load(Relaxed))
+        }
+        other => Err(format!("--by={other}: group, alone, durable or direct").into()),
+    }
+}
+
+/// Lets the threads run, and prints what came of it.
+fn measure(
+    options: &Options,
+    capacity: u64,
+    commit: Commit<'_>,
+    nr_syncs: &dyn Fn() -> u64,
+) -> Result<()> {
+    let (nr_blocks, next) = (capacity / BLOCK, AtomicU64::new(0));
+    if nr_blocks == 0 {
+        return Err("the file is shorter than a write; make it longer".into());
+    }
+    let block = || match options.is_random {
+        true => mix(next.fetch_add(1, Relaxed)) % nr_blocks,
+        false => next.fetch_add(1, Relaxed) % nr_blocks,
+    };
+    let barrier = Barrier::new(options.nr_threads as usize);
+    let work = || -> Result<(Vec<u64>, u64, Duration)> {
+        let (buf, mut latencies_ns) = (Buf::new(BLOCK as usize), Vec::new());
+        let switches = voluntary_switches();
+        barrier.wait();
+        let (start, mut now) = (Instant::now(), Duration::ZERO);
+        while now < options.runtime {
+            let issued = start.elapsed();
+            commit(&buf, block() * BLOCK)?;
+            now = start.elapsed();
+            latencies_ns.push((now - issued).as_nanos() as u64);
+        }
+        Ok((latencies_ns, voluntary_switches() - switches, now))
+    };
+    let (mut latencies_ns, mut switches, mut runtime) = (Vec::new(), 0, Duration::ZERO);
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..options.nr_threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|thread| {
+            let done = thread.join().expect("a thread that writes")?;
+            latencies_ns.extend(done.0);
+            switches += done.1;
+            runtime = runtime.max(done.2);
+            Result::Ok(())
+        })
+    })?;
+    latencies_ns.sort_unstable();
+    let total = latencies_ns.len();
+    let percentile = |percent: usize| latencies_ns[(total - 1) * percent / 100];
+    println!(
+        "{{\"jobs\": [{{\"write\": {{\"iops\": {:.1}, \"total_ios\": {total}, \"runtime\": {}, \
+         \"clat_ns\": {{\"percentile\": {{\"50.000000\": {}, \"99.000000\": {}}}}}}}, \
+         \"usr_cpu\": 0.0, \"sys_cpu\": 0.0}}], \
+         \"forebay\": [{{\"jobs\": [{{\"voluntary_switches\": {switches}, \"syncs\": {}}}]}}]}}",
+        total as f64 / runtime.as_secs_f64(),
+        runtime.as_millis(),
+        percentile(50),
+        percentile(99),
+        nr_syncs(),
+    );
+    Ok(())
+}
+
+/// A number that looks random, another for each. Source: G. Steele et al., "Fast Splittable
+/// Pseudorandom Number Generators", 2014 (SplitMix64).
+fn mix(n: u64) -> u64 {
+    let n = (n + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let n = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let n = (n ^ n >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    n ^ n >> 31
+}
+
+/// How often this thread gave up its processor to wait, so far.
+fn voluntary_switches() -> u64 {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let number = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    number.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+}

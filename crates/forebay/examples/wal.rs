@@ -1,0 +1,62 @@
+//! A write-ahead log: threads append records, and go on when theirs are on stable storage.
+//!
+//! It has no thread of its own and no timer: who comes while a sync runs shares the next one.
+
+#![allow(clippy::print_stdout, reason = "an example talks through its standard streams")]
+
+use forebay::{CommitError, GroupCommit};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+
+struct Wal(GroupCommit);
+
+impl Wal {
+    fn open(path: &Path) -> io::Result<Wal> {
+        let file = File::options().create(true).append(true).open(path)?;
+        if let Some(folder) = path.parent() {
+            File::open(folder)?.sync_all()?; // the file's name has to last too
+        }
+        Ok(Wal(GroupCommit::new(file)))
+    }
+
+    /// Returns when the record is durable. A reader takes records until a sum is wrong: there the
+    /// log was torn, before anybody was told that the record is durable.
+    fn append(&self, record: &[u8]) -> io::Result<()> {
+        let mut entry = (record.len() as u32).to_le_bytes().to_vec();
+        entry.extend(sum(record).to_le_bytes());
+        entry.extend(record);
+        let point = self.0.point();
+        self.0.file().write_all(&entry)?; // one write: appended whole
+        self.0.commit_since(point).map_err(CommitError::into)
+    }
+}
+
+/// FNV-1a. A log of yours may want a better one.
+fn sum(record: &[u8]) -> u32 {
+    record.iter().fold(0x811c_9dc5, |sum, &byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+fn main() -> io::Result<()> {
+    // A log on a disk is more telling than one in a temporary folder that is memory.
+    let given = std::env::args_os().nth(1).map(PathBuf::from);
+    let own = std::env::temp_dir().join(format!("forebay-wal-{}", std::process::id()));
+    let path = given.as_ref().unwrap_or(&own);
+    let wal = Wal::open(path)?;
+    thread::scope(|scope| {
+        let append = |thread: u32| {
+            let wal = &wal;
+            scope.spawn(move || {
+                let record = |n: u32| format!("record {n} of thread {thread}");
+                (0..100).try_for_each(|n| wal.append(record(n).as_bytes()))
+            })
+        };
+        let threads: Vec<_> = (0..16).map(append).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("an appending thread"))
+    })?;
+    let stats = wal.0.stats();
+    let ratio = stats.commits as f64 / stats.syncs as f64;
+    println!("{} commits in {} syncs: {ratio:.1} to each", stats.commits, stats.syncs);
+    if given.is_none() { fs::remove_file(path) } else { Ok(()) }
+}

@@ -1,0 +1,302 @@
+//! Group commit, over files whose syncs do as they are told.
+
+use crate::common::Scratch;
+use forebay::{CommitError, CommitThread, GroupCommit, SyncFile, SyncKind};
+use std::fs::{File, read};
+use std::future::Future;
+use std::io::{self, ErrorKind, Write};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+
+/// A file without bytes. Each sync says that it has begun, and ends as it is told then.
+struct Told {
+    begun: Mutex<Sender<SyncKind>>,
+    told: Mutex<Receiver<io::Result<()>>>,
+}
+
+/// The other side of [`Told`].
+struct Teller {
+    begun: Receiver<SyncKind>,
+    tell: Sender<io::Result<()>>,
+}
+
+impl SyncFile for Told {
+    fn sync(&self, kind: SyncKind) -> io::Result<()> {
+        self.begun.lock().unwrap().send(kind).expect("a test");
+        self.told.lock().unwrap().recv().expect("a test")
+    }
+}
+
+fn told() -> (Told, Teller) {
+    let (begin, begun) = channel();
+    let (tell, told) = channel();
+    (Told { begun: Mutex::new(begin), told: Mutex::new(told) }, Teller { begun, tell })
+}
+
+fn bad() -> io::Result<()> {
+    Err(io::Error::from_raw_os_error(libc::EIO))
+}
+
+/// A file whose syncs are a function of how many there were before.
+struct Scripted<S>(S, AtomicU64);
+
+impl<S: Fn(u64) -> io::Result<()>> SyncFile for Scripted<S> {
+    fn sync(&self, _: SyncKind) -> io::Result<()> {
+        (self.0)(self.1.fetch_add(1, SeqCst))
+    }
+}
+
+fn scripted<S: Fn(u64) -> io::Result<()>>(sync: S) -> GroupCommit<Scripted<S>> {
+    GroupCommit::new(Scripted(sync, AtomicU64::new(0)))
+}
+
+/// Waits until so many tickets were taken.
+fn wait_for_tickets<F: SyncFile>(commit: &GroupCommit<F>, nr: u64) {
+    while commit.stats().commits < nr {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn all_who_come_while_one_syncs_share_the_next_sync() {
+    const THREADS: u64 = if cfg!(miri) { 8 } else { 64 };
+    let (file, teller) = told();
+    let commit = GroupCommit::new(file);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| commit.commit().expect("a sync that succeeds"));
+        }
+        teller.begun.recv().expect("a sync");
+        wait_for_tickets(&commit, THREADS);
+        (0..2).for_each(|_| teller.tell.send(Ok(())).expect("a sync"));
+    });
+    let stats = commit.stats();
+    assert_eq!((stats.commits, stats.syncs, stats.losses), (THREADS, 2, 0));
+}
+
+#[test]
+fn a_ticket_that_is_taken_while_a_sync_runs_is_not_covered_by_it() {
+    let (file, teller) = told();
+    let commit = GroupCommit::new(file);
+    thread::scope(|scope| {
+        let before = commit.ticket();
+        let first = scope.spawn(|| commit.commit());
+        teller.begun.recv().expect("a sync");
+        let during = commit.ticket();
+        teller.tell.send(Ok(())).expect("a sync");
+        first.join().expect("a thread").expect("it led the sync");
+        assert!(matches!(before.outcome(), Some(Ok(()))), "it was there when the sync began");
+        assert!(during.outcome().is_none(), "the sync may have passed its write");
+        teller.tell.send(Ok(())).expect("a sync");
+        during.wait().expect("a sync of its own");
+    });
+    assert_eq!(commit.stats().syncs, 2);
+}
+
+#[test]
+fn a_sync_that_fails_fails_all_who_came_before_it_ended() {
+    let (file, teller) = told();
+    let commit = GroupCommit::new(file);
+    thread::scope(|scope| {
+        let first = scope.spawn(|| commit.commit());
+        teller.begun.recv().expect("a sync");
+        let point = commit.point();
+        let during = commit.ticket_since(point);
+        let second = scope.spawn(|| commit.commit());
+        wait_for_tickets(&commit, 3);
+        teller.tell.send(bad()).expect("a sync");
+        for thread in [first, second] {
+            let error = thread.join().expect("a thread").expect_err("the sync failed");
+            assert_eq!(error.io_error().raw_os_error(), Some(libc::EIO));
+        }
+        assert!(during.wait().is_err(), "its write may have been given up with the others");
+        // A thread that is late: its write ended while the sync ran, and it has no ticket yet.
+        assert!(commit.commit_since(point).is_err());
+    });
+    assert_eq!(commit.stats().syncs, 1, "nothing is tried again");
+}
+
+#[test]
+fn a_loss_is_told_until_it_is_acknowledged_and_its_tickets_stay_lost() {
+    let commit = scripted(|nth| if nth == 0 { bad() } else { Ok(()) });
+    let (lost, before) = (commit.ticket(), commit.point());
+    assert!(commit.loss().is_none());
+    assert!(commit.commit().is_err());
+    assert!(commit.commit().is_err(), "nobody knows when its write began");
+    assert!(commit.loss().is_some());
+    commit.commit_since(commit.point()).expect("it began after the failed sync");
+    assert!(commit.acknowledge_loss().is_some());
+    assert!(commit.acknowledge_loss().is_none() && commit.loss().is_none());
+    commit.commit().expect("the loss is acknowledged");
+    assert!(commit.commit_since(before).is_err(), "what it is about is not");
+    assert!(lost.wait().is_err());
+    let stats = commit.stats();
+    assert_eq!((stats.syncs, stats.losses), (3, 1));
+}
+
+#[test]
+fn an_error_says_what_to_do_and_becomes_one_of_io() {
+    let commit = scripted(|_| Err(io::Error::new(ErrorKind::StorageFull, "planned")));
+    let error: CommitError = commit.commit().expect_err("the sync failed");
+    assert_eq!(
+        error.to_string(),
+        "a sync failed: planned. What was written and not committed before may be lost, whatever later syncs say: write it anew, then call acknowledge_loss()"
+    );
+    assert_eq!(io::Error::from(error).kind(), ErrorKind::StorageFull);
+}
+
+#[test]
+fn a_sync_that_panics_is_a_loss_and_nobody_hangs() {
+    let (file, teller) = told();
+    let commit = GroupCommit::new(file);
+    thread::scope(|scope| {
+        let first = scope.spawn(|| commit.commit());
+        teller.begun.recv().expect("a sync");
+        let second = scope.spawn(|| commit.commit());
+        wait_for_tickets(&commit, 2);
+        // With nobody to tell it how to end, it panics.
+        drop(teller);
+        assert!(first.join().is_err(), "the panic goes on in the thread that made the sync");
+        let error = second.join().expect("a thread").expect_err("the sync panicked");
+        assert_eq!(error.io_error().to_string(), "the sync panicked");
+    });
+    assert_eq!(commit.loss().map(|loss| loss.io_error().kind()), Some(ErrorKind::Other));
+}
+
+#[test]
+fn a_ticket_that_is_dropped_costs_no_sync_and_holds_up_nobody() {
+    let commit = scripted(|_| Ok(()));
+    drop(commit.ticket());
+    assert_eq!(commit.stats().syncs, 0);
+    let (one, other) = (commit.ticket(), commit.ticket());
+    drop(one);
+    other.wait().expect("a sync");
+    assert_eq!(commit.stats().syncs, 1);
+}
+
+#[test]
+fn the_sync_is_of_the_kind_that_was_asked_for() {
+    for (kind, commit) in [
+        (SyncKind::Data, GroupCommit::new as fn(_) -> _),
+        (SyncKind::All, |file| GroupCommit::with_kind(file, SyncKind::All)),
+    ] {
+        let (file, teller) = told();
+        teller.tell.send(Ok(())).expect("a sync");
+        GroupCommit::commit(&commit(file)).expect("a sync");
+        assert_eq!(teller.begun.recv(), Ok(kind));
+    }
+}
+
+/// A task that is a thread; when it is woken it uses the group commit, as a waker may.
+struct Task<F> {
+    thread: thread::Thread,
+    commit: Arc<GroupCommit<F>>,
+}
+
+impl<F: SyncFile + Send + Sync> Wake for Task<F> {
+    fn wake(self: Arc<Self>) {
+        drop(self.commit.ticket());
+        self.thread.unpark();
+    }
+}
+
+fn block_on<F, T>(commit: &Arc<GroupCommit<F>>, task: impl Future<Output = T>) -> T
+where
+    F: SyncFile + Send + Sync + 'static,
+{
+    let task_of = Task { thread: thread::current(), commit: Arc::clone(commit) };
+    let (waker, mut task) = (Waker::from(Arc::new(task_of)), pin!(task));
+    loop {
+        if let Poll::Ready(value) = task.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return value;
+        }
+        thread::park();
+    }
+}
+
+#[test]
+fn futures_and_threads_share_syncs_and_wakers_run_under_no_lock() {
+    let (file, teller) = told();
+    let commit = Arc::new(GroupCommit::new(file));
+    let server = CommitThread::start(&commit).expect("a thread");
+    let first = server.commit();
+    teller.begun.recv().expect("a sync of the thread's");
+    let futures = [server.commit(), server.commit(), server.commit_since(commit.point())];
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| commit.commit());
+        wait_for_tickets(&commit, 5);
+        (0..2).for_each(|_| teller.tell.send(Ok(())).expect("a sync"));
+        block_on(&commit, first).expect("the first sync");
+        futures.into_iter().for_each(|future| block_on(&commit, future).expect("the second"));
+        waiting.join().expect("a thread").expect("the second");
+    });
+    assert_eq!(commit.stats().syncs, 2);
+}
+
+#[test]
+fn a_future_is_woken_by_its_last_waker_and_one_that_is_dropped_is_not() {
+    #[derive(Default)]
+    struct Count(AtomicU64);
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+    let (file, teller) = told();
+    let commit = Arc::new(GroupCommit::new(file));
+    let server = CommitThread::start(&commit).expect("a thread");
+    let (mut future, mut dropped) = (Box::pin(server.commit()), Box::pin(server.commit()));
+    let counts: [Arc<Count>; 3] = Default::default();
+    let wakers = counts.clone().map(Waker::from);
+    for waker in &wakers[..2] {
+        assert!(future.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+    }
+    assert!(dropped.as_mut().poll(&mut Context::from_waker(&wakers[2])).is_pending());
+    drop(dropped);
+    (0..2).for_each(|_| teller.tell.send(Ok(())).expect("a sync"));
+    drop(server);
+    assert_eq!(counts.map(|count| count.0.load(SeqCst)), [0, 1, 0]);
+    let ready = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    assert!(matches!(ready, Poll::Ready(Ok(()))));
+}
+
+#[test]
+fn a_thread_whose_sync_panics_serves_on() {
+    let commit = Arc::new(scripted(|nth| match nth {
+        0 => panic!("planned: the first sync panics"),
+        _ => Ok(()),
+    }));
+    let server = CommitThread::start(&commit).expect("a thread");
+    assert!(block_on(&commit, server.commit()).is_err());
+    assert!(block_on(&commit, server.commit()).is_err(), "nobody has acknowledged the loss");
+    commit.acknowledge_loss();
+    block_on(&commit, server.commit()).expect("the second sync");
+}
+
+#[test]
+fn what_threads_append_to_a_file_is_there() {
+    const THREADS: u64 = 8;
+    const ROUNDS: u64 = if cfg!(miri) { 2 } else { 50 };
+    let scratch = Scratch::new(0);
+    let file = File::options().append(true).open(&scratch.path).expect("the scratch file");
+    let commit = GroupCommit::new(Arc::new(file));
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    let point = commit.point();
+                    commit.file().as_ref().write_all(&[7; 64]).expect("a write");
+                    commit.commit_since(point).expect("a sync");
+                }
+            });
+        }
+    });
+    let stats = commit.stats();
+    assert_eq!(stats.commits, THREADS * ROUNDS);
+    assert!(stats.syncs <= stats.commits);
+    assert_eq!(read(&scratch.path).expect("the file").len() as u64, THREADS * ROUNDS * 64);
+}
