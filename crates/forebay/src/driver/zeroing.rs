@@ -1,8 +1,8 @@
 //! Changing a range of a file or block device: the ways to do it, and which follows which.
 //!
 //! A range is zeroed with one call where the file system can do that; otherwise a hole is punched;
-//! and where there are no holes, zeroes are written. Zeroes behind the end of a file that grows make
-//! it grow, as a write would; a hole cannot, so the range is allocated before it.
+//! and where there are no holes, zeroes are written. Zeroes behind the end of a file that grows
+//! make it grow, as a write would; a hole cannot, so the range is allocated before it.
 //!
 //! A range is discarded by punching a hole, or on a block device by the device's own command.
 

@@ -67,7 +67,13 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
         },
         false => Knowledge::OfFile(ranges::ways(path, metadata.dev(), options.read_only)),
     };
-    features.push(Feature::present("flush", "fsync"));
+    features.push(Feature::present(
+        "flush",
+        match is_device {
+            true => "fdatasync, which has the device write its cache back",
+            false => "fdatasync; fsync where all metadata is to be durable, too",
+        },
+    ));
     features.push(Feature::present("fua", "RWF_DSYNC on each write that asks for it"));
     features.push(match options.direct {
         true => Feature::present("direct", "O_DIRECT"),
