@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use crate::command::Line;
 use crate::{
-    Outcome, arrows, bare, deny, examples, instructions, loom, miri, mutants, nightly, shuttle,
-    tidy, tsan,
+    Outcome, arrows, bare, deny, examples, histories, instructions, loom, miri, mutants, nightly,
+    planted, shuttle, tidy, tsan,
 };
 
 /// One gate.
@@ -36,6 +36,8 @@ const STEPS: &[Step] = &[
     Step { name: "instructions", action: Action::Own(instructions::run) },
     Step { name: "loom", action: Action::Own(loom::run) },
     Step { name: "mutants", action: Action::Own(mutants::run) },
+    Step { name: "histories", action: Action::Own(histories::run) },
+    Step { name: "planted", action: Action::Own(planted::run) },
     Step { name: "shuttle", action: Action::Own(|| shuttle::run(None)) },
     Step { name: "miri", action: Action::Own(|| nightly::if_installed("miri", miri::run)) },
     Step { name: "tsan", action: Action::Own(|| nightly::if_installed("tsan", tsan::run)) },

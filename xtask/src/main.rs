@@ -16,11 +16,14 @@ mod ci;
 mod command;
 mod deny;
 mod examples;
+mod histories;
 mod instructions;
 mod loom;
 mod miri;
 mod mutants;
 mod nightly;
+mod patched;
+mod planted;
 mod shuttle;
 mod suite;
 mod tidy;
@@ -43,6 +46,8 @@ cargo xtask <command>
   instructions         instruction counts against their limits (valgrind)
   loom                 models of concurrent code in every interleaving
   mutants              every memory ordering of core, weakened, must fail a loom model
+  histories [--all]    every short history on a volatile cache, with a crash at each moment
+  planted              bugs of the flush machine, each of which short histories must find
   shuttle [SEED]       models of concurrent code in random schedules
   miri                 tests under Miri, which finds undefined behaviour
   tsan                 tests under ThreadSanitizer
@@ -74,6 +79,9 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["instructions"] => instructions::run(),
         ["loom"] => loom::run(),
         ["mutants"] => mutants::run(),
+        ["histories"] => histories::run(),
+        ["histories", "--all"] => histories::run_all(),
+        ["planted"] => planted::run(),
         ["shuttle"] => shuttle::run(None),
         ["shuttle", seed] => {
             let seed = seed.parse().map_err(|_| format!("shuttle: `{seed}` is no seed"))?;
