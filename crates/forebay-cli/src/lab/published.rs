@@ -211,8 +211,8 @@ pub(super) const RUN: [(u32, [f64; 3]); 4] = [
 /// How many percentage points a gain may be off.
 pub(super) const RUN_BOUND_POINTS: f64 = 10.0;
 
-/// Of `flush`: writes per second with a flush that goes behind what was queued again, of those where
-/// the queue is held. "About 20 %" were lost; the number of threads is this project's.
+/// Of `flush`: writes per second with a flush that goes behind what was queued again, of those
+/// where the queue is held. "About 20 %" were lost; the number of threads is this project's.
 pub(super) const FLUSH_TAIL_OF_HOLD: f64 = 0.8;
 
 /// With how many threads.

@@ -59,7 +59,6 @@ pub(in crate::driver) fn open(
         // Not on, though it would be right: a device of the experiments had no such thing.
         elide: false,
         one_hw_queue: (!preset.flush_queueable).then_some(ONE_HW_QUEUE),
-        // Not on, though it would be right: a device of the experiments had no such thing.
     };
     let [flush, fua] = features_of_cache(preset);
     let features = vec![
