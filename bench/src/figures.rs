@@ -1,5 +1,7 @@
 //! The figures: which two commands each compares, and what is aimed at.
 
+mod commits;
+
 use crate::Options;
 use crate::measure::{Sample, can_count, run, run_counted, say};
 use crate::pread;
@@ -41,6 +43,10 @@ enum Program {
     Fio,
     /// The loop of `pread`, on the file.
     Pread,
+    /// The example `commit_cost`, on the file.
+    Commits,
+    /// The same on a new one, beside the file.
+    Log,
 }
 
 /// The command of the published measurement: sequential reads of 4 KiB in batches of 16.
@@ -215,13 +221,14 @@ const FIGURES: &[Figure] = &[
 
 /// The figures of these names; all of them for none.
 pub(crate) fn chosen(names: &[String]) -> Result<Vec<Figure>> {
-    let mut all: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();
+    let figures = FIGURES.iter().chain(commits::FIGURES);
+    let mut all: Vec<&str> = figures.clone().map(|figure| figure.name).collect();
     all.dedup();
     if let Some(unknown) = names.iter().find(|name| !all.contains(&name.as_str())) {
         bail!("no figure is called {unknown}; there are: {}", all.join(", "));
     }
     let wanted = |figure: &&Figure| names.is_empty() || names.iter().any(|n| n == figure.name);
-    Ok(FIGURES.iter().filter(wanted).copied().collect())
+    Ok(figures.filter(wanted).copied().collect())
 }
 
 /// Runs both sides in turn, and makes the figure's rows of the pairs.
@@ -272,6 +279,8 @@ fn command(
         Program::Device(spec) => (forebay.to_owned(), "bench", spec.to_owned()),
         Program::Fio => (PathBuf::from("fio"), "", file),
         Program::Pread => (std::env::current_exe()?, pread::COMMAND, file),
+        Program::Commits => (commits::program(forebay), "", file),
+        Program::Log => (commits::program(forebay), "", format!("{file}.log")),
     };
     let mut arguments = words(first);
     arguments.extend(words("--name=job1 --time_based --direct=1 --output-format=json"));

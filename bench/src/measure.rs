@@ -21,13 +21,18 @@ pub(crate) struct Sample {
     pub(crate) switches: f64,
     /// System calls of the whole program for each I/O; not a number unless they were counted.
     pub(crate) syscalls: f64,
+    /// Writes that were made durable, for each sync; not a number without a count.
+    pub(crate) shared: f64,
 }
 
 /// Builds the program, as a user would, and says where it is.
 pub(crate) fn build() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo).args(["build", "--release", "-p", "forebay-cli"]).status()?;
-    ensure!(status.success(), "cargo build --release -p forebay-cli failed");
+    for what in ["-p forebay-cli", "-p forebay --example commit_cost"] {
+        let words = what.split(' ');
+        let status = Command::new(&cargo).args(["build", "--release"]).args(words).status()?;
+        ensure!(status.success(), "cargo build --release {what} failed");
+    }
     let me = std::env::current_exe()?;
     let folder = me.parent().and_then(Path::parent).context("a program is in a folder")?;
     Ok(folder.join("release").join("forebay"))
@@ -80,7 +85,7 @@ fn calls(stderr: &[u8]) -> Option<f64> {
     line.split(',').next()?.parse().ok()
 }
 
-/// Runs a command that prints fio's JSON, and reads the figures of its reads.
+/// Runs a command that prints fio's JSON, and reads the figures of its reads, or else its writes.
 pub(crate) fn run(program: &Path, arguments: &[String]) -> Result<Sample> {
     let output = Command::new(program)
         .args(arguments)
@@ -102,7 +107,7 @@ fn read(program: &Path, arguments: &[String], output: &Output) -> Result<(Sample
 
 fn sample(report: &Value) -> Option<(Sample, f64)> {
     let job = report.get("jobs")?.get(0)?;
-    let read = job.get("read")?;
+    let read = job.get("read").or_else(|| job.get("write"))?;
     let total = read.get("total_ios")?.as_f64()?;
     let runtime_us = read.get("runtime")?.as_f64()? * 1000.0;
     let busy = job.get("usr_cpu")?.as_f64()? + job.get("sys_cpu")?.as_f64()?;
@@ -113,6 +118,7 @@ fn sample(report: &Value) -> Option<(Sample, f64)> {
     let disk = report.get("disk_util").and_then(|disks| disks.get(0));
     let layer = report.get("forebay").and_then(|disks| disks.get(0)?.get("jobs")?.get(0));
     let switches = layer.and_then(|job| job.get("voluntary_switches")?.as_f64());
+    let syncs = layer.and_then(|job| job.get("syncs")?.as_f64());
     let merges = disk.and_then(|disk| disk.get("read_merges")?.as_f64()).unwrap_or(0.0);
     let sample = Sample {
         iops: read.get("iops")?.as_f64()?,
@@ -122,6 +128,7 @@ fn sample(report: &Value) -> Option<(Sample, f64)> {
         merged: merges / total,
         switches: switches.map_or(f64::NAN, |switches| switches / total),
         syscalls: f64::NAN,
+        shared: syncs.map_or(f64::NAN, |syncs| total / syncs),
     };
     Some((sample, total))
 }

@@ -19,6 +19,8 @@ pub(crate) enum What {
     Switches,
     /// System calls, counted in the pair that warms up alone, because counting them takes time.
     Syscalls,
+    /// Writes that share a sync.
+    Shared,
 }
 
 /// What is aimed at: of the median ratio A/B, or of A itself for [`What::Merged`].
@@ -50,6 +52,7 @@ impl What {
             What::Merged => sample.merged,
             What::Switches => sample.switches,
             What::Syscalls => sample.syscalls,
+            What::Shared => sample.shared,
         }
     }
 
@@ -62,13 +65,14 @@ impl What {
             What::Merged => "merges per I/O",
             What::Switches => "voluntary switches per I/O",
             What::Syscalls => "system calls per I/O, in one pair",
+            What::Shared => "writes per sync",
         }
     }
 
     fn show(self, value: f64) -> String {
         match self {
             What::Iops => format!("{value:.0}"),
-            What::P50 | What::P99 => format!("{value:.1}"),
+            What::P50 | What::P99 | What::Shared => format!("{value:.1}"),
             What::Cpu | What::Switches | What::Syscalls => format!("{value:.2}"),
             What::Merged => format!("{value:.4}"),
         }

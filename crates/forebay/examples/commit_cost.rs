@@ -2,13 +2,18 @@
 //! again. Prints a report in fio's JSON, with how many syncs there were.
 //!
 //! `commit_cost --by=WHO --filename=FILE [--numjobs=N] [--runtime=SECONDS] [--rw=write|randwrite]
-//! [--delay_us=N]`; the last makes each sync so much longer. Without arguments it compares the first
-//! two in a temporary file. WHO makes the syncs:
+//! [--delay_us=N] [--delays=together|one_by_one] [--driver=file]`. Without arguments it compares
+//! the first two in a temporary file. WHO makes the syncs:
 //!
 //! - `group`: `GroupCommit`, of a new file that all append to;
 //! - `alone`: each thread by itself, `fdatasync`, of the same;
 //! - `durable`: `Disk::durable`, of a file that is there, with direct I/O;
-//! - `direct`: each thread by itself, `fdatasync`, of the same.
+//! - `fua`: the same by `Disk::write_durable_at`;
+//! - `direct`: each thread by itself, `fdatasync`, of the same file.
+//!
+//! The delay makes each sync so much longer: beside others, which is what a distant device costs;
+//! or one after the other, which is what a device costs that takes one flush at a time and has
+//! nobody above it who joins them.
 
 #![allow(clippy::print_stdout, reason = "an example talks through its standard streams")]
 
@@ -17,8 +22,8 @@ use std::error::Error;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,17 +33,21 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 struct Options {
     by: String,
+    driver: String,
     filename: String,
     nr_threads: u64,
     runtime: Duration,
     is_random: bool,
     delay: Duration,
+    is_one_by_one: bool,
 }
 
 /// A file each of whose syncs takes longer, whoever makes it, and is counted.
 struct Slow {
     file: File,
     delay: Duration,
+    /// Held for a delay, where they come one by one.
+    one_by_one: Option<Mutex<()>>,
     nr_syncs: AtomicU64,
 }
 
@@ -46,6 +55,7 @@ impl SyncFile for Slow {
     fn sync(&self, kind: SyncKind) -> io::Result<()> {
         self.nr_syncs.fetch_add(1, Relaxed);
         if !self.delay.is_zero() {
+            let _alone = self.one_by_one.as_ref().map(|lock| lock.lock());
             thread::sleep(self.delay);
         }
         self.file.sync(kind)
@@ -63,9 +73,16 @@ fn main() -> Result<()> {
     let path = std::env::temp_dir().join(format!("forebay-commit-cost-{}", std::process::id()));
     for by in ["group", "alone"] {
         let filename = path.display().to_string();
-        let (by, runtime) = (by.to_owned(), Duration::from_millis(200));
-        let delay = Duration::ZERO;
-        run(&Options { by, filename, nr_threads: 8, runtime, is_random: false, delay })?;
+        run(&Options {
+            by: by.to_owned(),
+            driver: String::from("file"),
+            filename,
+            nr_threads: 8,
+            runtime: Duration::from_millis(200),
+            is_random: false,
+            delay: Duration::ZERO,
+            is_one_by_one: false,
+        })?;
     }
     Ok(())
 }
@@ -77,17 +94,24 @@ fn options(arguments: &[String]) -> Result<Options> {
     };
     Ok(Options {
         by: value("--by=", None)?.to_owned(),
+        driver: value("--driver=", Some("file"))?.to_owned(),
         filename: value("--filename=", None)?.to_owned(),
         nr_threads: value("--numjobs=", Some("1"))?.parse()?,
         runtime: Duration::from_secs(value("--runtime=", Some("3"))?.parse()?),
         is_random: value("--rw=", Some("write"))? == "randwrite",
         delay: Duration::from_micros(value("--delay_us=", Some("0"))?.parse()?),
+        is_one_by_one: value("--delays=", Some("together"))? == "one_by_one",
     })
 }
 
 fn run(options: &Options) -> Result<()> {
     let path = &options.filename;
-    let slow = |file| Slow { file, delay: options.delay, nr_syncs: AtomicU64::new(0) };
+    let slow = |file| Slow {
+        file,
+        delay: options.delay,
+        one_by_one: options.is_one_by_one.then(Mutex::default),
+        nr_syncs: AtomicU64::new(0),
+    };
     // Only logs are made anew.
     let log = || File::options().create_new(true).append(true).open(path).map(slow);
     match options.by.as_str() {
@@ -110,12 +134,15 @@ fn run(options: &Options) -> Result<()> {
             measure(options, u64::MAX, &commit, &|| log.nr_syncs.load(Relaxed))?;
             Ok(fs::remove_file(path)?)
         }
-        "durable" => {
-            let rule = format!("&rule=flush:delay_us={}", options.delay.as_micros());
-            let (driver, rule) =
-                if options.delay.is_zero() { ("", "") } else { ("fault:", &*rule) };
-            let disk = Disk::open(&format!("{driver}{path}?direct=on{rule}"))?;
+        "durable" | "fua" => {
+            let rule = format!("&rule=flush:delay={}us", options.delay.as_micros());
+            let (fault, rule) = if options.delay.is_zero() { ("", "") } else { ("fault:", &*rule) };
+            let disk = Disk::open(&format!("{fault}{}:{path}?direct=on{rule}", options.driver))?;
+            let is_fua = options.by == "fua";
             let commit = |block: &[u8], offset| {
+                if is_fua {
+                    return Ok(disk.write_durable_at(block, offset).map(drop)?);
+                }
                 disk.write_at(block, offset)?;
                 Ok(disk.durable(disk.durable_point()).wait()?)
             };
@@ -132,7 +159,7 @@ fn run(options: &Options) -> Result<()> {
             let capacity = file.file.metadata()?.len();
             measure(options, capacity, &commit, &|| file.nr_syncs.load(Relaxed))
         }
-        other => Err(format!("--by={other}: group, alone, durable or direct").into()),
+        other => Err(format!("--by={other}: group, alone, durable, fua or direct").into()),
     }
 }
 
