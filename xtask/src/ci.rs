@@ -42,6 +42,8 @@ const STEPS: &[Step] = &[
     Step { name: "loom", action: Action::Beside },
     Step { name: "shuttle", action: Action::Beside },
     Step { name: "tsan", action: Action::BesideByNightly },
+    Step { name: "histories", action: Action::Beside },
+    Step { name: "planted", action: Action::Beside },
     Step { name: "mutants", action: Action::Beside },
 ];
 

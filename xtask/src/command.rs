@@ -76,6 +76,13 @@ impl Line {
         status.is_ok_and(|status| status.success())
     }
 
+    /// Runs it, to fail: what it wrote to both streams then; nothing if it succeeds.
+    pub(crate) fn failure(&self) -> Result<Option<String>, String> {
+        let output = self.command().output().map_err(|error| self.not_started(&error))?;
+        let both = [output.stdout, output.stderr].concat();
+        Ok((!output.status.success()).then(|| String::from_utf8_lossy(&both).into_owned()))
+    }
+
     fn command(&self) -> Command {
         let mut command = match (self.program, env::var_os("CARGO")) {
             // The cargo that runs us, so that `cargo +1.95 xtask` stays with that toolchain.

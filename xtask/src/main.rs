@@ -17,11 +17,14 @@ mod ci;
 mod command;
 mod deny;
 mod examples;
+mod histories;
 mod instructions;
 mod loom;
 mod miri;
 mod mutants;
 mod nightly;
+mod patched;
+mod planted;
 mod shuttle;
 mod suite;
 mod tidy;
@@ -44,13 +47,15 @@ cargo xtask <command>
   instructions         instruction counts against their limits (valgrind)
   loom                 models of concurrent code in every interleaving
   mutants              every memory ordering of core, weakened, must fail a loom model
+  histories [--all]    every short history on a volatile cache, with a crash at each moment
+  planted              bugs of the flush machine, each of which short histories must find
   shuttle [SEED]       models of concurrent code in random schedules
   miri                 tests under Miri, which finds undefined behaviour
   tsan                 tests under ThreadSanitizer
   nightly              installs the toolchain of miri and tsan, beside the user's own
   help                 this text
 
-Steps of ci, in order; the last five beside each other: ";
+Steps of ci, in order; the last seven beside each other: ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -75,6 +80,9 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["instructions"] => instructions::run(),
         ["loom"] => loom::run(),
         ["mutants"] => mutants::run(),
+        ["histories"] => histories::run(),
+        ["histories", "--all"] => histories::run_all(),
+        ["planted"] => planted::run(),
         ["shuttle"] => shuttle::run(None),
         ["shuttle", seed] => {
             let seed = seed.parse().map_err(|_| format!("shuttle: `{seed}` is no seed"))?;

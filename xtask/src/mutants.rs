@@ -7,12 +7,10 @@
 
 mod table;
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
 use self::table::{FILES, MUTANTS, UNSEEN};
 use crate::Outcome;
-use crate::command::{Line, root, target};
+use crate::command::{Line, root};
+use crate::patched::{Patched, read};
 
 const CRATE: &str = "crates/forebay-core";
 
@@ -39,11 +37,11 @@ pub(crate) fn run() -> Outcome {
         let text = read(&root().join(CRATE).join("src").join(file))?;
         check_text(file, &text)?;
     }
-    let copy = Copy::make()?;
+    let copy = Patched::make("mutants", &[CRATE])?;
     let mut alive = Vec::new();
     for (index, mutant) in MUTANTS.iter().enumerate() {
         let Mutant { file, test, to, .. } = mutant;
-        let is_caught = copy.catches(mutant)?;
+        let is_caught = is_caught(&copy, mutant)?;
         let verdict = if is_caught { "caught by" } else { "ALIVE after" };
         let weak = to.lines().last().unwrap_or_default().trim();
         println!("mutants: [{}/{}] {file}: `{weak}`: {verdict} {test}", index + 1, MUTANTS.len());
@@ -91,81 +89,29 @@ fn check_text(file: &str, text: &str) -> Outcome {
     Ok(())
 }
 
-/// A workspace of the core alone.
-struct Copy(PathBuf);
-
-impl Copy {
-    fn make() -> Result<Copy, String> {
-        let copy = PathBuf::from(target("mutants"));
-        let package = copy.join(CRATE);
-        if package.exists() {
-            let error = |error| format!("{}: {error}", package.display());
-            fs::remove_dir_all(&package).map_err(error)?;
-        }
-        copy_tree(&root().join(CRATE), &package)?;
-        let members = r#"members = ["bench", "crates/*", "xtask"]"#;
-        let manifest = read(&root().join("Cargo.toml"))?;
-        let manifest = manifest
-            .replace(members, &format!("members = [\"{CRATE}\"]"))
-            .replace("default-members = [\"crates/forebay-cli\"]\n", "");
-        write(&copy.join("Cargo.toml"), &manifest)?;
-        write(&copy.join("Cargo.lock"), &read(&root().join("Cargo.lock"))?)?;
-        Ok(Copy(copy))
-    }
-
-    /// Whether the model fails on the weakened crate. One that does not build is an error.
-    fn catches(&self, mutant: &Mutant) -> Result<bool, String> {
-        let file = self.0.join(CRATE).join("src").join(mutant.file);
-        let text = read(&file)?;
-        write(&file, &text.replacen(mutant.from, mutant.to, 1))?;
-        let line = self.test_line();
+/// Whether the model fails on the weakened crate. One that does not build is an error.
+fn is_caught(copy: &Patched, mutant: &Mutant) -> Result<bool, String> {
+    let line = test_line(copy);
+    let file = format!("{CRATE}/src/{}", mutant.file);
+    copy.with(&file, mutant.from, mutant.to, || {
         line.clone().argument("--no-run".to_owned()).argument("--quiet".to_owned()).run()?;
         let test = ["--quiet", "--", "--exact", mutant.test].map(str::to_owned);
         let line = test.into_iter().fold(line, Line::argument);
         let listed = line.clone().argument("--list".to_owned()).output()?;
-        if !listed.lines().any(|line| line == format!("{}: test", mutant.test)) {
-            return Err(format!("there is no model `{}`: mend xtask/src/mutants", mutant.test));
+        match listed.lines().any(|line| line == format!("{}: test", mutant.test)) {
+            true => Ok(!line.succeeds()),
+            false => Err(format!("there is no model `{}`: mend xtask/src/mutants", mutant.test)),
         }
-        let is_caught = !line.succeeds();
-        write(&file, &text)?;
-        Ok(is_caught)
-    }
-
-    /// Not optimized across crates, as each mutant is built once and run for a moment.
-    fn test_line(&self) -> Line {
-        Line::cargo("test --release --package forebay-core --test loom --manifest-path")
-            .argument(self.0.join("Cargo.toml").display().to_string())
-            .argument("--target-dir".to_owned())
-            .argument(self.0.join("target").display().to_string())
-            .variable("RUSTFLAGS", "--cfg blk_loom")
-            .variable("RUST_BACKTRACE", "0")
-            .variable("CARGO_PROFILE_RELEASE_LTO", "false")
-            .variable("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
-            .variable("CARGO_PROFILE_RELEASE_DEBUG", "false")
-    }
+    })
 }
 
-fn copy_tree(from: &Path, to: &Path) -> Outcome {
-    let error = |error| format!("{} to {}: {error}", from.display(), to.display());
-    fs::create_dir_all(to).map_err(error)?;
-    for entry in fs::read_dir(from).map_err(error)? {
-        let entry = entry.map_err(error)?;
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy_tree(&entry.path(), &target)?;
-        } else {
-            fs::copy(entry.path(), target).map_err(error)?;
-        }
-    }
-    Ok(())
-}
-
-fn read(path: &Path) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
-}
-
-fn write(path: &Path, text: &str) -> Outcome {
-    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+/// Not optimized across crates, as each mutant is built once and run for a moment.
+fn test_line(copy: &Patched) -> Line {
+    copy.cargo("test --release --package forebay-core --test loom")
+        .variable("RUSTFLAGS", "--cfg blk_loom")
+        .variable("CARGO_PROFILE_RELEASE_LTO", "false")
+        .variable("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
+        .variable("CARGO_PROFILE_RELEASE_DEBUG", "false")
 }
 
 #[cfg(test)]

@@ -171,7 +171,8 @@ fn report(summary: &Summary, replay: &str) -> String {
            tag waits    : {}, {:.1} us in all\n  \
            runs         : {}, {} of them left to others\n  \
            turns        : {}, {} of them empty\n  \
-           checked      : {} blocks read\n  \
+           flushes      : asked={}, issued={}, joined={}, elided={}\n  \
+           checked      : {} blocks read, {} crash points, {} writes durable\n  \
            trace hash   : {:016x}\n  \
            replay with  : {replay}",
         stats.issued,
@@ -185,7 +186,13 @@ fn report(summary: &Summary, replay: &str) -> String {
         summary.skipped_runs,
         stats.turns,
         stats.empty_turns,
+        stats.flushes_asked,
+        stats.flushes_issued,
+        stats.flushes_joined,
+        stats.flushes_elided,
         summary.nr_blocks_read,
+        summary.nr_crash_points,
+        summary.nr_promises,
         summary.hash,
     );
     text
@@ -198,6 +205,8 @@ struct Total {
     nr_bios: u64,
     nr_steps: u64,
     nr_blocks_read: u64,
+    nr_crash_points: u64,
+    nr_promises: u64,
     hash: u64,
     started: Instant,
     /// When the progress line was last updated; none is shown before the first period is over.
@@ -213,6 +222,8 @@ impl Total {
             nr_bios: 0,
             nr_steps: 0,
             nr_blocks_read: 0,
+            nr_crash_points: 0,
+            nr_promises: 0,
             hash: 0,
             started: Instant::now(),
             shown: None,
@@ -225,6 +236,8 @@ impl Total {
         self.nr_bios += summary.nr_bios;
         self.nr_steps += summary.nr_steps;
         self.nr_blocks_read += summary.nr_blocks_read;
+        self.nr_crash_points += summary.nr_crash_points;
+        self.nr_promises += summary.nr_promises;
         self.hash = self.hash.rotate_left(1) ^ summary.hash;
         let last = self.shown.unwrap_or(self.started);
         if self.is_terminal && last.elapsed() >= PROGRESS_PERIOD {
@@ -249,9 +262,15 @@ impl Total {
         format!(
             "{which}: no rule is broken\n  \
                checked      : {} bios in {} steps, {} blocks read\n  \
+               power cuts   : {} crash points, {} writes durable\n  \
                trace hash   : {:016x}\n  \
                replay with  : {replay}{seeds}\n",
-            self.nr_bios, self.nr_steps, self.nr_blocks_read, self.hash,
+            self.nr_bios,
+            self.nr_steps,
+            self.nr_blocks_read,
+            self.nr_crash_points,
+            self.nr_promises,
+            self.hash,
         )
     }
 }

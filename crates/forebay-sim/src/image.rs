@@ -51,6 +51,8 @@ pub(crate) struct Image {
     blocks: Sparse<Vec<Version>>,
     /// In the order of their ends.
     cached: VecDeque<Cached>,
+    /// Those that are made durable, for a moment: blocks, and when the write began.
+    settling: Vec<(u64, u64)>,
     clock: u64,
 }
 
@@ -91,7 +93,8 @@ impl Image {
     pub(crate) fn end(&mut self, block: u64, value: u64, outcome: Outcome) {
         let ended = self.mark();
         let versions = self.of(block);
-        let own = versions.iter_mut().find(|other| other.value == value && other.ended == NEVER);
+        let is_own = |other: &&mut Version| other.value == value && other.ended == NEVER;
+        let own = versions.iter_mut().rev().find(is_own);
         let own = own.expect("a write that ends is under way");
         own.ended = ended;
         let began = own.began;
@@ -109,25 +112,41 @@ impl Image {
         self.of(block).retain(|version| version.ended >= began);
     }
 
-    /// What has ended before this moment is durable. Adds the blocks to `settled`.
-    pub(crate) fn settle(&mut self, before: u64, settled: &mut Vec<u64>) {
+    /// What has ended before this moment is durable. How many writes these are; their blocks are
+    /// in `settled`.
+    pub(crate) fn settle(&mut self, before: u64, settled: &mut Vec<u64>) -> usize {
         while let Some(cached) = self.cached.pop_front_if(|cached| cached.ended < before) {
-            self.supersede(cached.block, cached.began);
-            settled.push(cached.block);
+            self.settling.push((cached.block, cached.began));
         }
+        self.settle_all(settled)
     }
 
-    /// What has ended and has a durable point up to this one is durable.
-    pub(crate) fn settle_up_to(&mut self, point: u64, settled: &mut Vec<u64>) {
-        let cached = std::mem::take(&mut self.cached);
-        for cached in cached {
-            if cached.point <= point {
-                self.supersede(cached.block, cached.began);
-                settled.push(cached.block);
-            } else {
-                self.cached.push_back(cached);
+    /// What has ended and has a durable point up to this one is durable. The same.
+    pub(crate) fn settle_up_to(&mut self, point: u64, settled: &mut Vec<u64>) -> usize {
+        self.cached.retain(|cached| {
+            let is_durable = cached.point <= point;
+            if is_durable {
+                self.settling.push((cached.block, cached.began));
+            }
+            !is_durable
+        });
+        self.settle_all(settled)
+    }
+
+    /// Of each block, only the newest of those that are durable now matters.
+    fn settle_all(&mut self, settled: &mut Vec<u64>) -> usize {
+        let mut settling = std::mem::take(&mut self.settling);
+        let nr = settling.len();
+        settling.sort_unstable();
+        for (nth, &(block, began)) in settling.iter().enumerate() {
+            if settling.get(nth + 1).is_none_or(|next| next.0 != block) {
+                self.supersede(block, began);
+                settled.push(block);
             }
         }
+        settling.clear();
+        self.settling = settling;
+        nr
     }
 
     /// What is not durable now, and has a durable point after the first and up to the second, no
@@ -142,14 +161,14 @@ impl Image {
     }
 
     /// What a block may hold after a crash.
-    pub(crate) fn values(&self, block: u64) -> impl Iterator<Item = u64> {
+    pub(crate) fn values(&self, block: u64) -> impl DoubleEndedIterator<Item = u64> {
         let versions = self.blocks.at(block).map_or(&[][..], Vec::as_slice);
         let initial = versions.is_empty().then_some(INITIAL);
         versions.iter().map(|version| version.value).chain(initial)
     }
 
     pub(crate) fn may_hold(&self, block: u64, value: u64) -> bool {
-        self.values(block).any(|other| other == value)
+        self.values(block).rev().any(|other| other == value)
     }
 }
 
@@ -185,7 +204,7 @@ mod tests {
         image.end(0, 3, Outcome::Cached(3));
         let mut settled = Vec::new();
         image.settle(mark, &mut settled);
-        assert_eq!((values(&image), settled), (vec![2, 3], vec![0, 0]));
+        assert_eq!((values(&image), settled), (vec![2, 3], vec![0]));
     }
 
     #[test]

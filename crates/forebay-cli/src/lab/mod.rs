@@ -3,10 +3,12 @@
 //! - [`published`]: the tables, as data;
 //! - [`virtual_time`]: the experiments in the simulator, and what loads they are;
 //! - [`real`]: the same with threads, in real time;
+//! - [`flush`]: the experiment on flushes, in both;
 //! - [`rows`], [`notes`], [`report`]: figures, reasons, and how they are printed.
 
 #[cfg(test)]
 mod bounds;
+mod flush;
 mod notes;
 mod published;
 mod real;
@@ -25,15 +27,18 @@ use rows::Outcome;
 const FIGURES: &str = "\
 Each figure stands beside the published one, where there is one. A deviation with a ! is over its
 bound, and a line below the tables says why. Bounds: iops of tags, 5 % on hdd and with reads of
-4 KiB, else 2 %; gain_percent of run, 10 points; others have none. Context switches are the
-voluntary ones of job threads in waits for tags, two for each sleep, and those of a worker that
-runs the queue. Tag waits are those of I/Os, whether threads wait for them or the I/Os do so
-themselves (fair). jain is 1 where all jobs got the same, and 1/n where one got everything.
+4 KiB, else 2 %; gain_percent of run, 10 points; iops_of_hold of flush, 0.1; others have none.
+Context switches are the voluntary ones of job threads in waits for tags, two for each sleep, and
+those of a worker that runs the queue. Tag waits are those of I/Os, whether threads wait for them or
+the I/Os do so themselves (fair). jain is 1 where all jobs got the same, and 1/n where one got
+everything. In rows of flush iops are writes, and counts are those of the time that was measured, 20
+s in virtual time.
 
 Published in 2020 (tags: \"blk-mq: provide more tags for woken-up process when tag allocation is
 busy\") and in 2019 (run: \"blk-mq: avoid repeatedly scheduling the same work to run hardware
-queue\"), on the mailing list linux-block. In rows of run, a note that begins with modelled says
-that the cost of queueing was injected.";
+queue\") on the mailing list linux-block, and in 2011 on linux-kernel (flush: \"block: hold queue if
+flush is running for non-queueable flush drive\"). In rows of run, a note that begins with modelled
+says that the cost of queueing was injected.";
 
 /// The arguments after `lab`.
 #[derive(Debug, ClapArgs)]
@@ -62,6 +67,13 @@ enum Experiment {
         #[command(flatten)]
         options: Options,
     },
+    /// Threads that write 16 KiB at random places and call fsync, after each write or as fileio of
+    /// sysbench does: flush=tail (before), requeue, hold (after), and hold with elide=on, on sata
+    #[command(after_help = FIGURES)]
+    Flush {
+        #[command(flatten)]
+        options: Options,
+    },
 }
 
 #[derive(Debug, ClapArgs)]
@@ -70,16 +82,17 @@ struct Options {
     #[arg(long, conflicts_with = "real")]
     sim: bool,
     /// In real time, with threads on disks of the driver model:; tags: 1 and 72 jobs, 6 minutes
-    /// and 1.1 GiB of memory; run: a minute
+    /// and 1.1 GiB of memory; run: a minute; flush: 1 and 16 threads,
+    /// a minute and a half
     #[arg(long)]
     real: bool,
     /// How long each cell is measured after its warm-up [default: tags: 25 s of hdd, after 10 s,
-    /// and 4 s of others; run: 1 s, ten times for each depth]
+    /// and 4 s of others; run: 1 s, ten times for each depth; flush: 5 s]
     #[arg(long, value_name = "S", requires = "real")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
     /// All cells that were published: more jobs, and with --real the reads of 4 KiB too (half an
-    /// hour); run has them all in any case
+    /// hour), or 64 threads; run has them all in any case
     #[arg(long)]
     full: bool,
     /// Print a JSON array of rows
@@ -122,6 +135,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let (options, outcome) = match &args.experiment {
         Experiment::Tags { options, device } => (options, tags(options, *device)?),
         Experiment::Run { options } => (options, run(options)?),
+        Experiment::Flush { options } => (options, flush(options)?),
     };
     output::stdout(&report::print(&outcome.rows, options.format(), title))?;
     match outcome.nr_missing {
@@ -142,6 +156,13 @@ fn run(options: &Options) -> Result<Outcome, Failure> {
     if options.real { real::run(options.seconds) } else { Ok(whole(virtual_time::run())) }
 }
 
+fn flush(options: &Options) -> Result<Outcome, Failure> {
+    match options.real {
+        true => flush::real(options.full, options.seconds),
+        false => Ok(whole(flush::virtual_time())),
+    }
+}
+
 /// In virtual time nothing is interrupted.
 fn whole(rows: Vec<rows::Row>) -> Outcome {
     Outcome { rows, nr_missing: 0 }
@@ -151,6 +172,9 @@ fn whole(rows: Vec<rows::Row>) -> Outcome {
 fn title(experiment: &'static str, device: &'static str) -> String {
     if experiment == "run" {
         return format!("run: {device}, 8 jobs, random reads of 4 KiB");
+    }
+    if let Some(title) = flush::title(experiment) {
+        return title;
     }
     let all = published::TAGS.iter().chain(&published::SMALL);
     let mut all = all.filter(|table| (table.experiment, table.device) == (experiment, device));

@@ -3,7 +3,8 @@
 //! Sources: for `tags`, "blk-mq: provide more tags for woken-up process when tag allocation is
 //! busy" and what followed in its thread (linux-block, 2020), where "5.6.15" is before and
 //! "patched" is after; for `run`, "blk-mq: avoid repeatedly scheduling the same work to run
-//! hardware queue" (linux-block, 2019).
+//! hardware queue" (linux-block, 2019); for `flush`, "block: hold queue if flush is running for
+//! non-queueable flush drive" (linux-kernel, 2011).
 
 /// A cell of a table that was left empty.
 const NONE: f64 = f64::NAN;
@@ -209,6 +210,16 @@ pub(super) const RUN: [(u32, [f64; 3]); 4] = [
 
 /// How many percentage points a gain may be off.
 pub(super) const RUN_BOUND_POINTS: f64 = 10.0;
+
+/// Of `flush`: writes per second with a flush that goes behind what was queued again, of those
+/// where the queue is held. "About 20 %" were lost; the number of threads is this project's.
+pub(super) const FLUSH_TAIL_OF_HOLD: f64 = 0.8;
+
+/// With how many threads.
+pub(super) const FLUSH_THREADS: u32 = 16;
+
+/// How far that may be off: one figure is a range, not a target.
+pub(super) const FLUSH_BOUND: f64 = 0.1;
 
 impl Tags {
     /// What was published of these jobs: reads per second and context switches per second, before

@@ -61,9 +61,9 @@ fn to_json(row: &Row) -> Value {
     })
 }
 
-/// To a thousandth: what is behind that is not measured.
+/// To a thousandth: what is behind that is not measured. Nothing has no sign but the usual one.
 fn rounded(value: f64) -> f64 {
-    (value * 1000.0).round() / 1000.0
+    (value * 1000.0).round() / 1000.0 + 0.0
 }
 
 fn in_order<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
@@ -83,7 +83,11 @@ fn table(rows: &[&Row], format: Format) -> String {
     let is_published =
         |policy| rows.iter().any(|row| row.policy == policy && row.published.is_some());
     let mut lines: Vec<Vec<String>> = Vec::new();
-    let x_name = if rows[0].experiment == "run" { "depth" } else { "jobs" };
+    let x_name = match rows[0].experiment {
+        "run" => "depth",
+        "flush-each" | "flush-100" => "threads",
+        _ => "jobs",
+    };
     let mut header = vec![format!("{}; {x_name}", rows[0].metric)];
     for &policy in &policies {
         if is_published(policy) {
@@ -118,7 +122,7 @@ fn table(rows: &[&Row], format: Format) -> String {
 /// What a policy was in the publication.
 fn stage(policy: &str) -> &'static str {
     match policy {
-        "batch" | "always" => "published before",
+        "batch" | "always" | "tail" => "published before",
         _ => "published after",
     }
 }
@@ -128,6 +132,10 @@ fn deviation(row: &Row) -> String {
     match row.deviation() {
         None => "-".to_owned(),
         Some(Deviation::Share(off)) => format!("{:+.1} %{mark}", tenth(off * 100.0)),
+        // Of a ratio, which is around 1, points are too large.
+        Some(Deviation::Points(off)) if row.metric == metric::IOPS_OF_HOLD => {
+            format!("{:+.3}{mark}", rounded(off))
+        }
         Some(Deviation::Points(off)) => format!("{:+.1} points{mark}", tenth(off)),
     }
 }
@@ -139,7 +147,12 @@ fn tenth(value: f64) -> f64 {
 
 fn shown(name: &str, value: f64) -> String {
     match name {
-        metric::JAIN | metric::LEAST_SHARE | metric::REDUNDANT => format!("{value:.3}"),
+        metric::JAIN
+        | metric::LEAST_SHARE
+        | metric::REDUNDANT
+        | metric::IOPS_OF_HOLD
+        | metric::IOPS_OF_ONE
+        | metric::CLOSED_FORM => format!("{value:.3}"),
         metric::GAIN => format!("{value:.1} %"),
         metric::IOPS if value < 1000.0 => format!("{value:.1}"),
         _ => format!("{value:.0}"),
@@ -183,7 +196,7 @@ fn notes(rows: &[Row], format: Format) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rows::sample;
+    use super::super::rows::{Bound, sample};
     use super::*;
 
     fn rows() -> Vec<Row> {
@@ -231,7 +244,15 @@ jain; jobs   fair
     fn a_deviation_of_nothing_is_not_negative() {
         let row = Row { value: 99.999, ..sample() };
         assert_eq!(deviation(&row), "+0.0 %");
-        assert_eq!(deviation(&Row { value: 99.0, ..row }), "-1.0 %");
+        assert_eq!(deviation(&Row { value: 99.0, ..row.clone() }), "-1.0 %");
+        let ratio = Row {
+            metric: metric::IOPS_OF_HOLD,
+            published: Some(0.8),
+            bound: Some(Bound::Points(0.1)),
+            ..row
+        };
+        assert_eq!(deviation(&Row { value: 0.7999, ..ratio.clone() }), "+0.000");
+        assert_eq!(deviation(&Row { value: 0.69, ..ratio }), "-0.110 !");
     }
 
     #[test]

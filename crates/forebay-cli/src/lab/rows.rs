@@ -9,7 +9,7 @@ pub(super) struct Row {
     pub(super) part: &'static str,
     /// The device's model.
     pub(super) device: &'static str,
-    /// The number of jobs (`tags`), or of I/Os in flight (`run`).
+    /// The number of jobs (`tags`), of I/Os in flight (`run`), or of threads (`flush`).
     pub(super) x: u32,
     /// What was measured.
     pub(super) metric: &'static str,
@@ -97,6 +97,26 @@ pub(super) mod metric {
     pub(in crate::lab) const LEAST_SHARE: &str = "least_job_share";
     /// How much more the after does than the before, percent.
     pub(in crate::lab) const GAIN: &str = "gain_percent";
+    /// Writes per second, of those under `hold`.
+    pub(in crate::lab) const IOPS_OF_HOLD: &str = "iops_of_hold";
+    /// Writes per second, of those of one thread.
+    pub(in crate::lab) const IOPS_OF_ONE: &str = "iops_of_1_thread";
+    /// The same by arithmetic.
+    pub(in crate::lab) const CLOSED_FORM: &str = "closed_form";
+    /// How long an fsync takes its thread: the median.
+    pub(in crate::lab) const FSYNC_P50: &str = "fsync_p50_us";
+    /// What one of a hundred is longer than.
+    pub(in crate::lab) const FSYNC_P99: &str = "fsync_p99_us";
+    /// Flushes that threads asked for, while it was measured.
+    pub(in crate::lab) const FLUSHES_ASKED: &str = "flushes_asked";
+    /// Flushes that the device was given.
+    pub(in crate::lab) const FLUSHES_ISSUED: &str = "flushes_issued";
+    /// Flushes that joined another's.
+    pub(in crate::lab) const FLUSHES_JOINED: &str = "flushes_joined";
+    /// Flushes that had nothing to do.
+    pub(in crate::lab) const FLUSHES_ELIDED: &str = "flushes_elided";
+    /// Requests that the device was busy for.
+    pub(in crate::lab) const REQUEUES: &str = "requeues";
     /// Runs of the queue that were asked for while one was pending, for each I/O.
     pub(in crate::lab) const REDUNDANT: &str = "redundant_runs_per_io";
 }

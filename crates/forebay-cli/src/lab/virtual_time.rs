@@ -28,7 +28,7 @@ pub(super) const RUN_JOBS: u32 = 8;
 pub(super) const RUN_TAGS: u32 = 64;
 
 /// The numbers that are drawn are always the same.
-const SEED: u64 = 1;
+pub(super) const SEED: u64 = 1;
 
 /// Runs `tags`: of all devices, or of one.
 pub(super) fn tags(is_full: bool, device: Option<&str>) -> Vec<Row> {

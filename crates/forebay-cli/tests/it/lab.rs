@@ -48,6 +48,35 @@ fn tables_put_before_and_after_side_by_side() {
     assert!(markdown.contains("\n| iops; depth | published before | always | deviation |"));
 }
 
+#[test]
+fn flushes_are_rows_of_the_same_shape_in_virtual_time_and_in_real_time() {
+    let rows_of = |args: &str, nr: usize| {
+        let output = lab(args);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let rows = json(&output);
+        let rows = rows.as_array().expect("an array").clone();
+        let of = |name: &str, value: &str| rows.iter().filter(|row| row[name] == value).count();
+        // Twelve or eight cells of each experiment.
+        assert_eq!(of("metric", "iops"), 2 * nr, "{args}");
+        assert_eq!(of("metric", "closed_form"), nr, "{args}");
+        assert_eq!(of("device", "sata"), rows.len(), "{args}");
+        for policy in ["tail", "requeue", "hold", "hold+elide"] {
+            assert!(of("policy", policy) > 0, "{args}");
+        }
+        rows
+    };
+    let rows = rows_of("flush --json", 12);
+    let is_it = |row: &&serde_json::Value| {
+        (&row["metric"], &row["policy"]) == (&"iops_of_hold".into(), &"tail".into())
+            && row["x"] == 16
+            && row["experiment"] == "flush-each"
+    };
+    let row = rows.iter().find(is_it).expect("tail, 16 threads");
+    assert_eq!(row["published"], 0.8);
+    assert!((0.7..0.9).contains(&row["value"].as_f64().expect("a number")), "{row}");
+    rows_of("flush --real --seconds 1 --json", 8);
+}
+
 #[track_caller]
 fn check_refused(args: &str, message: &str) {
     let output = lab(args);
@@ -64,14 +93,18 @@ fn what_makes_no_sense_is_refused() {
     check_refused("tags --device floppy", "[possible values: hdd, ssd-sas, nvme]");
     check_refused("tags --seconds 5", "--real");
     check_refused("run --device hdd", "unexpected argument '--device'");
+    check_refused("flush --sim --real", "'--sim' cannot be used with '--real'");
+    check_refused("flush --seconds 5", "--real");
 }
 
 #[test]
 fn help_says_what_the_bounds_are_and_how_long_it_takes() {
-    for experiment in ["tags", "run"] {
+    for experiment in ["tags", "run", "flush"] {
         let help = stdout(&lab(&format!("{experiment} --help")));
         let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-        for said in ["Bounds: iops of tags, 5 %", "1 and 72 jobs, 6 minutes", "linux-block"] {
+        for said in
+            ["Bounds: iops of tags, 5 %", "1 and 72 jobs, 6 minutes", "linux-block", "linux-kernel"]
+        {
             assert!(help.contains(said), "{help}");
         }
     }

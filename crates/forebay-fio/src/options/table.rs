@@ -185,7 +185,7 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bool { set: |g, on| g.allow_mounted_write = Some(on) }),
     row("fsync", &[], "0", "fsync between so many writes and the next I/O; 0: never",
         Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.fsync = Some(n as u32) }),
-    row("fdatasync", &[], "0", "the same, with fdatasync, which leaves out what reading does not need",
+    row("fdatasync", &[], "0", "the same by fdatasync: no more than reading needs",
         Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.fdatasync = Some(n as u32) }),
     row("end_fsync", &[], "0", "fsync at the end of each pass of a job that writes",
         Kind::Bool { set: |g, on| g.end_fsync = Some(on) }),

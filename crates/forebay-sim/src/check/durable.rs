@@ -68,22 +68,23 @@ impl Durable {
             other => other,
         };
         self.user.end(block, value, outcome);
-        if outcome == Outcome::Durable {
+        let is_durable = outcome == Outcome::Durable;
+        if is_durable {
             self.settled.push(block);
         }
-        self.check()
+        self.check(is_durable.into())
     }
 
     /// It was said that all is durable that had ended before this moment.
     pub(crate) fn promise(&mut self, before: u64) -> Verdict {
-        self.user.settle(before, &mut self.settled);
-        self.check()
+        let nr = self.user.settle(before, &mut self.settled);
+        self.check(nr)
     }
 
     /// It was said that all is durable up to this point.
     pub(crate) fn promise_up_to(&mut self, point: u64) -> Verdict {
-        self.user.settle_up_to(point, &mut self.settled);
-        self.check()
+        let nr = self.user.settle_up_to(point, &mut self.settled);
+        self.check(nr)
     }
 
     /// The user acknowledges that what has points after the first and up to the second may be
@@ -93,10 +94,10 @@ impl Durable {
         self.user.lose(after, up_to);
     }
 
-    /// Whether the device keeps what was promised just now.
-    fn check(&mut self) -> Verdict {
+    /// Whether the device keeps what was promised just now, of so many writes.
+    fn check(&mut self, nr: usize) -> Verdict {
         self.nr_crash_points += 1;
-        self.nr_promises += self.settled.len() as u64;
+        self.nr_promises += nr as u64;
         let blocks = std::mem::take(&mut self.settled);
         let verdict = blocks.iter().try_for_each(|&block| self.check_block(block));
         self.settled = blocks;
@@ -107,16 +108,15 @@ impl Durable {
     /// Whether what a crash may leave in a block is what the user expects.
     pub(crate) fn check_block(&self, block: u64) -> Verdict {
         let unexpected = |value: &u64| !self.user.may_hold(block, *value);
-        match self.device.values(block).find(unexpected) {
-            None => Ok(()),
-            Some(value) => {
-                let expected: Vec<_> = self.user.values(block).collect();
-                let what = format!(
-                    "a crash may leave {value:#x} in block {block}, whose values are {expected:x?}"
-                );
-                broken(rules::P2, what)
-            }
-        }
+        self.device.values(block).find(unexpected).map_or(Ok(()), |value| self.p2(block, value))
+    }
+
+    fn p2(&self, block: u64, value: u64) -> Verdict {
+        let expected: Vec<_> = self.user.values(block).collect();
+        let what = format!(
+            "a crash may leave {value:#x} in block {block}, whose values are {expected:x?}"
+        );
+        broken(rules::P2, what)
     }
 }
 
@@ -126,7 +126,10 @@ impl Durable {
     pub(crate) fn issue(&mut self, block: u64, value: u64) -> Verdict {
         self.nr_crash_points += 1;
         self.device.begin(block, value);
-        self.check_block(block)
+        match self.user.may_hold(block, value) {
+            true => Ok(()),
+            false => self.p2(block, value),
+        }
     }
 
     /// Its completion is handed over.

@@ -36,7 +36,7 @@ pub(crate) struct Running {
     issued: u64,
     len: u64,
     /// Its sectors: which, and whose bio it is.
-    sectors: Vec<(u64, usize)>,
+    pub(crate) sectors: Vec<(u64, usize)>,
     /// Orders the commands.
     pub(crate) number: usize,
 }

@@ -87,12 +87,11 @@ impl Setting {
     /// Whether it makes a difference for some bio of the script.
     fn concerns(&self, script: &[Letter]) -> bool {
         let has = |kind| script.iter().any(|letter| letter.kind == kind);
-        let flushes = has(Kind::Flush) || has(Kind::PreflushWrite) || has(Kind::WriteFua);
-        let is_first = self.elide && self.fua && self.flush_queueable;
-        match self.fua {
-            true => flushes || is_first,
-            false => has(Kind::WriteFua),
-        }
+        let asks = has(Kind::Flush) || has(Kind::PreflushWrite);
+        let emulates = has(Kind::WriteFua) && !self.fua;
+        (self.flush_queueable || asks || emulates)
+            && (self.elide || asks)
+            && (self.fua || has(Kind::WriteFua))
     }
 }
 
@@ -105,6 +104,10 @@ pub struct Scope {
     pub nr_hctxs: usize,
     /// How many commands fail at most.
     pub failures_max: u32,
+    /// Whether only writes and flushes fail.
+    pub writes_fail: bool,
+    /// Whether there are only writes and flushes, and no plugs.
+    pub is_narrow: bool,
     /// Whether plugs of a single bio are tried too.
     pub short_plugs: bool,
     /// Whether reads complete at once, and succeed.
@@ -116,8 +119,31 @@ pub struct Scope {
 impl Scope {
     /// All histories of this length.
     pub const fn all(length: usize) -> Scope {
-        let (nr_hctxs, short_plugs, eager_reads, one_of) = (1, true, false, 1);
-        Scope { length, nr_hctxs, failures_max: u32::MAX, short_plugs, eager_reads, one_of }
+        Scope {
+            length,
+            nr_hctxs: 1,
+            failures_max: u32::MAX,
+            writes_fail: false,
+            is_narrow: false,
+            short_plugs: true,
+            eager_reads: false,
+            one_of: 1,
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Scope { length, nr_hctxs, failures_max, .. } = self;
+        write!(f, "{length} bios, {nr_hctxs} contexts, ")?;
+        match *failures_max {
+            u32::MAX => f.write_str("any failures")?,
+            nr => write!(f, "{nr} failures")?,
+        }
+        match self.one_of {
+            1 => Ok(()),
+            nr => write!(f, ", one of {nr}"),
+        }
     }
 }
 
@@ -177,14 +203,10 @@ impl std::error::Error for Fault {}
 pub fn explore(scope: &Scope, settings: &[Setting]) -> Result<Report, Box<Fault>> {
     let mut report = Report::default();
     let mut fault = None;
-    let plugs = match scope.short_plugs {
-        true => script::all_plugs(scope.length),
-        false => script::long_plugs(scope.length),
-    };
     let rig = |setting| Rig::new(setting, scope.nr_hctxs);
     let mut rigs: Vec<_> = settings.iter().map(rig).collect();
     let mut nth = 0;
-    script::each(scope.length, scope.nr_hctxs, &plugs, &mut |script| {
+    script::each(scope, &mut |script| {
         nth += 1;
         if fault.is_some() || nth % scope.one_of != 0 {
             return;

@@ -2,7 +2,7 @@
 
 use crate::check::{Verdict, broken, rules};
 use crate::histories::choices::Choices;
-use crate::histories::device::{Device, Port};
+use crate::histories::device::{BioState, Device, Port};
 use crate::histories::script::{Kind, Letter, NR_SECTORS};
 use crate::histories::{Scope, Setting};
 use crate::image::Outcome;
@@ -58,6 +58,8 @@ pub(crate) struct Rig {
     pub(crate) events: Vec<Event>,
     pub(crate) nr_crash_points: u64,
     nr_failures: u32,
+    /// How many commands had been issued before the last event.
+    nr_issued_before: usize,
 }
 
 fn limits(setting: &Setting) -> QueueLimits {
@@ -97,6 +99,7 @@ impl Rig {
             events: Vec::new(),
             nr_crash_points: 0,
             nr_failures: 0,
+            nr_issued_before: 0,
         }
     }
 
@@ -132,7 +135,9 @@ impl Rig {
         loop {
             self.find_options(steps.peek().is_some(), scope, last_plain);
             let event = match self.options.len() {
-                0 => break,
+                0 if self.device.running.is_empty() => return self.check_end(),
+                // It comes to the same as a path on which something came earlier.
+                0 => return Ok(()),
                 nr => self.options[choices.choose(nr)],
             };
             let event = event.unwrap_or_else(|| steps.next().expect("a step is left"));
@@ -143,7 +148,6 @@ impl Rig {
                 self.nr_crash_points += 1;
             }
         }
-        self.check_end()
     }
 
     /// What may happen next; `None` is the next step of the script.
@@ -172,14 +176,29 @@ impl Rig {
             let number = device.running[nth].number;
             let is_out_of_order = last_plain.is_some_and(|last| number < last)
                 || !something_else && Some(nth) != oldest_plain;
-            if is_out_of_order && is_plain(&nth) {
+            if (is_out_of_order || self.comes_before(nth)) && is_plain(&nth) {
                 continue;
             }
             self.options.push(done(nth, true));
-            if self.nr_failures < scope.failures_max {
+            let op = device.running[nth].op;
+            let may_fail = !scope.writes_fail || matches!(op, Op::Write | Op::Flush);
+            if may_fail && self.nr_failures < scope.failures_max {
                 self.options.push(done(nth, false));
             }
         }
+    }
+
+    /// Whether the last event was a plain bio's queueing, and this command's completion just before
+    /// it comes to the same: it ran then, it has nothing to do with the bio's sector, and nothing
+    /// waits for it.
+    fn comes_before(&self, nth: usize) -> bool {
+        let Some(Event::Queue(letter)) = self.events.last() else { return false };
+        let running = &self.device.running[nth];
+        let is_flush = |bio: &BioState| bio.is_live && bio.letter.kind.has_flush();
+        !letter.kind.has_flush()
+            && running.number <= self.nr_issued_before
+            && running.sectors.iter().all(|&(sector, _)| sector != letter.sector)
+            && !self.device.bios.iter().any(is_flush)
     }
 
     /// Lets one thing happen, and a turn. The number of the command, if it was a plain one, and
@@ -188,6 +207,7 @@ impl Rig {
         self.events.push(event);
         self.now += 10;
         let nr_issued = self.device.nr_issued;
+        self.nr_issued_before = nr_issued;
         let mut plain = None;
         let mut first = 0;
         match event {
@@ -253,7 +273,9 @@ impl Rig {
     fn check_end(&self) -> Verdict {
         if let Some(nth) = self.device.bios.iter().position(|bio| bio.is_live) {
             let letter = self.device.bios[nth].letter;
-            return broken(rules::F5, format!("bio {nth}, {letter}, waits for nothing"));
+            let was_forgotten = letter.kind.has_flush() && self.device.nr_failed_flushes > 0;
+            let rule = if was_forgotten { rules::F7 } else { rules::F5 };
+            return broken(rule, format!("bio {nth}, {letter}, waits for nothing"));
         }
         for Queue { hctx, .. } in &self.queues {
             if hctx.check_invariants() > 0 {
@@ -274,7 +296,7 @@ fn end(device: &mut Device, boxed: &QueuedBio) -> Verdict {
     }
     let is_good = boxed.result().is_ok();
     let moves_nothing = letter.kind == Kind::Flush;
-    let has_flush = matches!(letter.kind, Kind::Flush | Kind::WriteFua | Kind::PreflushWrite);
+    let has_flush = letter.kind.has_flush();
     let is_right = match bio.result {
         Some(Ok(())) | None if is_good => moves_nothing || bio.result.is_some(),
         Some(Err(_)) => !is_good,

@@ -1,5 +1,6 @@
 //! What a user does: some bios, within a plug or not, in every combination.
 
+use super::Scope;
 use forebay_core::{Bio, BioFlags, Op, Segment};
 use std::fmt;
 
@@ -23,6 +24,9 @@ impl Kind {
     const ALL: [Kind; 6] =
         [Kind::Read, Kind::Write, Kind::WriteFua, Kind::PreflushWrite, Kind::Flush, Kind::Discard];
 
+    /// Those in which flushes meet.
+    const NARROW: [Kind; 3] = [Kind::Write, Kind::PreflushWrite, Kind::Flush];
+
     pub(crate) fn op(self) -> Op {
         match self {
             Kind::Read => Op::Read,
@@ -38,6 +42,11 @@ impl Kind {
             Kind::PreflushWrite => BioFlags::PREFLUSH,
             _ => BioFlags::NONE,
         }
+    }
+
+    /// Whether it says something of durability.
+    pub(crate) fn has_flush(self) -> bool {
+        matches!(self, Kind::Flush | Kind::WriteFua | Kind::PreflushWrite)
     }
 
     /// Whether it may join another bio of its kind.
@@ -116,33 +125,33 @@ impl fmt::Display for Letter {
 
 /// Calls `act` with every script of this length. Sectors that cannot be told apart count once: where
 /// nothing merges, they are numbered as they are first used.
-pub(crate) fn each(length: usize, nr_hctxs: usize, plugs: &[u32], act: &mut dyn FnMut(&[Letter])) {
-    let mut script = Vec::with_capacity(length);
-    for &plug in plugs {
-        add(length, nr_hctxs, plug, &mut script, act);
+pub(crate) fn each(scope: &Scope, act: &mut dyn FnMut(&[Letter])) {
+    let plugs = match scope.short_plugs {
+        _ if scope.is_narrow => vec![0],
+        true => all_plugs(scope.length),
+        false => long_plugs(scope.length),
+    };
+    let mut script = Vec::with_capacity(scope.length);
+    for plug in plugs {
+        add(scope, plug, &mut script, act);
     }
 }
 
-fn add(
-    length: usize,
-    nr_hctxs: usize,
-    plug: u32,
-    script: &mut Vec<Letter>,
-    act: &mut dyn FnMut(&[Letter]),
-) {
-    if script.len() == length {
+fn add(scope: &Scope, plug: u32, script: &mut Vec<Letter>, act: &mut dyn FnMut(&[Letter])) {
+    if script.len() == scope.length {
         if is_first_of_its_kind(script) {
             act(script);
         }
         return;
     }
     let is_plugged = plug >> script.len() & 1 == 1;
-    for hctx in 0..nr_hctxs {
-        for kind in Kind::ALL {
+    let kinds = if scope.is_narrow { &Kind::NARROW[..] } else { &Kind::ALL };
+    for hctx in 0..scope.nr_hctxs {
+        for &kind in kinds {
             let nr_sectors = if kind == Kind::Flush { 1 } else { NR_SECTORS };
             for sector in 0..nr_sectors {
                 script.push(Letter { kind, sector, is_plugged, hctx });
-                add(length, nr_hctxs, plug, script, act);
+                add(scope, plug, script, act);
                 script.pop();
             }
         }
@@ -189,20 +198,21 @@ pub(crate) fn long_plugs(length: usize) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    fn count(length: usize, nr_hctxs: usize, plugs: &[u32]) -> usize {
+    fn count(length: usize, nr_hctxs: usize, plug: u32) -> usize {
         let mut nr = 0;
-        each(length, nr_hctxs, plugs, &mut |_| nr += 1);
+        let scope = Scope { nr_hctxs, ..Scope::all(length) };
+        add(&scope, plug, &mut Vec::new(), &mut |_| nr += 1);
         nr
     }
 
     #[test]
     fn sectors_that_cannot_be_told_apart_count_once() {
-        assert_eq!(count(1, 1, &[0]), 6);
+        assert_eq!(count(1, 1, 0), 6);
         // Two bios with a sector: the same one, or another.
-        assert_eq!(count(2, 1, &[0]), 25 * 2 + 2 * 5 + 1);
+        assert_eq!(count(2, 1, 0), 25 * 2 + 2 * 5 + 1);
         // Three pairs may merge: there all nine places differ.
-        assert_eq!(count(2, 1, &[3]), 61 + 3 * 7);
-        assert_eq!(count(1, 2, &[0]), 6, "nor contexts");
+        assert_eq!(count(2, 1, 3), 61 + 3 * 7);
+        assert_eq!(count(1, 2, 0), 6, "nor contexts");
     }
 
     #[test]

@@ -23,7 +23,9 @@ mod work;
 mod world;
 
 pub use costs::Costs;
-pub use flush::{FlushCounts, FlushLoad, FlushMeasured, FsyncShape, measure_flushes};
+pub use flush::{
+    FlushCounts, FlushLoad, FlushMeasured, FsyncShape, FsyncTask, FsyncTasks, measure_flushes,
+};
 pub use forebay_core::{FlushPolicy, WakePolicy};
 pub use measured::{Measured, jain};
 pub use processor::{RunCosts, RunCounts, RunQueue};

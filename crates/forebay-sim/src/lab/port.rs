@@ -1,7 +1,7 @@
 //! The driver of a machine in virtual time: begins what is queued, hands over what is done.
 
 use super::processor::Processor;
-use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Tag};
+use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
 use forebay_model::{Command, Machine, Random};
 
 /// A machine, as the layer's turn sees it.
@@ -15,11 +15,13 @@ pub(super) struct Port {
     pub(super) now: u64,
     /// How many requests wait in the layer.
     pub(super) nr_waiting: u64,
+    /// How many flushes have begun.
+    pub(super) nr_flushes: u64,
 }
 
 impl Port {
     pub(super) fn new(machine: Box<dyn Machine>, random: Random) -> Port {
-        Port { machine, random, processor: None, now: 0, nr_waiting: 0 }
+        Port { machine, random, processor: None, now: 0, nr_waiting: 0, nr_flushes: 0 }
     }
 
     /// When the device's next interrupt comes, ns.
@@ -37,6 +39,7 @@ impl Driver for Port {
         if !self.machine.may_begin(&command, self.now) {
             return Issue::Busy;
         }
+        self.nr_flushes += u64::from(rq.op == Op::Flush);
         self.machine.begin(rq.tag.index() as u32, &command, self.now, &mut self.random);
         Issue::Queued
     }

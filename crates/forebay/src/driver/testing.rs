@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::psync::call::Target;
+use super::zeroing::{self, Ranges, Way};
 use super::{Device, DriverQueue, Mode};
 use crate::keys::Keys;
 use crate::settings::Settings;
@@ -35,6 +36,11 @@ pub(super) fn queue(spec: &str, mode: Mode) -> DriverQueue {
     device(spec).open_queue(DEPTH, mode).expect("a queue")
 }
 
+/// Those of a file of a fixed size.
+pub(super) fn ranges() -> Ranges {
+    Ranges { grows: false, discard: zeroing::PUNCH_HOLE, way: Way::default() }
+}
+
 /// A new file of 1 MiB as the target of calls, and its limits.
 pub(super) fn target() -> (Target, QueueLimits) {
     let file = tempfile::tempfile().expect("a scratch file");
@@ -44,7 +50,7 @@ pub(super) fn target() -> (Target, QueueLimits) {
         volatile_cache: true,
         ..QueueLimits::default()
     };
-    (Target::new(Arc::new(file), false), limits)
+    (Target::new(Arc::new(file), ranges()), limits)
 }
 
 /// A bio that reads or writes `buf`, in segments of at most `segment` bytes.

@@ -1,8 +1,14 @@
-//! Zeroing a range of a file: the modes of `fallocate`, and which follows which.
+//! Changing a range of a file or block device: the ways to do it, and which follows which.
 //!
-//! A range is zeroed with one call where the file system can do that, and otherwise a hole is
-//! punched. Zeroes behind the end of a file that grows make it grow, as a write would; a hole
-//! cannot, so the range is allocated before it.
+//! A range is zeroed with one call where the file system can do that; otherwise a hole is punched;
+//! and where there are no holes, zeroes are written. Zeroes behind the end of a file that grows
+//! make it grow, as a write would; a hole cannot, so the range is allocated before it.
+//!
+//! A range is discarded by punching a hole, or on a block device by the device's own command.
+
+use crate::buf::Buf;
+use forebay_core::Segment;
+use std::sync::LazyLock;
 
 /// Punches a hole, which is also how a range is discarded.
 pub(super) const PUNCH_HOLE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
@@ -10,44 +16,96 @@ const ZERO_RANGE: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
 const ZERO_AND_GROW: i32 = libc::FALLOC_FL_ZERO_RANGE;
 /// Allocates, which makes the file longer where it ends before the range, and never shorter.
 const GROW: i32 = 0;
+/// No mode of `fallocate`: zeroes are written.
+pub(super) const WRITE: i32 = -1;
+/// No mode of `fallocate`: the device discards (`BLKDISCARD`).
+pub(super) const DISCARD: i32 = -2;
 
-/// The mode of the first call. `goes_around`: an earlier one has shown that the file system cannot
-/// zero a range.
-pub(super) fn first(grows: bool, goes_around: bool) -> i32 {
-    match (grows, goes_around) {
-        (true, false) => ZERO_AND_GROW,
-        (true, true) => GROW,
-        (false, false) => ZERO_RANGE,
-        (false, true) => PUNCH_HOLE,
+/// The best way to zero a range that a file system has, as far as is known; best first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(super) enum Way {
+    /// In one call.
+    #[default]
+    ZeroRange,
+    /// By a hole.
+    PunchHole,
+    /// By writing zeroes.
+    Write,
+}
+
+impl Way {
+    /// All, in their order.
+    pub(super) const ALL: [Way; 3] = [Way::ZeroRange, Way::PunchHole, Way::Write];
+
+    /// The way that a mode of zeroing is taken for.
+    pub(super) fn of(mode: i32) -> Way {
+        match mode {
+            GROW | PUNCH_HOLE => Way::PunchHole,
+            WRITE => Way::Write,
+            _ => Way::ZeroRange,
+        }
+    }
+}
+
+/// How the ranges of one file or device are changed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ranges {
+    /// Whether zeroes behind its end make it grow, as a write does.
+    pub(super) grows: bool,
+    /// How a range is discarded: [`PUNCH_HOLE`] or [`DISCARD`].
+    pub(super) discard: i32,
+    /// How a range is zeroed, as far as is known at first.
+    pub(super) way: Way,
+}
+
+/// The mode of the first call that zeroes a range, where this way is known to be the best.
+pub(super) fn first(grows: bool, way: Way) -> i32 {
+    match (way, grows) {
+        (Way::ZeroRange, true) => ZERO_AND_GROW,
+        (Way::ZeroRange, false) => ZERO_RANGE,
+        (Way::PunchHole, true) => GROW,
+        (Way::PunchHole, false) => PUNCH_HOLE,
+        (Way::Write, _) => WRITE,
     }
 }
 
 /// The mode of the call that goes on where one came back with the error `failed`, or with none.
-/// None: that was the last. From here on the file system is known not to zero ranges.
+/// None: that was the last. From here on no better way than that of the mode is known.
 pub(super) fn next(mode: i32, failed: Option<i32>) -> Option<i32> {
     match (mode, failed) {
         (ZERO_RANGE, Some(libc::EOPNOTSUPP)) => Some(PUNCH_HOLE),
         (ZERO_AND_GROW, Some(libc::EOPNOTSUPP)) => Some(GROW),
         (GROW, None) => Some(PUNCH_HOLE),
+        (GROW | PUNCH_HOLE, Some(libc::EOPNOTSUPP)) => Some(WRITE),
         _ => None,
     }
 }
 
-/// Whether this mode of zeroing is taken only where a file system cannot zero a range.
-pub(super) fn goes_around(mode: i32) -> bool {
-    matches!(mode, GROW | PUNCH_HOLE)
+/// How many zeroes there are in memory, to be written again and again.
+const NR_ZEROES: usize = 64 << 10;
+
+/// They suit every device, as a buffer does. Made when they are needed.
+static ZEROES: LazyLock<Buf> = LazyLock::new(|| Buf::new(NR_ZEROES));
+
+/// At most `max` segments of zeroes, and `len` bytes.
+pub(super) fn segments(len: u64, max: usize) -> impl Iterator<Item = Segment> {
+    let part = NR_ZEROES as u64;
+    let nr = len.div_ceil(part).min(max as u64);
+    let addr = ZEROES.addr();
+    (0..nr).map(move |nth| Segment { addr, len: (len - nth * part).min(part) as u32 })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The calls for one range, on a file system that refuses to zero ranges or does not.
-    fn calls(grows: bool, goes_around: bool, refuses: bool) -> Vec<i32> {
-        let mut calls = vec![first(grows, goes_around)];
+    /// The calls for one range, on a file system that has this way to zero one, and no better.
+    fn calls(grows: bool, known: Way, has: Way) -> Vec<i32> {
+        let mut calls = vec![first(grows, known)];
         loop {
             let mode = *calls.last().expect("there is a first");
-            let fails = refuses && matches!(mode, ZERO_RANGE | ZERO_AND_GROW);
+            let fails = Way::of(mode) < has;
             match next(mode, fails.then_some(libc::EOPNOTSUPP)) {
                 Some(mode) => calls.push(mode),
                 None => return calls,
@@ -57,18 +115,39 @@ mod tests {
 
     #[test]
     fn a_file_that_grows_is_lengthened_before_the_hole_is_punched() {
-        assert_eq!(calls(true, false, false), [ZERO_AND_GROW]);
-        assert_eq!(calls(true, false, true), [ZERO_AND_GROW, GROW, PUNCH_HOLE]);
-        assert_eq!(calls(true, true, true), [GROW, PUNCH_HOLE]);
-        assert_eq!(calls(false, false, false), [ZERO_RANGE]);
-        assert_eq!(calls(false, false, true), [ZERO_RANGE, PUNCH_HOLE]);
-        assert_eq!(calls(false, true, true), [PUNCH_HOLE]);
+        use Way::{PunchHole, ZeroRange};
+        assert_eq!(calls(true, ZeroRange, ZeroRange), [ZERO_AND_GROW]);
+        assert_eq!(calls(true, ZeroRange, PunchHole), [ZERO_AND_GROW, GROW, PUNCH_HOLE]);
+        assert_eq!(calls(true, PunchHole, PunchHole), [GROW, PUNCH_HOLE]);
+        assert_eq!(calls(false, ZeroRange, ZeroRange), [ZERO_RANGE]);
+        assert_eq!(calls(false, ZeroRange, PunchHole), [ZERO_RANGE, PUNCH_HOLE]);
+        assert_eq!(calls(false, PunchHole, PunchHole), [PUNCH_HOLE]);
+    }
+
+    #[test]
+    fn zeroes_are_written_where_there_is_no_other_way() {
+        for known in Way::ALL {
+            for grows in [false, true] {
+                assert_eq!(calls(grows, known, Way::Write).last(), Some(&WRITE));
+            }
+        }
+        assert_eq!(calls(true, Way::Write, Way::Write), [WRITE]);
     }
 
     #[test]
     fn another_failure_is_the_last_word() {
-        for mode in [ZERO_RANGE, ZERO_AND_GROW, GROW, PUNCH_HOLE] {
+        for mode in [ZERO_RANGE, ZERO_AND_GROW, GROW, PUNCH_HOLE, WRITE] {
             assert_eq!(next(mode, Some(libc::ENOSPC)), None);
         }
+        assert_eq!(next(WRITE, Some(libc::EOPNOTSUPP)), None);
+    }
+
+    #[test]
+    fn zeroes_are_as_many_as_are_asked_for_or_have_room() {
+        let lens = |len, max| segments(len, max).map(|segment| segment.len).collect::<Vec<_>>();
+        assert_eq!(lens(0, 4), []);
+        assert_eq!(lens(512, 4), [512]);
+        assert_eq!(lens((64 << 10) + 1, 4), [64 << 10, 1]);
+        assert_eq!(lens(1 << 20, 4), [64 << 10; 4]);
     }
 }

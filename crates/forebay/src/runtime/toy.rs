@@ -38,6 +38,8 @@ pub(crate) struct How {
     pub(crate) begins: bool,
     pub(crate) wake: WakePolicy,
     pub(crate) run_queue: RunQueuePolicy,
+    /// It has a volatile cache, and takes a flush only by itself.
+    pub(crate) flushes_alone: bool,
 }
 
 /// Who completes a request.
@@ -60,6 +62,7 @@ pub(crate) const AT_ONCE: How = How {
     begins: false,
     wake: WakePolicy::Fair,
     run_queue: RunQueuePolicy::Dedupe,
+    flushes_alone: false,
 };
 
 /// The device.
@@ -88,7 +91,8 @@ struct State {
 
 struct AtDevice {
     tag: Tag,
-    page: usize,
+    /// None of a flush.
+    page: Option<usize>,
     len: u64,
 }
 
@@ -187,8 +191,10 @@ impl Toy {
         let State { at_device, done, nr_posted, .. } = state;
         while at_device.len() >= self.how.batch {
             for rq in at_device.drain(..self.how.batch).rev() {
-                // SAFETY: it is at the device.
-                unsafe { Page::write(rq.page) };
+                if let Some(page) = rq.page {
+                    // SAFETY: it is at the device.
+                    unsafe { Page::write(page) };
+                }
                 done.push(rq);
                 *nr_posted += 1;
             }
@@ -199,7 +205,12 @@ impl Toy {
     }
 
     fn limits(&self) -> QueueLimits {
-        QueueLimits { capacity_bytes: None, ..QueueLimits::default() }
+        QueueLimits {
+            capacity_bytes: None,
+            volatile_cache: self.how.flushes_alone,
+            flush_queueable: !self.how.flushes_alone,
+            ..QueueLimits::default()
+        }
     }
 }
 
@@ -233,7 +244,7 @@ impl Driver for ToyDriver {
             self.nr_busy -= 1;
             return Issue::Busy;
         }
-        let page = rq.segments().next().expect("a page").addr;
+        let page = rq.segments().next().map(|segment| segment.addr);
         self.queued.push(AtDevice { tag: rq.tag, page, len: rq.len });
         Issue::Queued
     }
@@ -331,5 +342,12 @@ impl Caller {
         let result = unsafe { shared.run_in(&self.ctx, self.page.bio()) };
         assert_eq!(result, Ok(Ok(512)));
         assert_eq!(self.page.nr_written(), nr_written + 1);
+    }
+
+    /// One blocking flush.
+    pub(crate) fn flush(&mut self, shared: &Shared) {
+        // SAFETY: there is no memory.
+        let result = unsafe { shared.run_in(&self.ctx, Bio::flush()) };
+        assert_eq!(result, Ok(Ok(0)));
     }
 }

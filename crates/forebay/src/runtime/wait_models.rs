@@ -75,6 +75,40 @@ fn two_threads_with_one_tag() {
     check_within(4, || read_from(How { queue_depth: 1, ..AT_ONCE }, 2, 1));
 }
 
+/// Two threads, the other of which flushes `nr_flushes` times, and this does what `work` says. The
+/// machine issues the next flush in the turn that ends the one before, whosever turn that is.
+fn beside_flushes(how: How, nr_flushes: usize, work: fn(&mut Caller, &Shared)) {
+    let shared = Toy::disk(How { flushes_alone: true, ..how });
+    let other = {
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || {
+            let mut caller = Caller::new(&shared);
+            (0..nr_flushes).for_each(|_| caller.flush(&shared));
+        })
+    };
+    work(&mut Caller::new(&shared), &shared);
+    other.join().unwrap();
+    let run = &shared.hctx(SHARED).run;
+    assert!(!run.is_running() && !run.has_leader() && !run.is_kicked(), "all is given back");
+}
+
+#[test]
+fn two_threads_share_the_flush_machine() {
+    check_within(3, || beside_flushes(AT_ONCE, 1, Caller::flush));
+    check_within(2, || beside_flushes(AT_ONCE, 2, Caller::flush));
+    check_within(2, || beside_flushes(How { by: By::Silence, ..AT_ONCE }, 1, Caller::flush));
+    check_within(2, || beside_flushes(BY_WAIT, 1, Caller::flush));
+}
+
+/// F5.
+#[test]
+fn what_is_held_while_a_flush_runs_goes_on() {
+    check_within(3, || beside_flushes(AT_ONCE, 1, Caller::read));
+    check_within(2, || beside_flushes(AT_ONCE, 2, Caller::read));
+    check_within(2, || beside_flushes(How { by: By::Silence, ..AT_ONCE }, 1, Caller::read));
+    check_within(2, || beside_flushes(BY_WAIT, 1, Caller::read));
+}
+
 /// As `AT_ONCE`, by a device whose waits begin what was left to them.
 const BY_WAIT: How = How { begins: true, ..AT_ONCE };
 

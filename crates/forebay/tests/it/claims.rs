@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::common::{LoopDevice, Scratch, open};
-use forebay::{Disk, FeatureState};
+use forebay::{BlockStatus, Disk, FeatureState, IoError};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -175,4 +175,47 @@ fn a_block_device_for_one_disk_is_open_with_o_excl() {
         );
         drop(other);
     }
+}
+
+#[test]
+fn disks_on_one_file_share_what_is_durable() {
+    let scratch = Scratch::new(1 << 20);
+    let link = scratch.path.with_file_name("link");
+    std::fs::hard_link(&scratch.path, &link).expect("a link");
+    let one = open(&scratch.spec(""));
+    let other = open(&format!("psync:{}", link.display()));
+    one.write_at(&[1; 4096], 0).expect("a write");
+    let point = one.durable_point();
+    assert!(!one.is_durable(point) && !other.is_durable(point));
+    other.flush().expect("a flush");
+    assert!(one.is_durable(point) && other.is_durable(point));
+    // Another file has points of its own.
+    let elsewhere = Scratch::new(1 << 20);
+    let third = open(&elsewhere.spec(""));
+    third.write_at(&[1; 4096], 0).expect("a write");
+    other.flush().expect("a flush");
+    assert!(!third.is_durable(third.durable_point()));
+}
+
+#[test]
+fn a_loss_is_told_to_every_disk_on_the_file() {
+    let scratch = Scratch::new(1 << 20);
+    let one = open(&scratch.spec(""));
+    let path = scratch.path.display();
+    let failing = open(&format!("fault:{path}?rule=flush:io:nth=2"));
+    one.write_at(&[1; 4096], 0).expect("a write");
+    failing.flush().expect("the first is good");
+    one.write_at(&[2; 4096], 0).expect("a write");
+    let failed = IoError::Ended(BlockStatus::Io);
+    assert_eq!(failing.flush(), Err(failed));
+    assert!(one.lost_writes().is_some());
+    // Another flush proves nothing of what was lost.
+    assert!(one.flush().is_err() && failing.flush().is_err());
+    let lost = one.acknowledge_loss();
+    assert!(lost.is_some());
+    assert_eq!(failing.lost_writes(), None);
+    one.flush().expect("the loss is known");
+    // One that is opened anew, when no other is open, knows of nothing.
+    drop((one, failing));
+    assert_eq!(open(&scratch.spec("")).lost_writes(), None);
 }

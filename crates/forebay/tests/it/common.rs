@@ -29,7 +29,7 @@ impl Scratch {
 #[derive(Debug)]
 pub(crate) struct LoopDevice {
     pub(crate) node: String,
-    _scratch: Scratch,
+    pub(crate) scratch: Scratch,
 }
 
 impl LoopDevice {
@@ -45,7 +45,7 @@ impl LoopDevice {
             return Err(String::from_utf8_lossy(&set_up.stderr).trim().to_owned());
         }
         let node = String::from_utf8_lossy(&set_up.stdout).trim().to_owned();
-        Ok(LoopDevice { node, _scratch: scratch })
+        Ok(LoopDevice { node, scratch })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Data through every driver: what was written is read, whatever is merged, split or cut short.
 
 use crate::common::{LoopDevice, Numbers, Scratch, open, reap_all, submit};
-use forebay::{Buf, Disk, Io};
+use forebay::{Buf, Disk, FeatureState, Io};
 
 const LEN: u64 = 4 << 20;
 const UNIT: u64 = 4096;
@@ -210,4 +210,35 @@ fn block_device() {
     }
     let info = open(&format!("{}?direct=on", device.node)).info().clone();
     assert_eq!((info.limits.capacity_bytes, info.limits.logical_block_size), (Some(LEN), 512));
+}
+
+#[test]
+fn a_block_device_is_told_to_discard() {
+    use std::os::unix::fs::MetadataExt;
+    let device = match LoopDevice::new(LEN) {
+        Ok(device) => device,
+        Err(why) => return eprintln!("skipped: a_block_device_is_told_to_discard: {why}"),
+    };
+    let nr_blocks = || device.scratch.path.metadata().expect("the file").blocks();
+    for driver in ["file", "aio", "psync"] {
+        for direct in ["off", "on"] {
+            let disk = open(&format!("{driver}:{}?direct={direct}", device.node));
+            let feature = disk.info().features.iter().find(|feature| feature.name == "discard");
+            let state = &feature.expect("a feature").state;
+            let FeatureState::Present(how) = state else { panic!("{state:?}") };
+            let is_told = how.starts_with("BLKDISCARD");
+            assert!(is_told || driver == "file", "{driver}: {how}");
+            let mut back = Buf::new(LEN as usize);
+            back.fill(9);
+            assert_eq!(disk.write_at(&back, 0), Ok(LEN));
+            disk.flush().expect("a flush");
+            let before = nr_blocks();
+            disk.discard(0, LEN / 2).expect("a discard");
+            disk.flush().expect("a flush");
+            assert_eq!(nr_blocks(), before - LEN / 2 / 512, "{driver}: space was given back");
+            assert_eq!(disk.read_at(&mut back, 0), Ok(LEN));
+            let expected: Vec<u8> = (0..LEN).map(|at| if at < LEN / 2 { 0 } else { 9 }).collect();
+            assert!(back[..] == expected, "{driver}, direct={direct}");
+        }
+    }
 }

@@ -179,3 +179,41 @@ fn a_flush_leaves_out_metadata_and_an_fsync_does_not() {
         }
     }
 }
+
+#[test]
+fn without_holes_zeroes_are_written_and_nothing_is_discarded() {
+    for driver in ["psync:", "aio:", "fault:psync:"] {
+        under(&[(libc::SYS_fallocate, libc::EOPNOTSUPP)], || {
+            let scratch = Scratch::new(1 << 20);
+            let disk = open(&format!("{driver}{}", scratch.spec("direct=on")));
+            let mut sevens = Buf::new(1 << 20);
+            sevens.fill(7);
+            assert_eq!(disk.write_at(&sevens, 0), Ok(1 << 20));
+            disk.write_zeroes(4096, 300 << 10).expect("zeroes");
+            let end = 4096 + (300 << 10);
+            let file = std::fs::read(&scratch.path).expect("the file");
+            assert!(file[4096..end].iter().all(|byte| *byte == 0), "{driver}");
+            assert!(file[..4096].iter().chain(&file[end..]).all(|byte| *byte == 7), "{driver}");
+            assert!(disk.discard(0, 4096).is_err());
+            check_feature(disk.info(), "discard", Err("punches no holes"));
+            check_feature(disk.info(), "write_zeroes", Ok("zeroes are written"));
+        });
+    }
+}
+
+#[test]
+fn a_file_is_left_as_it_is_when_its_file_system_is_asked() {
+    use std::os::unix::fs::MetadataExt;
+    let scratch = Scratch::new(1 << 20);
+    let folder = scratch.path.parent().expect("a folder");
+    let state = |path: &std::path::Path| {
+        let found = std::fs::metadata(path).expect("metadata");
+        (found.len(), found.blocks(), found.mtime_nsec(), found.ctime_nsec(), found.nlink())
+    };
+    let before = [state(&scratch.path), state(folder)];
+    for driver in ["file:", "aio:", "psync:"] {
+        open(&format!("{driver}{}", scratch.spec("")));
+    }
+    assert_eq!([state(&scratch.path), state(folder)], before);
+    assert_eq!(std::fs::read_dir(folder).expect("a folder").count(), 1);
+}

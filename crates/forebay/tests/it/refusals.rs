@@ -33,12 +33,6 @@ fn specs() {
     check_open("ram:1M?nomerges=3", "nomerges=3: expected 0, 1 or 2");
     check_open("ram:1M?run_queue=never", "run_queue=never: expected dedupe or always");
     check_open("ram:1M?queue_depth=0", "queue_depth=0: expected a number of 1 to 10240");
-    check_open("ram:1M?flush=never", "flush=never: expected hold, requeue or tail");
-    check_open(
-        "ram:1M?flush_pending_ms=1d",
-        "flush_pending_ms=1d: expected a number of milliseconds, 0 to 3600000",
-    );
-    check_open("ram:1M?elide=maybe", "elide=maybe: expected on or off");
     check_open("ram:1M?iostats=maybe", "iostats=maybe: expected on or off");
     check_open(
         "fault:fault:ram:1M",
@@ -56,8 +50,9 @@ fn specs() {
     check_open(
         "model:nvme?colour=red",
         "unknown key `colour` for driver `model`; there are: async_depth, bytes_per_s, data, \
-         elide, exclusive, flush, flush_pending_ms, fua, iostats, kick, latency_ns, logical_block_size, max_sectors_kb, nomerges, nr_bios, \
-         nr_channels, nr_hw_queues, nr_requests, plug, queue_depth, read_only, reserved_tags, \
+         elide, exclusive, flush, flush_pending_ms, fua, iostats, kick, latency_ns, \
+         logical_block_size, max_sectors_kb, nomerges, nr_bios, nr_channels, \
+         nr_hw_queues, nr_requests, plug, queue_depth, read_only, reserved_tags, \
          run_queue, seed, service, size, tag_set, wake",
     );
     check_open(
@@ -86,6 +81,17 @@ fn specs() {
         "ram:1M?logical_block_size=4096&max_sectors_kb=1: max_sectors must hold at least one \
          logical block",
     );
+}
+
+#[test]
+fn settings_of_flushes() {
+    check_open("ram:1M?flush=never", "flush=never: expected hold, requeue or tail");
+    check_open(
+        "ram:1M?flush_pending_ms=1d",
+        "flush_pending_ms=1d: expected a number of milliseconds, 0 to 3600000",
+    );
+    check_open("ram:1M?elide=maybe", "elide=maybe: expected on or off");
+    check_open("ram:1M?exclusive=maybe", "exclusive=maybe: expected on or off");
 }
 
 #[test]
@@ -138,8 +144,9 @@ fn files() {
     check_open(
         &format!("{path}?size=1G"),
         "unknown key `size` for driver `file`; there are: async_depth, capacity, direct, \
-         elide, engine, exclusive, fixed_buffers, flush, flush_pending_ms, fua, iostats, kick, max_sectors_kb, nomerges, nr_bios, \
-         nr_hw_queues, nr_requests, nr_threads, plug, queue_depth, read_only, reserved_tags, \
+         elide, engine, exclusive, fixed_buffers, flush, flush_pending_ms, fua, \
+         iostats, kick, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, \
+         nr_requests, nr_threads, plug, queue_depth, read_only, reserved_tags, \
          run_queue, service, sqpoll, sqpoll_idle_ms, tag_set, wake",
     );
     check_open(

@@ -19,7 +19,7 @@ use crate::output;
 use cell::{Cell, Measured};
 use forebay_sim::lab::{RunQueue, WakePolicy, jain};
 use job::Work;
-use progress::Progress;
+pub(super) use progress::Progress;
 
 /// The jobs that are run if not all are asked for: the least and the most of the tables.
 const FEW_JOBS: [u32; 2] = [1, 72];

@@ -10,7 +10,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 
 /// How far a list of cells is.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(in crate::lab) struct Progress {
     is_shown: bool,
     nr_cells: usize,
     nr_done: usize,
@@ -24,7 +24,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    pub(super) fn new(nr_cells: usize, left: Duration) -> Self {
+    pub(in crate::lab) fn new(nr_cells: usize, left: Duration) -> Self {
         Self {
             is_shown: stderr().is_terminal(),
             nr_cells,
@@ -39,25 +39,25 @@ impl Progress {
     }
 
     /// What is to come, for who does not see the line as well.
-    pub(super) fn announcement(&self) -> String {
+    pub(in crate::lab) fn announcement(&self) -> String {
         let seconds = self.left.as_secs();
         let (minutes, seconds) = (seconds / 60, seconds % 60);
         format!("forebay: lab: {} cells, {minutes}:{seconds:02} minutes in all\n", self.nr_cells)
     }
 
     /// A cell begins, which takes so long.
-    pub(super) fn begin(&mut self, name: String, takes: Duration) {
+    pub(in crate::lab) fn begin(&mut self, name: String, takes: Duration) {
         (self.name, self.took, self.began) = (name, takes, Instant::now());
     }
 
     /// It has ended.
-    pub(super) fn end(&mut self) {
+    pub(in crate::lab) fn end(&mut self) {
         self.nr_done += 1;
         self.left = self.left.saturating_sub(self.took);
     }
 
     /// Renews the line, if it is time.
-    pub(super) fn tick(&mut self) {
+    pub(in crate::lab) fn tick(&mut self) {
         if !self.is_shown || self.shown.is_some_and(|shown| shown.elapsed() < PERIOD) {
             return;
         }
@@ -76,7 +76,7 @@ impl Progress {
     }
 
     /// Takes the line away.
-    pub(super) fn clear(&mut self) {
+    pub(in crate::lab) fn clear(&mut self) {
         if self.width > 0 {
             output::stderr(&format!("\r{:1$}\r", "", self.width));
             self.width = 0;

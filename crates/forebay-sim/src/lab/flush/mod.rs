@@ -1,13 +1,16 @@
 //! Threads that write and want it durable, as sysbench's fileio has them: the load, and what is
 //! measured.
 
+mod closed_form;
 mod shape;
+#[cfg(test)]
+mod tests;
 mod world;
 
 use super::costs::Costs;
 use forebay_core::{FlushPolicy, Histogram, QueueStats};
 use forebay_model::machines::Preset;
-pub use shape::FsyncShape;
+pub use shape::{FsyncShape, FsyncTask, FsyncTasks};
 use world::World;
 
 /// Threads that write at random places, one write at a time each, and call fsync.
@@ -51,6 +54,8 @@ pub struct FlushMeasured {
     pub nr_writes: u64,
     /// How long each fsync took its thread, until it went on, ns.
     pub fsyncs: Histogram,
+    /// The most flushes that were issued from a call of fsync until it had ended, its own included.
+    pub flushes_of_fsync_max: u64,
     /// What the layer has counted.
     pub counts: FlushCounts,
 }
@@ -92,6 +97,13 @@ impl FlushCounts {
             elided: self.elided - before.elided,
             requeues: self.requeues - before.requeues,
         }
+    }
+}
+
+impl FlushLoad {
+    /// What it should reach by arithmetic, writes per second; None where nobody has done it.
+    pub fn closed_form(&self) -> Option<f64> {
+        closed_form::iops(self)
     }
 }
 

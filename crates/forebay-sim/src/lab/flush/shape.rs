@@ -18,41 +18,44 @@ pub enum FsyncShape {
 
 /// What a thread does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Task {
+pub enum FsyncTask {
+    /// Write a block, and wait for it.
     Write,
+    /// Call fsync, and wait for it.
     Fsync,
 }
 
 /// Hands out what is to be done.
 #[derive(Debug)]
-pub(super) struct Tasks {
+pub struct FsyncTasks {
     shape: FsyncShape,
     nr_writes: u32,
     nr_fsyncs: u32,
 }
 
-impl Tasks {
-    pub(super) fn new(shape: FsyncShape) -> Tasks {
-        Tasks { shape, nr_writes: 0, nr_fsyncs: 0 }
+impl FsyncTasks {
+    /// From the beginning.
+    pub fn new(shape: FsyncShape) -> FsyncTasks {
+        FsyncTasks { shape, nr_writes: 0, nr_fsyncs: 0 }
     }
 
     /// The next for a thread that has done `last`.
-    pub(super) fn next(&mut self, last: Option<Task>) -> Task {
+    pub fn next(&mut self, last: Option<FsyncTask>) -> FsyncTask {
         match self.shape {
             FsyncShape::EachWrite => match last {
-                Some(Task::Write) => Task::Fsync,
-                _ => Task::Write,
+                Some(FsyncTask::Write) => FsyncTask::Fsync,
+                _ => FsyncTask::Write,
             },
             FsyncShape::AllFiles { nr_writes, .. } if self.nr_writes < nr_writes => {
                 self.nr_writes += 1;
-                Task::Write
+                FsyncTask::Write
             }
             FsyncShape::AllFiles { nr_files, .. } => {
                 self.nr_fsyncs += 1;
                 if self.nr_fsyncs == nr_files {
                     (self.nr_writes, self.nr_fsyncs) = (0, 0);
                 }
-                Task::Fsync
+                FsyncTask::Fsync
             }
         }
     }
@@ -64,20 +67,29 @@ mod tests {
 
     #[test]
     fn each_thread_syncs_what_it_has_written() {
-        let mut tasks = Tasks::new(FsyncShape::EachWrite);
-        assert_eq!(tasks.next(None), Task::Write);
-        assert_eq!(tasks.next(None), Task::Write);
-        assert_eq!(tasks.next(Some(Task::Write)), Task::Fsync);
-        assert_eq!(tasks.next(Some(Task::Fsync)), Task::Write);
+        let mut tasks = FsyncTasks::new(FsyncShape::EachWrite);
+        assert_eq!(tasks.next(None), FsyncTask::Write);
+        assert_eq!(tasks.next(None), FsyncTask::Write);
+        assert_eq!(tasks.next(Some(FsyncTask::Write)), FsyncTask::Fsync);
+        assert_eq!(tasks.next(Some(FsyncTask::Fsync)), FsyncTask::Write);
     }
 
     #[test]
     fn all_files_are_synced_after_so_many_writes_whoever_made_them() {
-        let mut tasks = Tasks::new(FsyncShape::AllFiles { nr_writes: 3, nr_files: 2 });
-        let all: Vec<Task> = (0..10).map(|_| tasks.next(None)).collect();
+        let mut tasks = FsyncTasks::new(FsyncShape::AllFiles { nr_writes: 3, nr_files: 2 });
+        let all: Vec<FsyncTask> = (0..10).map(|_| tasks.next(None)).collect();
         let nr = |task| all.iter().filter(|it| **it == task).count();
-        assert_eq!(all[..5], [Task::Write, Task::Write, Task::Write, Task::Fsync, Task::Fsync]);
-        assert_eq!((nr(Task::Write), nr(Task::Fsync)), (6, 4));
+        assert_eq!(
+            all[..5],
+            [
+                FsyncTask::Write,
+                FsyncTask::Write,
+                FsyncTask::Write,
+                FsyncTask::Fsync,
+                FsyncTask::Fsync
+            ]
+        );
+        assert_eq!((nr(FsyncTask::Write), nr(FsyncTask::Fsync)), (6, 4));
         assert_eq!(all[..5], all[5..]);
     }
 }

@@ -1,7 +1,7 @@
 //! Threads and a device, and the loop that lets each go on when its time has come.
 
 use super::super::port::Port;
-use super::shape::{Task, Tasks};
+use super::shape::{FsyncTask, FsyncTasks};
 use super::{FlushCounts, FlushLoad, FlushMeasured};
 use forebay_core::{
     Bio, Commit, DeviceState, Gates, HardwareContext, Histogram, Op, Policy, QueueLimits,
@@ -30,8 +30,10 @@ struct Thread {
     random: Random,
     /// Its box, while nothing of it is in the layer.
     queued: Option<Box<QueuedBio>>,
-    last: Option<Task>,
+    last: Option<FsyncTask>,
     begun_ns: u64,
+    /// How many flushes had begun when it began.
+    nr_flushes: u64,
 }
 
 /// See the module.
@@ -41,7 +43,7 @@ pub(super) struct World<'a> {
     counters: Arc<RunCounters>,
     port: Port,
     threads: Vec<Thread>,
-    tasks: Tasks,
+    tasks: FsyncTasks,
     /// When a thread goes on: time, order of coming, thread.
     ready: BinaryHeap<Reverse<(u64, u64, usize)>>,
     nr_events: u64,
@@ -49,6 +51,7 @@ pub(super) struct World<'a> {
     ended: Vec<Box<QueuedBio>>,
     nr_writes: u64,
     fsyncs: Histogram,
+    flushes_of_fsync_max: u64,
     is_measuring: bool,
     before: FlushCounts,
 }
@@ -80,6 +83,7 @@ impl<'a> World<'a> {
             queued: Some(QueuedBio::new(id, 0)),
             last: None,
             begun_ns: 0,
+            nr_flushes: 0,
         };
         let tags = Arc::new(TagSet::new(preset.queue_depth));
         let counters = Arc::new(RunCounters::default());
@@ -90,13 +94,14 @@ impl<'a> World<'a> {
             counters,
             port: Port::new(preset.machine(), stream(MACHINE_STREAM)),
             threads: (0..load.nr_threads.into()).map(thread).collect(),
-            tasks: Tasks::new(load.shape),
+            tasks: FsyncTasks::new(load.shape),
             ready: BinaryHeap::new(),
             nr_events: 0,
             random: stream(WORLD_STREAM),
             ended: Vec::new(),
             nr_writes: 0,
             fsyncs: Histogram::default(),
+            flushes_of_fsync_max: 0,
             is_measuring: false,
             before: FlushCounts::default(),
         }
@@ -137,8 +142,13 @@ impl<'a> World<'a> {
 
     fn finish(self) -> FlushMeasured {
         let counts = self.counts().since(self.before);
-        let FlushLoad { run_ns, .. } = *self.load;
-        FlushMeasured { run_ns, nr_writes: self.nr_writes, fsyncs: self.fsyncs, counts }
+        FlushMeasured {
+            run_ns: self.load.run_ns,
+            nr_writes: self.nr_writes,
+            fsyncs: self.fsyncs,
+            flushes_of_fsync_max: self.flushes_of_fsync_max,
+            counts,
+        }
     }
 
     fn add(&mut self, at: u64, thread: usize) {
@@ -150,13 +160,20 @@ impl<'a> World<'a> {
     /// for what has ended wakes, does its part, and comes with the next thing to do.
     fn turn(&mut self, now: u64) {
         self.port.now = now;
+        let nr_flushes = self.port.nr_flushes;
         let mut ended = std::mem::take(&mut self.ended);
         self.hctx.turn(&mut self.port, now, Gates::OPEN, Commit::Now, &mut ended);
         let costs = self.load.costs;
         for queued in ended.drain(..) {
             assert_eq!(queued.result(), Ok(queued.bio().len), "a machine does not fail");
             let thread = queued.owner() as usize;
-            self.threads[thread].queued = Some(queued);
+            let thread_of = &mut self.threads[thread];
+            if queued.bio().op == Op::Flush && self.is_measuring {
+                // Without one that this turn has issued: it is for others.
+                let nr = nr_flushes.saturating_sub(thread_of.nr_flushes);
+                self.flushes_of_fsync_max = self.flushes_of_fsync_max.max(nr);
+            }
+            thread_of.queued = Some(queued);
             let mut at = now + self.random.between(costs.wake_min_ns, costs.wake_max_ns);
             if self.random.chance(self.load.late_per_million, 1_000_000) {
                 at += self.load.late_ns;
@@ -171,19 +188,20 @@ impl<'a> World<'a> {
         let FlushLoad { block_bytes, range_bytes, .. } = *self.load;
         let thread = &mut self.threads[id];
         match thread.last.filter(|_| self.is_measuring) {
-            Some(Task::Write) => self.nr_writes += 1,
-            Some(Task::Fsync) => self.fsyncs.record(now - thread.begun_ns),
+            Some(FsyncTask::Write) => self.nr_writes += 1,
+            Some(FsyncTask::Fsync) => self.fsyncs.record(now - thread.begun_ns),
             None => {}
         }
         let task = self.tasks.next(thread.last);
         let bio = match task {
-            Task::Fsync => Bio::flush(),
-            Task::Write => {
+            FsyncTask::Fsync => Bio::flush(),
+            FsyncTask::Write => {
                 let start = thread.random.below(range_bytes / block_bytes) * block_bytes;
                 Bio::data(Op::Write, start, Segment { addr: ADDR, len: block_bytes as u32 })
             }
         };
         (thread.last, thread.begun_ns) = (Some(task), now);
+        thread.nr_flushes = self.port.nr_flushes;
         let mut queued = thread.queued.take().expect("it does one thing at a time");
         queued.fill(bio);
         let refused = thread.ctx.queue_bio(queued, 0, now);

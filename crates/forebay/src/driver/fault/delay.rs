@@ -6,8 +6,8 @@
 //!
 //! What is held comes by the clock, which the wait of the device knows nothing of. Who waits there
 //! ([`FaultWaiter`]) therefore does so until the first of what is held is due. Where nothing is, it
-//! waits for [`LONGEST_WAIT`] at most: another thread may hold a completion between the look at what
-//! is due and the begin of the wait, which then has nothing to end it.
+//! waits for [`LONGEST_WAIT`] at most: another thread may hold a completion between the look at
+//! what is due and the begin of the wait, which then has nothing to end it.
 
 use crate::driver::Waiter;
 use crate::runtime::clock;

@@ -13,8 +13,9 @@
 //!   with this probability; `nth=N`, every Nth request that the rule speaks of; `after=N`, from the
 //!   Nth of them on, for ever.
 //!
-//! For example `rule=read:medium:range=1M+4k`, `rule=write:nospace:nth=10`, a cache that takes long to
-//! write back, `rule=flush:delay=5ms`, and a device that goes away: `rule=any:offline:after=1000`.
+//! For example `rule=read:medium:range=1M+4k`, `rule=write:nospace:nth=10`, a cache that takes long
+//! to write back, `rule=flush:delay=5ms`, and a device that goes away:
+//! `rule=any:offline:after=1000`.
 //! All queues of a device count together. Of several rules the first that holds counts. A flush
 //! reaches a device only where that has a cache that may lose something (`forebay info` says so).
 

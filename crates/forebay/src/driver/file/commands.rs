@@ -2,7 +2,7 @@
 
 use crate::arena::Arena;
 use crate::driver::vectors::{self, Vector};
-use crate::driver::zeroing;
+use crate::driver::zeroing::{self, Way};
 use crate::errno;
 use forebay_core::{BlockStatus, IssuedRequest, Op, QueueLimits, Segment, Tag};
 use io_uring::squeue::Entry;
@@ -22,6 +22,15 @@ const NR_TRIES_MAX: u8 = 8;
 /// data back. A block device has no metadata of its own, and does the same for both.
 fn sync_flags(metadata: bool) -> types::FsyncFlags {
     if metadata { types::FsyncFlags::empty() } else { types::FsyncFlags::DATASYNC }
+}
+
+/// The entry by which a block device discards a range (since Linux 6.12; `BLOCK_URING_CMD_DISCARD`
+/// in <linux/blkdev.h>).
+pub(super) fn discard(start: u64, len: u64) -> Entry {
+    const DISCARD: u32 = 0x1200;
+    let mut cmd = [0; 16];
+    cmd[..8].copy_from_slice(&len.to_ne_bytes());
+    opcode::UringCmd16::new(FILE, DISCARD).addr(Some(start)).cmd(cmd).build()
 }
 
 /// The commands of all tags, and their vectors, which stay where they are as long as this lives.
@@ -48,14 +57,19 @@ pub(super) struct Command {
     addr: usize,
     start: u64,
     pub(super) len: u64,
-    /// How a range is changed: the mode of `fallocate`.
+    /// How a range is changed: the mode of `fallocate`, or what `zeroing` has beside those.
     mode: i32,
+    /// How many zeroes were written, where that is how a range is zeroed.
+    nr_done: u64,
 }
 
 impl Command {
-    /// Whether it zeroes a range by another way than the first.
-    pub(super) fn goes_around_zero_range(&self) -> bool {
-        self.op == Op::WriteZeroes && zeroing::goes_around(self.mode)
+    /// The way to zero a range that it has come to.
+    pub(super) fn way(&self) -> Way {
+        match self.op {
+            Op::WriteZeroes => Way::of(self.mode),
+            _ => Way::default(),
+        }
     }
 }
 
@@ -72,6 +86,7 @@ impl Commands {
             start: 0,
             len: 0,
             mode: 0,
+            nr_done: 0,
         };
         Commands {
             table: vec![idle; depth as usize].into(),
@@ -127,7 +142,22 @@ impl Commands {
             start: rq.start,
             len: rq.len,
             mode,
+            nr_done: 0,
         };
+        if mode == zeroing::WRITE {
+            self.fill_zeroes(rq.tag);
+        }
+    }
+
+    /// Fills the tag's vectors with the zeroes that are to be written next.
+    #[cold]
+    fn fill_zeroes(&mut self, tag: Tag) {
+        let command = &mut self.table[tag.index()];
+        let at = tag.index() * self.max_segments;
+        let vectors = &mut self.vectors[at..at + self.max_segments];
+        let left = command.len - command.nr_done;
+        let zeroes = zeroing::segments(left, self.max_segments);
+        command.nr_vectors = vectors::fill(vectors, zeroes) as u16;
     }
 
     /// Fills the tag's vectors; neighbours in memory become one. Returns how many there are.
@@ -149,6 +179,8 @@ impl Commands {
         match command.op {
             Op::Read | Op::Write => self.data_entry(tag, command),
             Op::Flush => opcode::Fsync::new(FILE).flags(sync_flags(command.metadata)).build(),
+            Op::WriteZeroes if command.mode == zeroing::WRITE => self.vectored_entry(tag, command),
+            Op::Discard if command.mode == zeroing::DISCARD => discard(command.start, command.len),
             Op::Discard | Op::WriteZeroes => opcode::Fallocate::new(FILE, command.len)
                 .offset(command.start)
                 .mode(command.mode)
@@ -183,7 +215,7 @@ impl Commands {
     fn vectored_entry(&self, tag: Tag, command: &Command) -> Entry {
         let (at, nr) = (tag.index() * self.max_segments, command.nr_vectors);
         let vectors = vectors::as_ptr(&self.vectors[at..at + usize::from(nr)]);
-        let (start, nr) = (command.start, u32::from(nr));
+        let (start, nr) = (command.start + command.nr_done, u32::from(nr));
         let flags = if command.fua { libc::RWF_DSYNC } else { 0 };
         match command.op {
             Op::Read => opcode::Readv::new(FILE, vectors, nr).offset(start).build(),
@@ -208,8 +240,11 @@ impl Commands {
         if self.is_sent_again(tag, answer) {
             return None;
         }
+        let command = self.of(tag);
+        let is_short = command.mode == zeroing::WRITE && command.nr_done < command.len;
         Some(match answer {
-            0.. => Ok(self.of(tag).len),
+            0.. if is_short => Err(BlockStatus::Io),
+            0.. => Ok(command.len),
             failure => Err(errno::to_status(-failure)),
         })
     }
@@ -228,7 +263,18 @@ impl Commands {
             && let Some(mode) = zeroing::next(command.mode, failed)
         {
             command.mode = mode;
+            if mode == zeroing::WRITE {
+                self.fill_zeroes(tag);
+            }
             return true;
+        }
+        if command.op == Op::WriteZeroes && command.mode == zeroing::WRITE && result > 0 {
+            command.nr_done += result as u64;
+            let is_short = command.nr_done < command.len;
+            if is_short {
+                self.fill_zeroes(tag);
+            }
+            return is_short;
         }
         let left_behind = matches!(-result, libc::ECANCELED | libc::EFAULT);
         let again = left_behind && command.nr_tries < NR_TRIES_MAX;

@@ -7,6 +7,7 @@ use super::event::Event;
 use super::uring::UringDriver;
 use super::waiter::UringWaiter;
 use crate::arena::Arena;
+use crate::driver::zeroing::Ranges;
 use crate::driver::{Device, DriverQueue, Mode};
 use crate::info::Feature;
 use forebay_core::QueueLimits;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 pub(super) struct FileDevice {
     file: Arc<File>,
     limits: QueueLimits,
+    ranges: Ranges,
     /// Whether the kernel has rings for one thread that run completions when asked for them.
     defers: bool,
     /// What all rings have in common.
@@ -33,6 +35,7 @@ impl FileDevice {
     pub(super) fn new(
         file: Arc<File>,
         limits: QueueLimits,
+        ranges: Ranges,
         base: Option<Base>,
     ) -> io::Result<FileDevice> {
         let polls = base.as_ref().is_some_and(Base::polls);
@@ -41,7 +44,7 @@ impl FileDevice {
         if !defers {
             IoUring::new(1)?;
         }
-        Ok(FileDevice { file, limits, defers, base })
+        Ok(FileDevice { file, limits, ranges, defers, base })
     }
 
     pub(super) fn features(&self) -> Vec<Feature> {
@@ -111,8 +114,7 @@ impl Device for FileDevice {
         let file = Arc::clone(&self.file);
         let commands = Commands::new(&self.limits, depth, self.arena().cloned());
         let tells = event.clone();
-        let grows = self.limits.capacity_bytes.is_none();
-        let driver = UringDriver::new(ring, Kernel, event, mode, file, grows, commands);
+        let driver = UringDriver::new(ring, Kernel, event, mode, file, self.ranges, commands);
         let waiter = UringWaiter::new(driver.ring(), tells, Arc::clone(driver.left()))?;
         Ok(DriverQueue { driver: Box::new(driver), waiter: Arc::new(waiter) })
     }

@@ -8,6 +8,7 @@
 use super::base::{Base, RingOptions};
 use super::device::FileDevice;
 use super::open::{File, no_uring};
+use super::ranges::{self, Knowledge};
 use crate::driver::aio::{AioDevice, no_aio};
 use crate::driver::psync::PsyncDevice;
 use crate::driver::psync::call::Target;
@@ -15,6 +16,7 @@ use crate::driver::{Device, Mode, Opened};
 use crate::error::{OpenError, SpecError};
 use crate::info::Feature;
 use crate::keys::Keys;
+use forebay_core::QueueLimits;
 use io_uring::IoUring;
 use std::io;
 use std::sync::Arc;
@@ -112,28 +114,37 @@ fn uring(file: &File) -> Result<Known, NoRing> {
     // Before anything is asked of it.
     drop(IoUring::new(1)?);
     let base = Base::open(file.rings).map_err(NoRing::Key)?;
-    let device = FileDevice::new(Arc::clone(&file.file), file.probed.limits, base)?;
+    let mut limits = file.probed.limits;
+    let is_device = matches!(file.probed.ranges, Knowledge::OfDevice { .. });
+    let discards = is_device && ranges::uring_discards(&file.file)?;
+    let (ranges, mut features) = file.probed.ranges.settle(discards, &mut limits);
+    let device = FileDevice::new(Arc::clone(&file.file), limits, ranges, base)?;
     // Whether there is room for as many tags is seen only then.
     drop(device.open_queue(file.depth, Mode::Shared)?);
-    let features = device.features();
+    features.extend(device.features());
     Ok((Arc::new(device), features))
 }
 
 fn aio(file: &File) -> io::Result<Known> {
-    let device = AioDevice::new(target(file), file.probed.limits, file.options.direct);
+    let (target, limits, mut features) = target(file);
+    let device = AioDevice::new(target, limits, file.options.direct);
     drop(device.open_queue(file.depth, Mode::Shared)?);
-    let features = vec![device.feature()];
+    features.push(device.feature());
     Ok((Arc::new(device), features))
 }
 
 fn psync(file: &File) -> Known {
-    let device = PsyncDevice::new(target(file), file.probed.limits, file.nr_threads);
-    let features = vec![device.feature()];
+    let (target, limits, mut features) = target(file);
+    let device = PsyncDevice::new(target, limits, file.nr_threads);
+    features.push(device.feature());
     (Arc::new(device), features)
 }
 
-fn target(file: &File) -> Target {
-    Target::new(Arc::clone(&file.file), file.probed.limits.capacity_bytes.is_none())
+/// What system calls that block are made on, with its limits and features.
+fn target(file: &File) -> (Target, QueueLimits, Vec<Feature>) {
+    let mut limits = file.probed.limits;
+    let (ranges, features) = file.probed.ranges.settle(true, &mut limits);
+    (Target::new(Arc::clone(&file.file), ranges), limits, features)
 }
 
 /// Whether the kernel does not have it, is too old for it, or does not let us use it.

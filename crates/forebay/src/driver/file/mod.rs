@@ -3,6 +3,7 @@
 //! - [`open`](open::open): opens it, and says why where it cannot; for `aio` and `psync`, too;
 //! - [`engine`]: chooses what does the I/O;
 //! - [`probe`]: what the kernel says of its limits and features;
+//! - [`ranges`]: how ranges are discarded and zeroed;
 //! - [`sysfs`]: what `/sys` says of the device below;
 //! - [`device`]: makes a ring for each queue;
 //! - [`base`]: what those rings have in common;
@@ -20,6 +21,7 @@ mod enter;
 mod event;
 mod open;
 mod probe;
+mod ranges;
 mod sysfs;
 #[cfg(test)]
 mod tests;

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::open::{Options, system};
+use super::ranges::{self, Knowledge};
 use super::sysfs::Queue;
 use crate::error::OpenError;
 use crate::info::Feature;
@@ -16,9 +17,6 @@ use std::path::Path;
 /// The most segments of one request: what fits a table of 8 KiB per 4 tags.
 const MAX_SEGMENTS: u32 = 128;
 
-/// Of discards and write-zeroes, 2 GiB: longer ones would keep a kernel worker for long.
-const MAX_RANGE_SECTORS: u32 = 1 << 22;
-
 /// The default of `max_sectors_kb` where the device does not say, as it was in Linux for long.
 const MAX_SECTORS_KB: u32 = 1280;
 
@@ -27,6 +25,7 @@ const MAX_SECTORS_KB: u32 = 1280;
 pub(super) struct Probed {
     pub(super) limits: QueueLimits,
     pub(super) features: Vec<Feature>,
+    pub(super) ranges: Knowledge,
 }
 
 /// Asks the kernel.
@@ -61,17 +60,26 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
     if is_device && options.direct {
         limits.dma_alignment = number("dma_alignment").unwrap_or(511);
     }
-    // A device says so. A file system is taken at its best, and answers EOPNOTSUPP where it is not
-    // so: there is no way of asking that leaves a file as it was.
-    let zeroing = !is_device || number("write_zeroes_max_bytes").is_some();
-    ranges(zeroing, is_device, &mut limits, &mut features);
-    features.push(Feature::present("flush", "fsync"));
+    let ranges = match is_device {
+        true => Knowledge::OfDevice {
+            discards: number("discard_max_bytes").is_some(),
+            zeroes: number("write_zeroes_max_bytes").is_some(),
+        },
+        false => Knowledge::OfFile(ranges::ways(path, metadata.dev(), options.read_only)),
+    };
+    features.push(Feature::present(
+        "flush",
+        match is_device {
+            true => "fdatasync, which has the device write its cache back",
+            false => "fdatasync; fsync where all metadata is to be durable, too",
+        },
+    ));
     features.push(Feature::present("fua", "RWF_DSYNC on each write that asks for it"));
     features.push(match options.direct {
         true => Feature::present("direct", "O_DIRECT"),
         false => Feature::missing("direct", "not asked for: direct=on"),
     });
-    Ok(Probed { limits, features })
+    Ok(Probed { limits, features, ranges })
 }
 
 /// A block device: its sizes. Returns its length, bytes.
@@ -157,22 +165,4 @@ fn capacity(
     }
     limits.capacity_bytes = (!growing).then_some(whole);
     Ok(())
-}
-
-/// Discards and write-zeroes, which are both `fallocate`.
-fn ranges(zeroing: bool, is_device: bool, limits: &mut QueueLimits, features: &mut Vec<Feature>) {
-    if !zeroing {
-        let why = "the device zeroes no ranges (write_zeroes_max_bytes is 0 or unknown)";
-        features.push(Feature::missing("discard", why));
-        features.push(Feature::missing("write_zeroes", why));
-        return;
-    }
-    limits.discard_granularity = limits.physical_block_size;
-    limits.max_discard_sectors = MAX_RANGE_SECTORS;
-    limits.max_write_zeroes_sectors = MAX_RANGE_SECTORS;
-    let whether = if is_device { "" } else { "; fails where the file system cannot" };
-    let how = format!("fallocate, punching a hole; reads as zeroes{whether}");
-    features.push(Feature::present("discard", how));
-    let how = format!("fallocate, zeroing the range, or else punching a hole{whether}");
-    features.push(Feature::present("write_zeroes", how));
 }

@@ -18,7 +18,8 @@
 use super::commands::Commands;
 use super::enter::{Enter, Kernel};
 use super::event::Event;
-use crate::driver::{Mode, zeroing};
+use crate::driver::Mode;
+use crate::driver::zeroing::{self, Ranges};
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
 use io_uring::squeue::Entry;
 use io_uring::{IoUring, opcode};
@@ -37,8 +38,8 @@ pub(super) struct UringDriver<E: Enter = Kernel> {
     mode: Mode,
     /// A thread of the kernel takes what is published.
     polls: bool,
-    /// Zeroes behind the end of the file make it grow, as a write does.
-    grows: bool,
+    /// How ranges are changed, as far as is known by now.
+    pub(super) ranges: Ranges,
     commands: Commands,
     /// What was queued since the last commit; its entries are not in the ring yet.
     queued: Vec<Tag>,
@@ -47,8 +48,6 @@ pub(super) struct UringDriver<E: Enter = Kernel> {
     kicked: bool,
     /// How many entries are left in the ring for the next wait beside the driver to submit.
     left: Arc<AtomicU32>,
-    /// The file system cannot zero a range.
-    no_zero_range: bool,
     nr_syscalls: u64,
     /// Kept open for the ring.
     _file: Arc<File>,
@@ -65,7 +64,7 @@ impl<E: Enter> UringDriver<E> {
         event: Option<Arc<Event>>,
         mode: Mode,
         file: Arc<File>,
-        grows: bool,
+        ranges: Ranges,
         commands: Commands,
     ) -> UringDriver<E> {
         let depth = commands.depth();
@@ -76,13 +75,12 @@ impl<E: Enter> UringDriver<E> {
             kernel,
             event,
             mode,
-            grows,
+            ranges,
             commands,
             queued: Vec::with_capacity(depth as usize),
             nr_in_flight: 0,
             kicked: false,
             left: Arc::default(),
-            no_zero_range: false,
             nr_syscalls: 0,
             _file: file,
         }
@@ -91,8 +89,8 @@ impl<E: Enter> UringDriver<E> {
     /// How to do an operation on a range, at first.
     fn range_mode(&self, op: Op) -> i32 {
         match op {
-            Op::WriteZeroes => zeroing::first(self.grows, self.no_zero_range),
-            Op::Discard => zeroing::PUNCH_HOLE,
+            Op::WriteZeroes => zeroing::first(self.ranges.grows, self.ranges.way),
+            Op::Discard => self.ranges.discard,
             Op::Read | Op::Write | Op::Flush => 0,
         }
     }
@@ -219,7 +217,7 @@ impl<E: Enter> UringDriver<E> {
     fn send_again(&mut self, tags: Vec<Tag>) {
         for tag in tags {
             // It is of no use to try this again: there was an answer.
-            self.no_zero_range |= self.commands.of(tag).goes_around_zero_range();
+            self.ranges.way = self.ranges.way.max(self.commands.of(tag).way());
             self.queued.push(tag);
         }
         self.publish();

@@ -5,29 +5,28 @@
 // It hands addresses to the kernel.
 #![allow(unsafe_code)]
 
-use crate::driver::vectors::{self, Vectors};
-use crate::driver::zeroing;
+use crate::driver::vectors::{self, Vector, Vectors};
+use crate::driver::zeroing::{self, Ranges, Way};
 use crate::errno;
 use forebay_core::{BlockStatus, IssuedRequest, Op, Tag};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// What calls are made on.
 #[derive(Debug)]
 pub(in crate::driver) struct Target {
     pub(in crate::driver) file: Arc<File>,
-    /// Whether zeroes behind its end make it grow, as a write does.
-    grows: bool,
-    /// The file system has said that it cannot zero a range.
-    no_zero_range: AtomicBool,
+    ranges: Ranges,
+    /// The best [`Way`] to zero a range, by its number: what the file system has said so far.
+    way: AtomicU8,
 }
 
 impl Target {
-    pub(in crate::driver) fn new(file: Arc<File>, grows: bool) -> Target {
-        Target { file, grows, no_zero_range: AtomicBool::new(false) }
+    pub(in crate::driver) fn new(file: Arc<File>, ranges: Ranges) -> Target {
+        Target { file, ranges, way: AtomicU8::new(ranges.way as u8) }
     }
 
     fn fd(&self) -> i32 {
@@ -75,7 +74,7 @@ impl Call {
         let answer = match self.op {
             Op::Read | Op::Write => self.move_data(target, nr_syscalls),
             Op::Flush => sync(target, self.metadata, nr_syscalls),
-            Op::Discard => self.allocate(target, zeroing::PUNCH_HOLE, nr_syscalls),
+            Op::Discard => self.discard(target, nr_syscalls),
             Op::WriteZeroes => self.zero(target, nr_syscalls),
         };
         match answer {
@@ -126,14 +125,51 @@ impl Call {
 
     fn zero(&self, target: &Target, nr_syscalls: &mut u64) -> Result<u64, i32> {
         // Relaxed: it saves a call that fails, no more.
-        let goes_around = target.no_zero_range.load(Ordering::Relaxed);
-        let mut mode = zeroing::first(target.grows, goes_around);
+        let way = Way::ALL[usize::from(target.way.load(Ordering::Relaxed))];
+        let mut mode = zeroing::first(target.ranges.grows, way);
         loop {
-            let answer = self.allocate(target, mode, nr_syscalls);
+            let answer = match mode {
+                zeroing::WRITE => self.write_zeroes(target, nr_syscalls),
+                _ => self.allocate(target, mode, nr_syscalls),
+            };
             let Some(next) = zeroing::next(mode, answer.err()) else { return answer };
-            target.no_zero_range.store(true, Ordering::Relaxed);
+            target.way.fetch_max(Way::of(next) as u8, Ordering::Relaxed);
             mode = next;
         }
+    }
+
+    /// Writes zeroes over the range, where there is no other way.
+    fn write_zeroes(&self, target: &Target, nr_syscalls: &mut u64) -> Result<u64, i32> {
+        const NR_VECTORS: usize = 128;
+        let mut vectors = vec![Vector::EMPTY; NR_VECTORS];
+        let mut nr_done = 0;
+        while nr_done < self.len {
+            let nr = vectors::fill(&mut vectors, zeroing::segments(self.len - nr_done, NR_VECTORS));
+            let start = (self.start + nr_done) as libc::off_t;
+            let (fd, first) = (target.fd(), vectors::as_ptr(&vectors));
+            // SAFETY: the vectors are ours, and name memory that is never freed; the kernel reads
+            // it, and nobody writes to it.
+            let written =
+                made(nr_syscalls, || unsafe { libc::pwritev(fd, first, nr as i32, start) });
+            match written? {
+                0 => return Err(libc::EIO),
+                written => nr_done += written,
+            }
+        }
+        Ok(nr_done)
+    }
+
+    fn discard(&self, target: &Target, nr_syscalls: &mut u64) -> Result<u64, i32> {
+        /// The number of <linux/fs.h>.
+        const BLKDISCARD: libc::c_ulong = 0x1277;
+        if target.ranges.discard != zeroing::DISCARD {
+            return self.allocate(target, zeroing::PUNCH_HOLE, nr_syscalls);
+        }
+        let range = [self.start, self.len];
+        made(nr_syscalls, || {
+            // SAFETY: the descriptor is open; this request reads two numbers.
+            unsafe { libc::ioctl(target.fd(), BLKDISCARD, range.as_ptr()) as isize }
+        })
     }
 }
 

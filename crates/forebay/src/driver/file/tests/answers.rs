@@ -9,10 +9,13 @@ use crate::driver::file::commands::Commands;
 use crate::driver::file::enter::Enter;
 use crate::driver::file::uring::UringDriver;
 use crate::driver::file::waiter::UringWaiter;
-use crate::driver::testing::{DEPTH, data, issue, reap};
+use crate::driver::testing::{DEPTH, data, issue, ranges, reap};
+use crate::driver::zeroing::{self, Way};
 use crate::driver::{Mode, Waiter};
 use crate::runtime::clock;
-use forebay_core::{Bio, Driver, Op, QueueLimits};
+use forebay_core::{
+    Bio, BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag,
+};
 use io_uring::IoUring;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -81,7 +84,7 @@ fn scripted(entries: u32, mode: Mode) -> (UringDriver<Script>, UringWaiter, Scri
     };
     let kept = Arc::new(file.try_clone().expect("a descriptor"));
     let commands = Commands::new(&limits, DEPTH, None);
-    let driver = UringDriver::new(ring, script.clone(), None, mode, kept, false, commands);
+    let driver = UringDriver::new(ring, script.clone(), None, mode, kept, ranges(), commands);
     let left = Arc::clone(driver.left());
     let waiter = UringWaiter::new(driver.ring(), None, left).expect("a descriptor");
     (driver, waiter, script, file)
@@ -226,7 +229,7 @@ fn a_ring_whose_completions_could_overflow_is_refused() {
     let file = Arc::new(tempfile::tempfile().expect("a scratch file"));
     let limits = QueueLimits { max_segments: 8, ..QueueLimits::default() };
     let commands = Commands::new(&limits, DEPTH, None);
-    UringDriver::new(ring, Script::default(), None, Mode::Shared, file, false, commands);
+    UringDriver::new(ring, Script::default(), None, Mode::Shared, file, ranges(), commands);
 }
 
 #[test]
@@ -305,4 +308,69 @@ fn a_thread_alone_submits_and_waits_with_one_call() {
     let nr = disk.stats().nr_syscalls - nr_before;
     // A wait may return early.
     assert!((200..300).contains(&nr), "{nr} system calls for 200 flushes");
+}
+
+#[test]
+fn zeroes_are_written_where_the_file_system_has_no_other_way() {
+    // Of several writes, whose number depends on how many segments one has.
+    for len in [512, 1 << 16, (1 << 20) + 512] {
+        for mode in [Mode::Owned, Mode::Shared] {
+            let (mut driver, waiter, _, file) = scripted(DEPTH, mode);
+            file.write_all_at(&vec![0xFF; 2 << 20], 0).expect("a scratch file");
+            driver.ranges.way = Way::Write;
+            issue(&mut driver, 3, Bio::range(Op::WriteZeroes, 512, len));
+            driver.commit_rqs();
+            let mut done = reap(&mut driver);
+            while done.is_empty() {
+                match mode {
+                    Mode::Owned => driver.wait(1),
+                    Mode::Shared => waiter.wait(None),
+                }
+                done = reap(&mut driver);
+            }
+            assert_eq!(done[0].result, Ok(len));
+            let mut bytes = vec![1; 2 << 20];
+            file.read_exact_at(&mut bytes, 0).expect("the file");
+            let (before, rest) = bytes.split_at(512);
+            let (zeroed, behind) = rest.split_at(len as usize);
+            assert!(zeroed.iter().all(|byte| *byte == 0), "{len}");
+            assert!(before.iter().chain(behind).all(|byte| *byte == 0xFF), "{len}");
+        }
+    }
+}
+
+#[test]
+fn a_range_goes_from_way_to_way_until_one_is_there() {
+    let limits = QueueLimits { max_segments: 8, ..crate::driver::ideal_limits(1 << 30, 512) };
+    let mut noted = Noted(Commands::new(&limits, DEPTH, None));
+    let (tag, len) = (Tag::from_index(5), 3 << 16);
+    issue(&mut noted, 5, Bio::range(Op::WriteZeroes, 0, len));
+    let commands = &mut noted.0;
+    for way in [Way::PunchHole, Way::Write] {
+        assert_eq!(commands.ended(tag, -libc::EOPNOTSUPP), None);
+        assert_eq!(commands.of(tag).way(), way);
+    }
+    // What is written in part goes on; what is not written at all has failed.
+    assert_eq!(commands.ended(tag, 1 << 16), None);
+    assert_eq!(commands.ended(tag, 1 << 16), None);
+    assert_eq!(commands.ended(tag, 1 << 16), Some(Ok(len)));
+    issue(&mut noted, 5, Bio::range(Op::WriteZeroes, 0, len));
+    let commands = &mut noted.0;
+    assert_eq!(commands.ended(tag, -libc::ENOSPC), Some(Err(BlockStatus::NoSpace)));
+}
+
+/// Notes what it is given, to be zeroed in one call.
+struct Noted(Commands);
+
+impl Driver for Noted {
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _: bool) -> Issue {
+        self.0.note(rq, zeroing::first(false, Way::ZeroRange));
+        Issue::Queued
+    }
+
+    fn commit_rqs(&mut self) {}
+
+    fn reap(&mut self, _: &mut Completions, _: Look) {}
+
+    fn wait(&mut self, _: u32) {}
 }

@@ -6,6 +6,7 @@ use crate::arena::Arena;
 use crate::driver::file::commands::Commands;
 use crate::driver::ideal_limits;
 use crate::driver::testing::{data, issue};
+use crate::driver::zeroing;
 use crate::{BUF_ALIGN, Buf};
 use forebay_core::{
     Bio, BioFlags, Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Segment,
@@ -14,6 +15,8 @@ use forebay_core::{
 /// Makes entries, and shows what is in them.
 struct Entries {
     commands: Commands,
+    /// How ranges are changed.
+    mode: i32,
     shown: String,
     /// `fsync_flags`, which shares its place with the flags of other operations.
     flags: u32,
@@ -21,7 +24,7 @@ struct Entries {
 
 impl Driver for Entries {
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _: bool) -> Issue {
-        self.commands.note(rq, libc::FALLOC_FL_ZERO_RANGE);
+        self.commands.note(rq, self.mode);
         let entry = self.commands.entry(rq.tag);
         self.shown = format!("{entry:?}");
         // SAFETY: an entry is the 64 bytes of `struct io_uring_sqe`, all of them numbers.
@@ -44,7 +47,13 @@ fn limits() -> QueueLimits {
 /// Which operation of io_uring a bio becomes; all are on the registered file.
 #[track_caller]
 fn check(commands: Commands, bio: Bio, opcode: u8) -> u32 {
-    let mut entries = Entries { commands, shown: String::new(), flags: 0 };
+    check_mode(commands, libc::FALLOC_FL_ZERO_RANGE, bio, opcode)
+}
+
+/// The same, where ranges are changed by `mode`.
+#[track_caller]
+fn check_mode(commands: Commands, mode: i32, bio: Bio, opcode: u8) -> u32 {
+    let mut entries = Entries { commands, mode, shown: String::new(), flags: 0 };
     assert_eq!(issue(&mut entries, 3, bio), Issue::Queued);
     let expected = format!("op_code: {opcode}, flags: 1,");
     assert!(entries.shown.contains(&expected), "{} is not {expected}", entries.shown);
@@ -60,6 +69,7 @@ const WRITE_FIXED: u8 = 5;
 const FALLOCATE: u8 = 17;
 const READ: u8 = 22;
 const WRITE: u8 = 23;
+const URING_CMD: u8 = 46;
 
 #[test]
 fn one_stretch_of_memory_takes_no_vector() {
@@ -110,4 +120,7 @@ fn flushes_sync_and_ranges_are_allocated() {
     assert_eq!(check(commands(), Bio::fsync(), FSYNC), 0, "metadata as well");
     check(commands(), Bio::range(Op::Discard, 0, 4096), FALLOCATE);
     check(commands(), Bio::range(Op::WriteZeroes, 0, 4096), FALLOCATE);
+    check_mode(commands(), zeroing::DISCARD, Bio::range(Op::Discard, 0, 4096), URING_CMD);
+    let zeroes = Bio::range(Op::WriteZeroes, 0, 4096);
+    check_mode(commands(), zeroing::WRITE, zeroes, WRITEV);
 }

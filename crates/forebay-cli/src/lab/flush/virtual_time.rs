@@ -1,0 +1,18 @@
+//! The cells in virtual time.
+
+use forebay_sim::lab::measure_flushes;
+
+use super::{Cell, Figures, THREADS, cells, rows};
+use crate::lab::rows::Row;
+
+/// Runs all of them.
+pub(in crate::lab) fn run() -> Vec<Row> {
+    let all: Vec<_> = cells(&THREADS).map(measure).collect();
+    rows("virtual time", &all)
+}
+
+pub(super) fn measure(cell: Cell) -> Figures {
+    let measured = measure_flushes(&cell.load());
+    let iops = measured.iops();
+    Figures { cell, iops, fsyncs: measured.fsyncs, counts: measured.counts }
+}
