@@ -1,6 +1,6 @@
 //! Where the kernel refuses io_uring, or AIO too: what is used instead, and what is said of it.
 
-use crate::common::{Scratch, open, reap_all, submit};
+use crate::common::{LoopDevice, Scratch, open, reap_all, submit};
 use crate::seccomp;
 use forebay::{BlockStatus, Buf, Disk, DiskInfo, FeatureState, Io, OpenError};
 use std::thread;
@@ -197,6 +197,25 @@ fn without_holes_zeroes_are_written_and_nothing_is_discarded() {
             assert!(disk.discard(0, 4096).is_err());
             check_feature(disk.info(), "discard", Err("punches no holes"));
             check_feature(disk.info(), "write_zeroes", Ok("zeroes are written"));
+        });
+    }
+}
+
+#[test]
+fn a_block_device_discards_without_holes() {
+    let device = match LoopDevice::new(1 << 20) {
+        Ok(device) => device,
+        Err(why) => return eprintln!("skipped: a_block_device_discards_without_holes: {why}"),
+    };
+    for driver in ["psync:", "aio:"] {
+        under(&[(libc::SYS_fallocate, libc::EOPNOTSUPP)], || {
+            let disk = open(&format!("{driver}{}", device.node));
+            disk.write_at(&[7; 8192], 0).expect("a write");
+            disk.flush().expect("a flush");
+            disk.discard(0, 4096).expect("a discard");
+            let mut back = [1; 8192];
+            disk.read_at(&mut back, 0).expect("a read");
+            assert!(back[..4096] == [0; 4096] && back[4096..] == [7; 4096], "{driver}");
         });
     }
 }
