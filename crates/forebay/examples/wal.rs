@@ -15,7 +15,8 @@ struct Wal(GroupCommit);
 impl Wal {
     fn open(path: &Path) -> io::Result<Wal> {
         let file = File::options().create(true).append(true).open(path)?;
-        if let Some(folder) = path.parent() {
+        let folder = path.canonicalize()?; // of `wal.log` alone the parent is "", which is no folder
+        if let Some(folder) = folder.parent() {
             File::open(folder)?.sync_all()?; // the file's name has to last too
         }
         Ok(Wal(GroupCommit::new(file)))
