@@ -31,8 +31,8 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "one flush too many is elided",
         file: TURN,
-        from: "if is_counted && durability.durable() >= wanted.up_to() {",
-        to: "if is_counted && durability.durable() + 1 >= wanted.up_to() {",
+        from: "if is_counted && durable >= wanted.up_to() {",
+        to: "if is_counted && durable + 1 >= wanted.up_to() {",
         found_by: P2,
     },
     Bug {

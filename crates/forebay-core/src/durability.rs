@@ -12,6 +12,7 @@
 //! Counterpart in Linux: none for the block layer; `errseq_t` for the errors of a file.
 
 use crate::primitive::{AtomicU64, Ordering};
+use core::ops::RangeInclusive;
 
 /// How many losses that nobody has acknowledged are told apart. Of more, each counts as a loss of
 /// everything.
@@ -171,14 +172,14 @@ impl Durability {
     /// or not.
     pub(crate) fn check_since(&self, nr_losses: u64, wanted: Wanted) -> Option<u64> {
         let now = self.nr_losses.load(Ordering::Acquire);
-        let is_lost = (nr_losses + 1..=now).any(|number| wanted.is_in(self.loss(number)));
+        let is_lost = told_apart(nr_losses, now).any(|number| wanted.is_in(self.loss(number)));
         (!is_lost).then_some(now)
     }
 
     /// All losses since there were `nr_losses`, as one range; and how many there are now.
     fn lost_since(&self, nr_losses: u64) -> (Option<LostWrites>, u64) {
         let now = self.nr_losses.load(Ordering::Acquire);
-        let losses = (nr_losses + 1..=now).map(|number| self.loss(number));
+        let losses = told_apart(nr_losses, now).map(|number| self.loss(number));
         let all = losses.filter(|lost| lost.after < lost.up_to).reduce(|one, other| LostWrites {
             after: one.after.min(other.after),
             up_to: one.up_to.max(other.up_to),
@@ -198,6 +199,12 @@ impl Durability {
             false => LostWrites { after: 0, up_to: self.point() },
         }
     }
+}
+
+/// The losses after the first number, up to the second. Of all that are not told apart any more, one
+/// stands for the others: a gone device may fail any number of flushes.
+fn told_apart(nr_losses: u64, now: u64) -> RangeInclusive<u64> {
+    (nr_losses + 1).max(now.saturating_sub(NR_LOSSES as u64))..=now
 }
 
 #[cfg(test)]

@@ -51,6 +51,8 @@ impl Turn<'_> {
         let HardwareContext { flush, device, counters, policy, .. } = &mut *self.hctx;
         let durability = &*device.durability;
         counters.flushes_asked.add(1);
+        // In this order: a loss is noted before a later flush can move the durable point over it.
+        let durable = durability.durable();
         let Some(nr_losses) = durability.check(wanted) else {
             // Another flush would prove nothing of what is lost.
             counters.flushes_refused.add(1);
@@ -59,9 +61,9 @@ impl Turn<'_> {
             return self.flush_ended(rq, Err(status));
         };
         // What somebody else has written, by other means, has no point.
-        let is_by_point = matches!(wanted, Wanted::Point(_)) || rq.flags.contains(BioFlags::UP_TO);
-        let is_counted = is_by_point || policy.elide && !rq.flags.contains(BioFlags::FSYNC);
-        if is_counted && durability.durable() >= wanted.up_to() {
+        let is_by_point = matches!(wanted, Wanted::Point(_)) || is_up_to(&rq);
+        let is_counted = (is_by_point || policy.elide) && !rq.flags.contains(BioFlags::FSYNC);
+        if is_counted && durable >= wanted.up_to() {
             counters.flushes_elided.add(1);
             return self.flush_ended(rq, Ok(()));
         }
@@ -82,7 +84,7 @@ impl Turn<'_> {
             return Wanted::Point(self.ended_point());
         }
         let newest = self.hctx.device.durability.point();
-        match rq.flags.contains(BioFlags::UP_TO) {
+        match is_up_to(rq) {
             true => Wanted::All(rq.start.min(newest)),
             false => Wanted::All(newest),
         }
@@ -277,6 +279,11 @@ impl HardwareContext {
         self.nr_waited += usize::from(self.nr_waited > 0);
         self.backlog.push_front(rq);
     }
+}
+
+/// Whether its start is a durable point. (What has data begins at a byte.)
+fn is_up_to(rq: &Request) -> bool {
+    rq.op == Op::Flush && rq.flags.contains(BioFlags::UP_TO)
 }
 
 /// Whether a bio that ends has a durable point: not if it is durable as it ends, or changed
