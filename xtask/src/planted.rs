@@ -88,7 +88,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "a write with FUA is flushed for what was durable before",
         file: TURN,
-        from: "return Wanted::Point(self.ended_point());",
+        from: "return Wanted::Point(self.ended_point(is_in_doubt));",
         to: "return Wanted::Point(self.hctx.device.durability.durable());",
         found_by: P2,
     },

@@ -81,7 +81,8 @@ impl Turn<'_> {
 
     fn wanted(&mut self, rq: &Request) -> Wanted {
         if rq.steps.current() == Some(Steps::POST) {
-            return Wanted::Point(self.ended_point());
+            let is_in_doubt = rq.head(&self.hctx.splits).is_in_doubt;
+            return Wanted::Point(self.ended_point(is_in_doubt));
         }
         let newest = self.hctx.device.durability.point();
         match is_up_to(rq) {
@@ -94,10 +95,17 @@ impl Turn<'_> {
     ///
     /// One number does for all that one look at the driver has brought: all of them had completed
     /// at the device before it was drawn.
-    pub(crate) fn ended_point(&mut self) -> u64 {
+    pub(crate) fn ended_point(&mut self, is_in_doubt: bool) -> u64 {
         let HardwareContext { flush, device, .. } = &mut *self.hctx;
+        if is_in_doubt {
+            return device.durability.doubtful_writes_end();
+        }
         if flush.batch_point == 0 || !flush.is_reaping {
             flush.batch_point = device.durability.writes_end();
+            if device.durability.nr_failures() != flush.nr_failures {
+                // One has failed since this turn began, elsewhere, and may not know of these.
+                flush.batch_point = device.durability.doubtful_writes_end();
+            }
         }
         flush.batch_point
     }
@@ -223,6 +231,33 @@ impl Turn<'_> {
         device.durability.flush_failed();
         if status == BlockStatus::Offline {
             device.fail();
+        }
+        self.look_for_failures();
+    }
+
+    /// Has a flush failed, here or in another context, then what this has at the device may be
+    /// lost with what had ended: it may be in the cache, with its completion on the way, or be the
+    /// part of a bio that was done first.
+    #[inline]
+    pub(crate) fn look_for_failures(&mut self) {
+        let HardwareContext { flush, device, .. } = &*self.hctx;
+        if flush.is_needed && device.durability.nr_failures() != flush.nr_failures {
+            self.doubt_writes();
+        }
+    }
+
+    #[cold]
+    fn doubt_writes(&mut self) {
+        let HardwareContext { flush, device, table, splits, .. } = &mut *self.hctx;
+        flush.nr_failures = device.durability.nr_failures();
+        splits.bios_mut().for_each(|bio| bio.is_in_doubt = true);
+        let requests = table.iter_mut().filter_map(|slot| slot.rq.as_mut());
+        for rq in requests.filter(|rq| rq.was_issued) {
+            let mut bio = Some(rq.head_mut(splits));
+            while let Some(queued) = bio {
+                queued.is_in_doubt = true;
+                bio = queued.next.as_deref_mut();
+            }
         }
     }
 

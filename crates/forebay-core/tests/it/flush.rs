@@ -414,3 +414,33 @@ fn a_wait_beside_a_flush_asks_for_no_more_than_one_merged_request_may_end() {
     assert_eq!(bench.queue.hctx.prepare_wait(4), 1, "the write may come before the flush");
     assert_eq!(bench.queue.hctx.prepare_wait(5), 2);
 }
+
+#[test]
+fn what_was_at_the_device_when_a_flush_failed_is_lost_though_it_ends_later() {
+    use crate::common::TestQueue;
+    for is_elsewhere in [false, true] {
+        let mut one = bench();
+        let mut other = bench();
+        let device = std::sync::Arc::clone(&one.queue.device);
+        other.queue = TestQueue::with_device(cached(), Policy::default(), 0, &device);
+        one.flush(1);
+        one.finish();
+        // It may be in the cache already, and its completion on the way.
+        let writer = if is_elsewhere { &mut other } else { &mut one };
+        writer.write(2);
+        one.flush(3);
+        one.complete(usize::from(!is_elsewhere), Err(BlockStatus::Io));
+        let writer = if is_elsewhere { &mut other } else { &mut one };
+        writer.complete(0, Ok(K4));
+        writer.flush(4);
+        writer.finish();
+        assert_eq!(writer.ends().last(), Some(&(4, Err(BlockStatus::Io))), "{is_elsewhere}");
+        assert!(device.durability().acknowledge_loss().is_some());
+        // What is issued after that is not concerned.
+        let late = writer.wrote(5);
+        writer.flush(6);
+        writer.finish();
+        assert_eq!(writer.ends().last(), Some(&(6, Ok(0))), "{is_elsewhere}");
+        assert!(device.durability().is_durable(late));
+    }
+}
