@@ -79,6 +79,13 @@ const BUGS: &[Bug] = &[
         found_by: P2,
     },
     Bug {
+        what: "what is at the device when a flush fails counts as safe",
+        file: TURN,
+        from: "queued.is_in_doubt = true;",
+        to: "queued.is_in_doubt = false;",
+        found_by: P2,
+    },
+    Bug {
         what: "a flush that succeeds fails who waits for it",
         file: TURN,
         from: "                Ok(_) if is_safe() => Ok(()),",
