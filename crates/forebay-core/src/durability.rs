@@ -233,8 +233,8 @@ impl Durability {
     }
 }
 
-/// The losses after the first number, up to the second. Of all that are not told apart any more, one
-/// stands for the others: a gone device may fail any number of flushes.
+/// The losses after the first number, up to the second. Of all that are not told apart any more,
+/// one stands for the others: a gone device may fail any number of flushes.
 fn told_apart(nr_losses: u64, now: u64) -> RangeInclusive<u64> {
     (nr_losses + 1).max(now.saturating_sub(NR_LOSSES as u64))..=now
 }
