@@ -31,8 +31,8 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "one flush too many is elided",
         file: TURN,
-        from: "if is_counted && durability.durable() >= wanted.up_to() {",
-        to: "if is_counted && durability.durable() + 1 >= wanted.up_to() {",
+        from: "if is_counted && durable >= wanted.up_to() {",
+        to: "if is_counted && durable + 1 >= wanted.up_to() {",
         found_by: P2,
     },
     Bug {
@@ -79,6 +79,13 @@ const BUGS: &[Bug] = &[
         found_by: P2,
     },
     Bug {
+        what: "what is at the device when a flush fails counts as safe",
+        file: TURN,
+        from: "queued.is_in_doubt = true;",
+        to: "queued.is_in_doubt = false;",
+        found_by: P2,
+    },
+    Bug {
         what: "a flush that succeeds fails who waits for it",
         file: TURN,
         from: "                Ok(_) if is_safe() => Ok(()),",
@@ -88,7 +95,7 @@ const BUGS: &[Bug] = &[
     Bug {
         what: "a write with FUA is flushed for what was durable before",
         file: TURN,
-        from: "return Wanted::Point(self.ended_point());",
+        from: "return Wanted::Point(self.ended_point(is_in_doubt));",
         to: "return Wanted::Point(self.hctx.device.durability.durable());",
         found_by: P2,
     },

@@ -34,6 +34,7 @@ impl Turn<'_> {
     /// Takes the driver's completions.
     #[inline]
     pub(crate) fn reap<D: Driver + ?Sized>(&mut self, driver: &mut D) {
+        self.look_for_failures();
         let is_due = self.hctx.nr_in_flight > 0 || self.hctx.reap_kick;
         if !is_due || !self.gates.reap {
             return;
@@ -274,7 +275,7 @@ impl Turn<'_> {
     #[inline]
     fn end(&mut self, mut bio: Box<QueuedBio>, unplugged_ns: u64) {
         if self.hctx.flush.is_needed && needs_point(&bio) {
-            bio.durable_point = self.ended_point();
+            bio.durable_point = self.ended_point(bio.is_in_doubt);
         }
         let counters = &self.hctx.counters;
         if self.hctx.policy.iostats {

@@ -55,6 +55,8 @@ impl Turn<'_> {
             match self.next() {
                 Some((tag, rq)) => {
                     if self.issue(driver, tag, rq) {
+                        // They had their turn: a busy device does not let them through for ever.
+                        self.hctx.flush.lets_through = false;
                         return true;
                     }
                 }

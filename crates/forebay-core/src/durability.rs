@@ -12,6 +12,7 @@
 //! Counterpart in Linux: none for the block layer; `errseq_t` for the errors of a file.
 
 use crate::primitive::{AtomicU64, Ordering};
+use core::ops::RangeInclusive;
 
 /// How many losses that nobody has acknowledged are told apart. Of more, each counts as a loss of
 /// everything.
@@ -26,7 +27,9 @@ pub struct Durability {
     /// The number of the batch of writes that ended last.
     point: AtomicU64,
     durable: AtomicU64,
-    /// How many flushes have failed, and of how many everybody knows.
+    /// How many flushes have failed.
+    nr_failures: AtomicU64,
+    /// How many losses there were, and of how many everybody knows.
     nr_losses: AtomicU64,
     nr_acknowledged: AtomicU64,
     losses: [Loss; NR_LOSSES],
@@ -88,6 +91,7 @@ impl Durability {
         Durability {
             point: AtomicU64::new(FIRST),
             durable: AtomicU64::new(0),
+            nr_failures: AtomicU64::new(0),
             nr_losses: AtomicU64::new(0),
             nr_acknowledged: AtomicU64::new(0),
             losses: core::array::from_fn(|_| Loss {
@@ -135,15 +139,44 @@ impl Durability {
         self.durable.fetch_max(point, Ordering::AcqRel);
     }
 
-    /// A flush has failed just now.
+    /// As [`writes_end`](Durability::writes_end), of writes that were at the device when a flush
+    /// failed: their number, which is lost. They may have been in the cache already.
+    pub(crate) fn doubtful_writes_end(&self) -> u64 {
+        let point = self.writes_end();
+        match self.lost() {
+            // Who is told of that is told of these too.
+            Some(lost) => lost.up_to,
+            None => {
+                self.note_loss(|| (point - 1, point));
+                point
+            }
+        }
+    }
+
+    /// How many flushes have failed. Who draws a number first and does not see a failure here then
+    /// has a number that the failure counts as lost.
+    pub(crate) fn nr_failures(&self) -> u64 {
+        self.nr_failures.load(Ordering::Acquire)
+    }
+
+    /// A flush has failed just now. Whoever has writes at the device is to look at
+    /// `nr_failures`.
     pub fn flush_failed(&self) {
+        self.nr_failures.fetch_add(1, Ordering::AcqRel);
+        // Changes of the point form one chain, and this is one: a number that is drawn before it is
+        // in the range; who draws a later one sees the failure.
+        self.note_loss(|| (self.durable(), self.point.fetch_add(0, Ordering::AcqRel)));
+    }
+
+    fn note_loss(&self, range: impl FnOnce() -> (u64, u64)) {
         let number = self.nr_losses.fetch_add(1, Ordering::AcqRel) + 1;
         let loss = &self.losses[(number % NR_LOSSES as u64) as usize];
         // Each with release, after the count: who reads one that replaces what it looks for sees
         // by the count that it was replaced.
         loss.number.store(0, Ordering::Release);
-        loss.after.store(self.durable(), Ordering::Release);
-        loss.up_to.store(self.point(), Ordering::Release);
+        let (after, up_to) = range();
+        loss.after.store(after, Ordering::Release);
+        loss.up_to.store(up_to, Ordering::Release);
         loss.number.store(number, Ordering::Release);
     }
 
@@ -171,14 +204,14 @@ impl Durability {
     /// or not.
     pub(crate) fn check_since(&self, nr_losses: u64, wanted: Wanted) -> Option<u64> {
         let now = self.nr_losses.load(Ordering::Acquire);
-        let is_lost = (nr_losses + 1..=now).any(|number| wanted.is_in(self.loss(number)));
+        let is_lost = told_apart(nr_losses, now).any(|number| wanted.is_in(self.loss(number)));
         (!is_lost).then_some(now)
     }
 
     /// All losses since there were `nr_losses`, as one range; and how many there are now.
     fn lost_since(&self, nr_losses: u64) -> (Option<LostWrites>, u64) {
         let now = self.nr_losses.load(Ordering::Acquire);
-        let losses = (nr_losses + 1..=now).map(|number| self.loss(number));
+        let losses = told_apart(nr_losses, now).map(|number| self.loss(number));
         let all = losses.filter(|lost| lost.after < lost.up_to).reduce(|one, other| LostWrites {
             after: one.after.min(other.after),
             up_to: one.up_to.max(other.up_to),
@@ -198,6 +231,12 @@ impl Durability {
             false => LostWrites { after: 0, up_to: self.point() },
         }
     }
+}
+
+/// The losses after the first number, up to the second. Of all that are not told apart any more,
+/// one stands for the others: a gone device may fail any number of flushes.
+fn told_apart(nr_losses: u64, now: u64) -> RangeInclusive<u64> {
+    (nr_losses + 1).max(now.saturating_sub(NR_LOSSES as u64))..=now
 }
 
 #[cfg(test)]

@@ -284,7 +284,9 @@ impl HardwareContext {
             Some(nr) if nr < self.flush.nr_running() => return 1,
             Some(nr) => (1, nr),
         };
-        let nr_others = nr_bios.saturating_sub(nr_flushed).div_ceil(self.bios_per_request_max);
+        // Another request may end more bios than the flush does, and come before it.
+        let nr_first = nr_flushed.max(is_flushing * self.bios_per_request_max);
+        let nr_others = nr_bios.saturating_sub(nr_first).div_ceil(self.bios_per_request_max);
         (is_flushing + nr_others).clamp(1, self.nr_in_flight)
     }
 

@@ -28,6 +28,8 @@ pub struct QueuedBio {
     pub(crate) good_len: u64,
     /// Of a bio that has ended: see [`QueuedBio::durable_point`].
     pub(crate) durable_point: u64,
+    /// It was at the device when a flush failed.
+    pub(crate) is_in_doubt: bool,
     pub(crate) queued_ns: u64,
     pub(crate) waited_ns: u64,
     owner: u64,
@@ -47,6 +49,7 @@ impl QueuedBio {
             status: None,
             good_len: 0,
             durable_point: 0,
+            is_in_doubt: false,
             queued_ns: 0,
             waited_ns: 0,
             owner,
@@ -62,6 +65,7 @@ impl QueuedBio {
         self.status = None;
         self.good_len = bio.len;
         self.durable_point = 0;
+        self.is_in_doubt = false;
         self.has_waited = false;
         self.waited_ns = 0;
         self.bio = bio;

@@ -60,6 +60,11 @@ impl Splits {
         &mut self.of(at).bio
     }
 
+    /// All bios that are kept.
+    pub(crate) fn bios_mut(&mut self) -> impl Iterator<Item = &mut QueuedBio> {
+        self.slots.iter_mut().flatten().map(|split| &mut *split.bio)
+    }
+
     /// One more request covers a part of it.
     pub(crate) fn add_part(&mut self, at: u32) {
         self.of(at).nr_parts += 1;

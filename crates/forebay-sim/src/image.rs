@@ -23,6 +23,8 @@ struct Version {
     value: u64,
     began: u64,
     ended: u64,
+    /// It was under way when all was lost: no flush makes it durable.
+    is_lost: bool,
 }
 
 /// How a write ended.
@@ -60,7 +62,7 @@ impl Image {
     fn of(&mut self, block: u64) -> &mut Vec<Version> {
         let versions = self.blocks.at_mut(block);
         if versions.is_empty() {
-            versions.push(Version { value: INITIAL, began: 0, ended: 0 });
+            versions.push(Version { value: INITIAL, began: 0, ended: 0, is_lost: false });
         }
         versions
     }
@@ -81,7 +83,7 @@ impl Image {
     /// A write begins.
     pub(crate) fn begin(&mut self, block: u64, value: u64) {
         let began = self.mark();
-        self.of(block).push(Version { value, began, ended: NEVER });
+        self.of(block).push(Version { value, began, ended: NEVER, is_lost: false });
     }
 
     /// A write that began never was there.
@@ -97,9 +99,10 @@ impl Image {
         let own = versions.iter_mut().rev().find(is_own);
         let own = own.expect("a write that ends is under way");
         own.ended = ended;
-        let began = own.began;
+        let (began, is_lost) = (own.began, own.is_lost);
         match outcome {
             Outcome::Unsure => {}
+            Outcome::Cached(_) if is_lost => {}
             Outcome::Cached(point) => {
                 self.cached.push_back(Cached { block, began, ended, point });
             }
@@ -155,9 +158,12 @@ impl Image {
         self.cached.retain(|cached| cached.point <= after || cached.point > up_to);
     }
 
-    /// The same of everything.
+    /// The same of everything; also of what is under way, which may be in the cache already.
     pub(crate) fn lose_all(&mut self) {
         self.cached.clear();
+        for version in self.blocks.all().flatten().filter(|version| version.ended == NEVER) {
+            version.is_lost = true;
+        }
     }
 
     /// What a block may hold after a crash.

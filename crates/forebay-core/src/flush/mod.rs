@@ -83,6 +83,8 @@ pub(crate) struct FlushMachine {
     /// Completions are being taken; and the point of the writes that end meanwhile, if any has.
     is_reaping: bool,
     batch_point: u64,
+    /// The failures of flushes that the writes at the device know of.
+    nr_failures: u64,
 }
 
 impl FlushMachine {
@@ -109,6 +111,7 @@ impl FlushMachine {
             is_needed: limits.volatile_cache,
             is_reaping: false,
             batch_point: 0,
+            nr_failures: 0,
         }
     }
 

@@ -51,6 +51,8 @@ impl Turn<'_> {
         let HardwareContext { flush, device, counters, policy, .. } = &mut *self.hctx;
         let durability = &*device.durability;
         counters.flushes_asked.add(1);
+        // In this order: a loss is noted before a later flush can move the durable point over it.
+        let durable = durability.durable();
         let Some(nr_losses) = durability.check(wanted) else {
             // Another flush would prove nothing of what is lost.
             counters.flushes_refused.add(1);
@@ -59,9 +61,9 @@ impl Turn<'_> {
             return self.flush_ended(rq, Err(status));
         };
         // What somebody else has written, by other means, has no point.
-        let is_by_point = matches!(wanted, Wanted::Point(_)) || rq.flags.contains(BioFlags::UP_TO);
-        let is_counted = is_by_point || policy.elide && !rq.flags.contains(BioFlags::FSYNC);
-        if is_counted && durability.durable() >= wanted.up_to() {
+        let is_by_point = matches!(wanted, Wanted::Point(_)) || is_up_to(&rq);
+        let is_counted = (is_by_point || policy.elide) && !rq.flags.contains(BioFlags::FSYNC);
+        if is_counted && durable >= wanted.up_to() {
             counters.flushes_elided.add(1);
             return self.flush_ended(rq, Ok(()));
         }
@@ -79,10 +81,11 @@ impl Turn<'_> {
 
     fn wanted(&mut self, rq: &Request) -> Wanted {
         if rq.steps.current() == Some(Steps::POST) {
-            return Wanted::Point(self.ended_point());
+            let is_in_doubt = rq.head(&self.hctx.splits).is_in_doubt;
+            return Wanted::Point(self.ended_point(is_in_doubt));
         }
         let newest = self.hctx.device.durability.point();
-        match rq.flags.contains(BioFlags::UP_TO) {
+        match is_up_to(rq) {
             true => Wanted::All(rq.start.min(newest)),
             false => Wanted::All(newest),
         }
@@ -92,10 +95,17 @@ impl Turn<'_> {
     ///
     /// One number does for all that one look at the driver has brought: all of them had completed
     /// at the device before it was drawn.
-    pub(crate) fn ended_point(&mut self) -> u64 {
+    pub(crate) fn ended_point(&mut self, is_in_doubt: bool) -> u64 {
         let HardwareContext { flush, device, .. } = &mut *self.hctx;
+        if is_in_doubt {
+            return device.durability.doubtful_writes_end();
+        }
         if flush.batch_point == 0 || !flush.is_reaping {
             flush.batch_point = device.durability.writes_end();
+            if device.durability.nr_failures() != flush.nr_failures {
+                // One has failed since this turn began, elsewhere, and may not know of these.
+                flush.batch_point = device.durability.doubtful_writes_end();
+            }
         }
         flush.batch_point
     }
@@ -222,6 +232,33 @@ impl Turn<'_> {
         if status == BlockStatus::Offline {
             device.fail();
         }
+        self.look_for_failures();
+    }
+
+    /// Has a flush failed, here or in another context, then what this has at the device may be
+    /// lost with what had ended: it may be in the cache, with its completion on the way, or be the
+    /// part of a bio that was done first.
+    #[inline]
+    pub(crate) fn look_for_failures(&mut self) {
+        let HardwareContext { flush, device, .. } = &*self.hctx;
+        if flush.is_needed && device.durability.nr_failures() != flush.nr_failures {
+            self.doubt_writes();
+        }
+    }
+
+    #[cold]
+    fn doubt_writes(&mut self) {
+        let HardwareContext { flush, device, table, splits, .. } = &mut *self.hctx;
+        flush.nr_failures = device.durability.nr_failures();
+        splits.bios_mut().for_each(|bio| bio.is_in_doubt = true);
+        let requests = table.iter_mut().filter_map(|slot| slot.rq.as_mut());
+        for rq in requests.filter(|rq| rq.was_issued) {
+            let mut bio = Some(rq.head_mut(splits));
+            while let Some(queued) = bio {
+                queued.is_in_doubt = true;
+                bio = queued.next.as_deref_mut();
+            }
+        }
     }
 
     /// The next flush would not make good for those who want what was lost.
@@ -277,6 +314,11 @@ impl HardwareContext {
         self.nr_waited += usize::from(self.nr_waited > 0);
         self.backlog.push_front(rq);
     }
+}
+
+/// Whether its start is a durable point. (What has data begins at a byte.)
+fn is_up_to(rq: &Request) -> bool {
+    rq.op == Op::Flush && rq.flags.contains(BioFlags::UP_TO)
 }
 
 /// Whether a bio that ends has a durable point: not if it is durable as it ends, or changed

@@ -345,3 +345,102 @@ fn a_flush_does_not_wait_behind_what_is_held_for_another() {
     bench.finish();
     assert_eq!(bench.ends(), [(1, Ok(0)), (3, Ok(0)), (2, Ok(K4))]);
 }
+
+#[test]
+fn others_that_find_the_device_busy_do_not_keep_a_flush_for_ever() {
+    let limits = QueueLimits { flush_queueable: false, ..cached() };
+    let mut bench = Bench::new(limits, Policy::default());
+    bench.flush(0);
+    bench.write(1);
+    let mut n = 2;
+    while !bench.ops().contains(&Op::Write) {
+        bench.flush(n);
+        // It takes one command at a time.
+        bench.toy.answers.clear();
+        bench.toy.answers.extend([Issue::Queued, Issue::Busy]);
+        bench.write(n + 100);
+        bench.toy.answers.clear();
+        bench.toy.answers.extend([Issue::Queued, Issue::Busy]);
+        bench.complete(0, Ok(0));
+        n += 1;
+        assert!(n < 20);
+    }
+    let nr_flushes = bench.queue.stats().flushes_issued;
+    for n in 200..300 {
+        bench.toy.answers.clear();
+        bench.toy.answers.push_back(Issue::Busy);
+        bench.write(n);
+        bench.toy.answers.clear();
+        bench.toy.answers.extend([Issue::Queued, Issue::Busy]);
+        bench.complete(0, Ok(K4));
+        if bench.queue.stats().flushes_issued > nr_flushes {
+            return;
+        }
+    }
+    panic!("the flush waits still: {:?}", bench.ops());
+}
+
+#[test]
+fn a_flush_of_all_metadata_is_not_elided_by_a_point() {
+    let mut bench = bench();
+    let point = bench.wrote(1);
+    bench.flush(2);
+    bench.finish();
+    let flags = BioFlags::FSYNC.union(BioFlags::UP_TO);
+    assert!(bench.queue_bio(Bio { flags, ..Bio::flush_up_to(point) }, 0));
+    bench.turn();
+    assert_eq!(bench.toy.running.len(), 1);
+}
+
+#[test]
+fn a_preflush_is_of_all_that_has_ended_whatever_the_data_begins_at() {
+    let mut bench = bench();
+    bench.flush(1);
+    bench.wrote(2);
+    bench.complete(0, Ok(0));
+    let nr_flushes = bench.queue.stats().flushes_issued;
+    bench.issue(Op::Write, BioFlags::PREFLUSH.union(BioFlags::UP_TO), 0, K4, 3);
+    assert_eq!(bench.queue.stats().flushes_issued, nr_flushes + 1);
+}
+
+#[test]
+fn a_wait_beside_a_flush_asks_for_no_more_than_one_merged_request_may_end() {
+    let mut bench = bench();
+    bench.plug_each(Op::Write, 0..4);
+    bench.unplug();
+    bench.turn();
+    bench.flush(4);
+    assert_eq!(bench.toy.running.len(), 2);
+    assert_eq!(bench.queue.hctx.prepare_wait(4), 1, "the write may come before the flush");
+    assert_eq!(bench.queue.hctx.prepare_wait(5), 2);
+}
+
+#[test]
+fn what_was_at_the_device_when_a_flush_failed_is_lost_though_it_ends_later() {
+    use crate::common::TestQueue;
+    for is_elsewhere in [false, true] {
+        let mut one = bench();
+        let mut other = bench();
+        let device = std::sync::Arc::clone(&one.queue.device);
+        other.queue = TestQueue::with_device(cached(), Policy::default(), 0, &device);
+        one.flush(1);
+        one.finish();
+        // It may be in the cache already, and its completion on the way.
+        let writer = if is_elsewhere { &mut other } else { &mut one };
+        writer.write(2);
+        one.flush(3);
+        one.complete(usize::from(!is_elsewhere), Err(BlockStatus::Io));
+        let writer = if is_elsewhere { &mut other } else { &mut one };
+        writer.complete(0, Ok(K4));
+        writer.flush(4);
+        writer.finish();
+        assert_eq!(writer.ends().last(), Some(&(4, Err(BlockStatus::Io))), "{is_elsewhere}");
+        assert!(device.durability().acknowledge_loss().is_some());
+        // What is issued after that is not concerned.
+        let late = writer.wrote(5);
+        writer.flush(6);
+        writer.finish();
+        assert_eq!(writer.ends().last(), Some(&(6, Ok(0))), "{is_elsewhere}");
+        assert!(device.durability().is_durable(late));
+    }
+}
