@@ -1,12 +1,11 @@
-//! `cargo xtask ci`: every gate in order, stopping at the first failure.
+//! `cargo xtask ci`: every gate, stopping at the first failure: the short ones one after another,
+//! then the long ones beside each other.
 
 use std::time::Instant;
 
+use crate::beside::{self, Gate};
 use crate::command::Line;
-use crate::{
-    Outcome, arrows, bare, deny, examples, instructions, loom, miri, mutants, nightly, shuttle,
-    tidy, tsan,
-};
+use crate::{Outcome, arrows, bare, deny, examples, instructions, nightly, tidy};
 
 /// One gate.
 struct Step {
@@ -19,6 +18,10 @@ enum Action {
     Cargo(fn() -> Line),
     /// One of our own commands, under the name of the step.
     Own(fn() -> Outcome),
+    /// The same, beside others: it takes minutes, mostly of one processor.
+    Beside,
+    /// The same, with the nightly toolchain.
+    BesideByNightly,
 }
 
 /// Quick and often wrong comes first, so that most failures are seen within seconds.
@@ -34,11 +37,12 @@ const STEPS: &[Step] = &[
     Step { name: "bare", action: Action::Own(bare::run) },
     Step { name: "deny", action: Action::Own(deny::run) },
     Step { name: "instructions", action: Action::Own(instructions::run) },
-    Step { name: "loom", action: Action::Own(loom::run) },
-    Step { name: "mutants", action: Action::Own(mutants::run) },
-    Step { name: "shuttle", action: Action::Own(|| shuttle::run(None)) },
-    Step { name: "miri", action: Action::Own(|| nightly::if_installed("miri", miri::run)) },
-    Step { name: "tsan", action: Action::Own(|| nightly::if_installed("tsan", tsan::run)) },
+    // The longest first, so that none is left alone at the end.
+    Step { name: "miri", action: Action::BesideByNightly },
+    Step { name: "loom", action: Action::Beside },
+    Step { name: "shuttle", action: Action::Beside },
+    Step { name: "tsan", action: Action::BesideByNightly },
+    Step { name: "mutants", action: Action::Beside },
 ];
 
 fn clippy() -> Line {
@@ -50,38 +54,49 @@ fn docs() -> Line {
 }
 
 impl Step {
-    fn run(&self) -> Outcome {
-        match self.action {
-            Action::Cargo(line) => line().run(),
-            Action::Own(run) => run(),
-        }
-    }
-
     /// What a reader types to run this step without the others.
     fn alone(&self) -> String {
         match self.action {
             Action::Cargo(line) => line().to_string(),
-            Action::Own(_) => format!("cargo xtask {}", self.name),
+            Action::Own(_) | Action::Beside | Action::BesideByNightly => {
+                format!("cargo xtask {}", self.name)
+            }
         }
     }
 }
 
 pub(crate) fn run(skips: &[&str]) -> Outcome {
     let start = Instant::now();
+    let mut long = Vec::new();
     for (index, step) in STEPS.iter().enumerate() {
-        let heading = format!("[{}/{}] {}", index + 1, STEPS.len(), step.name);
-        if skips.contains(&step.name) {
+        let name = step.name;
+        let heading = format!("[{}/{}] {name}", index + 1, STEPS.len());
+        if skips.contains(&name) {
             println!("{heading}: skipped, as asked");
             continue;
         }
-        println!("{heading}: {}", step.alone());
-        let step_start = Instant::now();
-        step.run().map_err(|message| {
-            format!("{message}\nstep {} failed; alone: {}", step.name, step.alone())
-        })?;
-        println!("{heading}: passed in {:.1} s", step_start.elapsed().as_secs_f64());
+        let outcome = match step.action {
+            Action::BesideByNightly if !nightly::is_there_for(name) => continue,
+            Action::Beside | Action::BesideByNightly => {
+                long.push(Gate { name, heading });
+                continue;
+            }
+            Action::Cargo(line) => passes(&heading, &step.alone(), || line().run()),
+            Action::Own(run) => passes(&heading, &step.alone(), run),
+        };
+        outcome
+            .map_err(|message| format!("{message}\nstep {name} failed; alone: {}", step.alone()))?;
     }
+    beside::run(long)?;
     println!("ci: passed in {:.1} s", start.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn passes(heading: &str, alone: &str, run: impl FnOnce() -> Outcome) -> Outcome {
+    println!("{heading}: {alone}");
+    let start = Instant::now();
+    run()?;
+    println!("{heading}: passed in {:.1} s", start.elapsed().as_secs_f64());
     Ok(())
 }
 

@@ -12,6 +12,7 @@
 
 mod arrows;
 mod bare;
+mod beside;
 mod ci;
 mod command;
 mod deny;
@@ -34,7 +35,7 @@ type Outcome = Result<(), String>;
 const HELP: &str = "\
 cargo xtask <command>
 
-  ci [--skip STEP]...  every gate in order, stopping at the first failure
+  ci [--skip STEP]...  every gate, stopping at the first failure
   arrows               which workspace crate names which, against the allowed table
   bare                 builds forebay-core for a target without std
   tidy                 rules on the text of the tree that no compiler checks
@@ -49,7 +50,7 @@ cargo xtask <command>
   nightly              installs the toolchain of miri and tsan, beside the user's own
   help                 this text
 
-Steps of ci, in order: ";
+Steps of ci, in order; the last five beside each other: ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -28,15 +28,15 @@ pub(crate) fn install() -> Outcome {
         .run()
 }
 
-/// For a step of `ci`: says by name what is skipped where the toolchain is not installed. With
-/// `FOREBAY_REQUIRE_TOOLS=1` nothing is skipped.
-pub(crate) fn if_installed(step: &str, run: fn() -> Outcome) -> Outcome {
+/// For a step of `ci`: whether it is to run. Says by name what is skipped where the toolchain is
+/// not installed. With `FOREBAY_REQUIRE_TOOLS=1` nothing is skipped.
+pub(crate) fn is_there_for(step: &str) -> bool {
     if is_installed() || env::var_os("FOREBAY_REQUIRE_TOOLS").is_some_and(|value| value == "1") {
-        return run();
+        return true;
     }
     println!("{step}: SKIPPED, {VERSION} is not installed; CI has it; install it with");
     println!("      cargo xtask nightly");
-    Ok(())
+    false
 }
 
 /// A command of the nightly cargo.
