@@ -131,17 +131,14 @@ impl Copy {
         Ok(is_caught)
     }
 
-    /// Not optimized across crates, as each mutant is built once and run for a moment.
+    /// Where the gate loom builds, as it does: what both depend on is compiled once.
     fn test_line(&self) -> Line {
-        Line::cargo("test --release --package forebay-core --test loom --manifest-path")
+        Line::cargo("test --profile models --package forebay-core --test loom --manifest-path")
             .argument(self.0.join("Cargo.toml").display().to_string())
             .argument("--target-dir".to_owned())
-            .argument(self.0.join("target").display().to_string())
+            .argument(target("loom"))
             .variable("RUSTFLAGS", "--cfg blk_loom")
             .variable("RUST_BACKTRACE", "0")
-            .variable("CARGO_PROFILE_RELEASE_LTO", "false")
-            .variable("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
-            .variable("CARGO_PROFILE_RELEASE_DEBUG", "false")
     }
 }
 
