@@ -12,7 +12,7 @@ const SUITES: &[Suite] = &[
 pub(crate) fn run() -> Outcome {
     // A directory of its own, since other flags would build everything anew each time. Optimized:
     // a model runs thousands of times.
-    let line = Line::cargo("test --release --target-dir")
+    let line = Line::cargo("test --profile models --target-dir")
         .argument(target("loom"))
         .variable("RUSTFLAGS", "--cfg blk_loom");
     suite::run("loom", SUITES, &line)

@@ -105,13 +105,9 @@ fn is_caught(copy: &Patched, mutant: &Mutant) -> Result<bool, String> {
     })
 }
 
-/// Not optimized across crates, as each mutant is built once and run for a moment.
 fn test_line(copy: &Patched) -> Line {
-    copy.cargo("test --release --package forebay-core --test loom")
+    copy.cargo("test --profile models --package forebay-core --test loom", "loom")
         .variable("RUSTFLAGS", "--cfg blk_loom")
-        .variable("CARGO_PROFILE_RELEASE_LTO", "false")
-        .variable("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
-        .variable("CARGO_PROFILE_RELEASE_DEBUG", "false")
 }
 
 #[cfg(test)]

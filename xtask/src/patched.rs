@@ -50,13 +50,14 @@ impl Patched {
         answer
     }
 
-    /// A line of cargo, in the copy.
-    pub(crate) fn cargo(&self, arguments: &str) -> Line {
+    /// A line of cargo, in the copy; what it builds goes where another gate's does, so that what
+    /// both depend on is compiled once.
+    pub(crate) fn cargo(&self, arguments: &str, built_in: &str) -> Line {
         Line::cargo(arguments)
             .argument("--manifest-path".to_owned())
             .argument(self.0.join("Cargo.toml").display().to_string())
             .argument("--target-dir".to_owned())
-            .argument(self.0.join("target").display().to_string())
+            .argument(target(built_in))
             .variable("RUST_BACKTRACE", "0")
     }
 }

@@ -117,7 +117,7 @@ const BUGS: &[Bug] = &[
 
 pub(crate) fn run() -> Outcome {
     let copy = Patched::make("planted", &CRATES)?;
-    let line = copy.cargo("test --quiet --package forebay-sim --test it");
+    let line = copy.cargo("test --quiet --package forebay-sim --test it", "planted/target");
     let line = line.argument("histories".to_owned());
     if let Some(output) = line.failure()? {
         return Err(format!("without a planted bug a history fails:\n{output}"));

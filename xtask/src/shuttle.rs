@@ -16,7 +16,7 @@ pub(crate) fn run(seed: Option<u64>) -> Outcome {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seed = seed.unwrap_or_else(|| now().as_nanos() as u64);
     println!("shuttle: the same once more: cargo xtask shuttle {seed}");
-    let line = Line::cargo("test --release --target-dir")
+    let line = Line::cargo("test --profile models --target-dir")
         .argument(target("shuttle"))
         .variable("RUSTFLAGS", "--cfg blk_shuttle")
         .variable("SHUTTLE_RANDOM_SEED", seed.to_string())

@@ -12,6 +12,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
+    pub(crate) const fn new() -> Counter {
+        Counter(AtomicU64::new(0))
+    }
+
     #[inline]
     pub(crate) fn add(&self, nr: u64) {
         self.0.store(self.get().wrapping_add(nr), Ordering::Relaxed);
