@@ -87,7 +87,7 @@ struct Options {
     real: bool,
     /// How long each cell is measured after its warm-up [default: tags: 25 s of hdd, after 10 s,
     /// and 4 s of others; run: 1 s, ten times for each depth; flush: 5 s]
-    #[arg(long, value_name = "S", requires = "real")]
+    #[arg(long, value_name = "S", requires = "real", conflicts_with = "sim")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
     /// All cells: more jobs, and with --real the reads of 4 KiB too (half an hour), or 64 threads;

@@ -183,13 +183,14 @@ fn a_flush_leaves_out_metadata_and_an_fsync_does_not() {
 fn without_holes_zeroes_are_written_and_nothing_is_discarded() {
     for driver in ["psync:", "aio:", "fault:psync:"] {
         under(&[(libc::SYS_fallocate, libc::EOPNOTSUPP)], || {
-            let scratch = Scratch::new(1 << 20);
+            let scratch = Scratch::new(4 << 20);
             let disk = open(&format!("{driver}{}", scratch.spec("direct=on")));
-            let mut sevens = Buf::new(1 << 20);
+            let mut sevens = Buf::new(4 << 20);
             sevens.fill(7);
-            assert_eq!(disk.write_at(&sevens, 0), Ok(1 << 20));
-            disk.write_zeroes(4096, 300 << 10).expect("zeroes");
-            let end = 4096 + (300 << 10);
+            assert_eq!(disk.write_at(&sevens, 0), Ok(4 << 20));
+            disk.write_zeroes(4096, 3 << 20).expect("zeroes");
+            // Several calls.
+            let end = 4096 + (3 << 20);
             let file = std::fs::read(&scratch.path).expect("the file");
             assert!(file[4096..end].iter().all(|byte| *byte == 0), "{driver}");
             assert!(file[..4096].iter().chain(&file[end..]).all(|byte| *byte == 7), "{driver}");
