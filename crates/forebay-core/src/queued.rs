@@ -112,8 +112,8 @@ impl QueuedBio {
         self.durable_point
     }
 
-    /// Of a bio that has ended: whether it had to wait for a tag, and for how long, ns (0 under
-    /// `iostats=off`).
+    /// Of a bio that has ended: whether it had to wait for a tag, and for how long, ns (0 where
+    /// turns are given no time: under `iostats=off`, on a disk without a volatile cache).
     pub fn tag_wait(&self) -> Option<u64> {
         self.has_waited.then_some(self.waited_ns)
     }

@@ -21,7 +21,8 @@ pub struct OpStats {
     pub requests: u64,
     /// Bytes of the requests that have completed.
     pub bytes: u64,
-    /// The sum of the times from tag to completion, ns; 0 under `iostats=off`.
+    /// The sum of the times from tag to completion, ns; 0 where turns are given no time: under
+    /// `iostats=off`, on a disk without a volatile cache.
     pub ticks_ns: u64,
 }
 
@@ -70,7 +71,7 @@ pub struct QueueStats {
     pub flushes_refused: u64,
     /// Bios that had to wait for a tag.
     pub tag_waits: u64,
-    /// How long they waited, ns; 0 under `iostats=off`.
+    /// How long they waited, ns; 0 where turns are given no time.
     pub tag_wait_ns: u64,
     /// Threads that were to be woken because tags were free (none under `wake=fair`, where bios
     /// wait).
@@ -88,7 +89,7 @@ pub struct QueueStats {
     /// counts those, since they do so without the token.
     pub runs_made: u64,
     /// The time during which at least one request was at the driver, ns, the sum of all hardware
-    /// contexts; 0 under `iostats=off`.
+    /// contexts; 0 where turns are given no time.
     pub busy_ns: u64,
     /// Where the time went; empty under `iostats=off`.
     pub stages: StageStats,

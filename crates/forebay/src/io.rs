@@ -154,7 +154,8 @@ pub struct Completion {
     pub result: Result<u64, BlockStatus>,
     /// The buffer of an [`Io`] that had one.
     pub buf: Option<Buf>,
-    /// Whether it had to wait for a tag, and for how long, ns (0 under `iostats=off`).
+    /// Whether it had to wait for a tag, and for how long, ns (0 under `iostats=off`, on a disk
+    /// without a volatile cache).
     pub tag_wait_ns: Option<u64>,
     /// What to wait for until this write is on stable storage
     /// ([`Disk::durable`](crate::Disk::durable)); 0 if it is there already, or there was nothing

@@ -240,12 +240,12 @@ impl BioQueue {
     /// Turns once at least, then until `min` are ready or nothing is left in the layer.
     #[inline]
     fn wait(&mut self, min: usize) {
-        let iostats = self.shared.info().is_timed();
+        let is_timed = self.shared.info().is_timed();
         loop {
             let is_shared = self.shared.hctx(self.ctx.hctx()).is_shared;
             let later = self.ready.borrow().len() < min && !is_shared;
             let commit = if later { Commit::Later } else { Commit::Now };
-            let turned = self.turn(now_ns(iostats), Some(commit));
+            let turned = self.turn(now_ns(is_timed), Some(commit));
             if min > 0 {
                 self.wait_for_tags();
             }

@@ -90,8 +90,8 @@ struct Options {
     #[arg(long, value_name = "S", requires = "real", conflicts_with = "sim")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
-    /// All cells that were published: more jobs, and with --real the reads of 4 KiB too (half an
-    /// hour), or 64 threads; run has them all in any case
+    /// All cells: more jobs, and with --real the reads of 4 KiB too (half an hour), or 64 threads;
+    /// run has them all in any case
     #[arg(long)]
     full: bool,
     /// Print a JSON array of rows

@@ -42,30 +42,16 @@ impl Bench {
         self.toy.seen.iter().map(|seen| seen.op).collect()
     }
 
+    /// Asked, issued, joined, elided, refused.
     fn flush_stats(&self) -> [u64; 5] {
         let stats = self.queue.stats();
-        let FlushStats { asked, issued, joined, elided, refused } = FlushStats::of(&stats);
-        [asked, issued, joined, elided, refused]
-    }
-}
-
-struct FlushStats {
-    asked: u64,
-    issued: u64,
-    joined: u64,
-    elided: u64,
-    refused: u64,
-}
-
-impl FlushStats {
-    fn of(stats: &forebay_core::QueueStats) -> FlushStats {
-        FlushStats {
-            asked: stats.flushes_asked,
-            issued: stats.flushes_issued,
-            joined: stats.flushes_joined,
-            elided: stats.flushes_elided,
-            refused: stats.flushes_refused,
-        }
+        [
+            stats.flushes_asked,
+            stats.flushes_issued,
+            stats.flushes_joined,
+            stats.flushes_elided,
+            stats.flushes_refused,
+        ]
     }
 }
 

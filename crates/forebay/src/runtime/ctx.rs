@@ -37,7 +37,7 @@ pub(crate) struct Ctx {
     is_deferred: Cell<bool>,
     /// Whether the device counts a section of this thread (`kick=per-device`).
     in_device_section: Cell<bool>,
-    iostats: bool,
+    is_timed: bool,
     /// Whether the thread's plug knows of this disk.
     in_plug: Cell<bool>,
     /// What the thread's blocking calls use, one at a time.
@@ -62,7 +62,7 @@ impl Ctx {
             kick: info.policy.kick,
             is_deferred: Cell::new(false),
             in_device_section: Cell::new(false),
-            iostats: info.is_timed(),
+            is_timed: info.is_timed(),
             in_plug: Cell::new(false),
             blocking: Cell::new(None),
         })
@@ -286,7 +286,7 @@ impl Ctx {
     /// Unplugs the requests of `level` and above and sends them. Says whether others stay in the
     /// plug.
     pub(crate) fn unplug(self: &Rc<Ctx>, cause: UnplugCause, level: u32) -> bool {
-        let now = now_ns(self.iostats);
+        let now = now_ns(self.is_timed);
         let is_due = {
             let mut queue = self.queue.borrow_mut();
             queue.unplug(cause, level, now);
@@ -314,7 +314,7 @@ impl Ctx {
 
     /// Unplugs the requests, for the turn that the caller makes next.
     pub(crate) fn detach(&self, cause: UnplugCause) {
-        self.queue.borrow_mut().unplug(cause, 1, now_ns(self.iostats));
+        self.queue.borrow_mut().unplug(cause, 1, now_ns(self.is_timed));
         self.in_plug.set(false);
     }
 

@@ -42,7 +42,7 @@ pub(crate) struct Hctx {
     /// Under `run_queue=always`, of a shared context.
     pub(crate) run_work: Option<Arc<RunWork>>,
     /// Whether turns are given the time.
-    iostats: bool,
+    is_timed: bool,
     inbox: BioStack,
     pub(crate) counters: Arc<RunCounters>,
     /// Runs that found the token taken, and left them to its holder.
@@ -87,7 +87,7 @@ impl Inner {
 }
 
 impl Hctx {
-    pub(crate) fn new(is_shared: bool, iostats: bool, origin: Origin) -> Hctx {
+    pub(crate) fn new(is_shared: bool, is_timed: bool, origin: Origin) -> Hctx {
         Hctx {
             origin,
             is_polled: AtomicBool::new(false),
@@ -95,7 +95,7 @@ impl Hctx {
             is_shared,
             timer: RunTimer::new(),
             run_work: None,
-            iostats,
+            is_timed,
             inbox: BioStack::new(),
             counters: Arc::default(),
             nr_skipped: AtomicU64::new(0),
@@ -138,7 +138,7 @@ impl Hctx {
     /// Asks for a turn, and makes it, unless it is left to the holder of the token.
     pub(crate) fn run_turn(&self) {
         if let Some(mut token) = self.run() {
-            token.turn(now_ns(self.iostats), Commit::Now, None, None);
+            token.turn(now_ns(self.is_timed), Commit::Now, None, None);
             token.finish();
         }
     }
@@ -247,10 +247,10 @@ impl fmt::Debug for Hctx {
     }
 }
 
-/// The time for stamps; none is needed where no latency is recorded.
+/// The time of a turn, for stamps and for how long flushes wait; 0 where neither is needed.
 #[inline]
-pub(crate) fn now_ns(iostats: bool) -> u64 {
-    if iostats { clock::now_ns() } else { 0 }
+pub(crate) fn now_ns(is_timed: bool) -> u64 {
+    if is_timed { clock::now_ns() } else { 0 }
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(crate) struct Service {
 pub(crate) fn start(
     hctxs: &Arc<[Hctx]>,
     waiter: &Arc<dyn Waiter>,
-    iostats: bool,
+    is_timed: bool,
 ) -> io::Result<Service> {
     let leads = hctxs[SHARED].run.try_lead();
     assert!(leads, "a new disk has no leader");
@@ -33,7 +33,7 @@ pub(crate) fn start(
         hctxs: Arc::clone(hctxs),
         waiter: Arc::clone(waiter),
         is_over: Arc::clone(&is_over),
-        iostats,
+        is_timed,
     };
     let builder = std::thread::Builder::new().name(String::from("forebay-service"));
     let thread =
@@ -70,7 +70,7 @@ struct Server {
     hctxs: Arc<[Hctx]>,
     waiter: Arc<dyn Waiter>,
     is_over: Arc<AtomicBool>,
-    iostats: bool,
+    is_timed: bool,
 }
 
 impl Server {
@@ -105,7 +105,7 @@ impl Server {
         let mut kept = token;
         while let Some(mut token) = kept {
             hctx.timer.begin();
-            token.turn(now_ns(self.iostats), Commit::Now, None, None);
+            token.turn(now_ns(self.is_timed), Commit::Now, None, None);
             kept = token.release_to_wait();
         }
         hctx.delay_left()

@@ -112,8 +112,8 @@ impl Shared {
         let core = shared.new_core(SHARED, set);
         shared.hctxs[SHARED].set_inner(Some(Inner::new(core, queue)));
         if with_service {
-            let iostats = shared.info.is_timed();
-            let started = service::start(&shared.hctxs, &shared.waiter, iostats);
+            let is_timed = shared.info.is_timed();
+            let started = service::start(&shared.hctxs, &shared.waiter, is_timed);
             shared.service = Some(started.map_err(|source| OpenError::Service { source })?);
         }
         if let Some(work) = &run_work {
@@ -277,10 +277,10 @@ impl Shared {
     /// Runs an owned context, by its owner, until nothing is in it. (Bios of a queue that was
     /// forgotten, for instance.)
     fn drain_owned(&self, at: usize) {
-        let iostats = self.info.is_timed();
+        let is_timed = self.info.is_timed();
         loop {
             let Some(mut token) = self.hctxs[at].run() else { continue };
-            let turned = token.turn(now_ns(iostats), Commit::Now, None, None);
+            let turned = token.turn(now_ns(is_timed), Commit::Now, None, None);
             token.finish();
             if turned.is_drained && !turned.work_left {
                 return;
@@ -366,9 +366,9 @@ impl Shared {
         if self.hctx(ctx.hctx()).is_shared {
             return wait::wait_shared(self, ctx, mailbox, goal);
         }
-        let iostats = self.info.is_timed();
+        let is_timed = self.info.is_timed();
         loop {
-            let turned = ctx.turn(self, now_ns(iostats), Some(Commit::Later));
+            let turned = ctx.turn(self, now_ns(is_timed), Some(Commit::Later));
             let nr_delivered = mailbox.nr_delivered();
             if nr_delivered >= goal {
                 return ctx.commit(self);
@@ -397,10 +397,10 @@ impl Drop for Shared {
         if let Some(service) = self.service.take() {
             service.end(&self.hctxs[SHARED]);
         }
-        let iostats = self.info.is_timed();
+        let is_timed = self.info.is_timed();
         AbortOnUnwind::guard(|| {
             while let Some(mut token) = self.hctxs[SHARED].try_take() {
-                let turned = token.turn(now_ns(iostats), Commit::Now, None, None);
+                let turned = token.turn(now_ns(is_timed), Commit::Now, None, None);
                 token.finish();
                 if turned.is_drained && !turned.work_left {
                     return;

@@ -51,8 +51,8 @@ pub(crate) fn wait_as_owner(shared: &Shared, at: usize, turned: Turned, nr: u32)
         let nr = token.core.prepare_wait(nr);
         if let Some(mut token) = token.wait_as_owner(nr) {
             // It was kept because something was published, and that mark is gone.
-            let iostats = shared.info().is_timed();
-            token.turn(now_ns(iostats), Commit::Now, None, None);
+            let is_timed = shared.info().is_timed();
+            token.turn(now_ns(is_timed), Commit::Now, None, None);
             token.finish();
         }
     }
@@ -62,7 +62,7 @@ pub(crate) fn wait_as_owner(shared: &Shared, at: usize, turned: Turned, nr: u32)
 pub(crate) fn wait_shared(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>, goal: u64) {
     let hctx = shared.hctx(ctx.hctx());
     assert!(hctx.is_shared);
-    let iostats = shared.info().is_timed();
+    let is_timed = shared.info().is_timed();
     let waiter = shared.waiter();
     // Who is going to do the work itself tells nobody of it.
     let commit = if waiter.can_help() { Commit::Later } else { Commit::Unless(BUSY) };
@@ -70,14 +70,14 @@ pub(crate) fn wait_shared(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbox>
         // Who leads from the beginning submits and waits with one call. (That nobody is blocked is
         // a guess, which spares a change of the word where somebody leads.)
         if waiter.begins() && !hctx.run.is_blocked() && hctx.run.try_lead() {
-            let held = ctx.turn_and_hold(shared, now_ns(iostats), Some(Commit::Later));
+            let held = ctx.turn_and_hold(shared, now_ns(is_timed), Some(Commit::Later));
             if lead(shared, hctx, mailbox, goal, held) {
                 return;
             }
         }
         waiter.offer();
         // What the thread has detached goes with it.
-        ctx.turn(shared, now_ns(iostats), Some(commit));
+        ctx.turn(shared, now_ns(is_timed), Some(commit));
         let is_over = mailbox.is_reached(goal);
         // Before it leads or follows: nobody waits for this thread meanwhile, and none kicks it.
         if waiter.help(!is_over) {
@@ -132,10 +132,10 @@ fn lead<'a>(
     goal: u64,
     mut held: Option<(Token<'a>, Turned)>,
 ) -> bool {
-    let iostats = shared.info().is_timed();
+    let is_timed = shared.info().is_timed();
     let turn = |mut token: Token<'a>| {
         hctx.timer.begin();
-        let turned = token.turn(now_ns(iostats), Commit::Later, None, None);
+        let turned = token.turn(now_ns(is_timed), Commit::Later, None, None);
         (token, turned)
     };
     while !mailbox.is_reached(goal) {

@@ -2,7 +2,7 @@
 // It locks a file as another program would, by a system call.
 #![allow(unsafe_code)]
 
-use crate::common::{LoopDevice, Scratch, open};
+use crate::common::{LoopDevice, Scratch, feature, open};
 use crate::holds::in_child;
 use forebay::{BlockStatus, Disk, FeatureState, IoError};
 use std::fs::{File, OpenOptions};
@@ -158,8 +158,7 @@ fn a_block_device_for_one_disk_is_open_with_o_excl() {
         let disk = open(&spec);
         let error = exclusive().expect_err("it is taken");
         assert_eq!(error.raw_os_error(), Some(libc::EBUSY));
-        let feature = disk.info().features.iter().find(|feature| feature.name == "exclusive");
-        let state = &feature.expect("a feature").state;
+        let state = feature(disk.info(), "exclusive");
         assert!(matches!(state, FeatureState::Present(how) if how.starts_with("O_EXCL")));
         assert!(refusal(&device.node).contains("has it open with exclusive=on"));
         disk.write_at(&[1; 4096], 0).expect("a write");

@@ -1,6 +1,6 @@
-//! What the tests of the library share: scratch files, and a small stream of numbers.
+//! What the tests of the library share: scratch files and devices, and a small stream of numbers.
 
-use forebay::{BioQueue, Completion, Disk, Io};
+use forebay::{BioQueue, Completion, Disk, DiskInfo, FeatureState, Io};
 use std::path::PathBuf;
 
 /// A scratch file on the file system of the build, where direct I/O works.
@@ -23,6 +23,13 @@ impl Scratch {
     pub(crate) fn spec(&self, keys: &str) -> String {
         format!("{}?{keys}", self.path.display())
     }
+}
+
+/// What is said of one feature of a disk.
+#[track_caller]
+pub(crate) fn feature<'a>(info: &'a DiskInfo, name: &str) -> &'a FeatureState {
+    let feature = info.features.iter().find(|feature| feature.name == name);
+    &feature.unwrap_or_else(|| panic!("no feature is called {name}")).state
 }
 
 /// A loop device on a scratch file, where that can be had.

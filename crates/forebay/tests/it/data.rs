@@ -1,6 +1,6 @@
 //! Data through every driver: what was written is read, whatever is merged, split or cut short.
 
-use crate::common::{LoopDevice, Numbers, Scratch, open, reap_all, submit};
+use crate::common::{LoopDevice, Numbers, Scratch, feature, open, reap_all, submit};
 use forebay::{Buf, Disk, FeatureState, Io};
 
 const LEN: u64 = 4 << 20;
@@ -223,8 +223,7 @@ fn a_block_device_is_told_to_discard() {
     for driver in ["file", "aio", "psync"] {
         for direct in ["off", "on"] {
             let disk = open(&format!("{driver}:{}?direct={direct}", device.node));
-            let feature = disk.info().features.iter().find(|feature| feature.name == "discard");
-            let state = &feature.expect("a feature").state;
+            let state = feature(disk.info(), "discard");
             let FeatureState::Present(how) = state else { panic!("{state:?}") };
             let is_told = how.starts_with("BLKDISCARD");
             assert!(is_told || driver == "file", "{driver}: {how}");

@@ -1,6 +1,6 @@
 //! Where the kernel refuses io_uring, or AIO too: what is used instead, and what is said of it.
 
-use crate::common::{LoopDevice, Scratch, open, reap_all, submit};
+use crate::common::{LoopDevice, Scratch, feature, open, reap_all, submit};
 use crate::seccomp;
 use forebay::{BlockStatus, Buf, Disk, DiskInfo, FeatureState, Io, OpenError};
 use std::thread;
@@ -40,8 +40,7 @@ fn use_it(disk: &Disk, scratch: &Scratch) {
 
 #[track_caller]
 fn check_feature(info: &DiskInfo, name: &str, expected: Result<&str, &str>) {
-    let feature = info.features.iter().find(|feature| feature.name == name).expect(name);
-    match (&feature.state, expected) {
+    match (feature(info, name), expected) {
         (FeatureState::Present(how), Ok(part)) => assert!(how.contains(part), "{how}"),
         (FeatureState::Missing(why), Err(part)) => assert!(why.contains(part), "{why}"),
         (state, expected) => panic!("{name}: {state:?}, and not {expected:?}"),

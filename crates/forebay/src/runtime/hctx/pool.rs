@@ -37,7 +37,7 @@ impl Hctx {
     /// Runs a context for which there may be tags; `woken` are others, that this wakes.
     pub(crate) fn run_for_tags(&self, woken: &mut Woken) {
         if let Some(mut token) = self.run() {
-            token.turn(now_ns(self.iostats), Commit::Now, None, None);
+            token.turn(now_ns(self.is_timed), Commit::Now, None, None);
             token.finish_into(woken);
         }
     }

@@ -111,7 +111,7 @@ impl<'a> Token<'a> {
             if self.hctx.run.release() {
                 return woken.append(&mut self.came_back_but_for_disks());
             }
-            self.turn(now_ns(self.hctx.iostats), Commit::Now, None, None);
+            self.turn(now_ns(self.hctx.is_timed), Commit::Now, None, None);
         }
     }
 
@@ -119,7 +119,7 @@ impl<'a> Token<'a> {
     pub(crate) fn finish(mut self) {
         while let Some(token) = self.release() {
             self = token;
-            self.turn(now_ns(self.hctx.iostats), Commit::Now, None, None);
+            self.turn(now_ns(self.hctx.is_timed), Commit::Now, None, None);
         }
     }
 
