@@ -273,8 +273,11 @@ impl Turn<'_> {
 
     #[inline]
     fn end(&mut self, mut bio: Box<QueuedBio>, unplugged_ns: u64) {
-        if self.hctx.flush.is_needed && needs_point(&bio) {
-            bio.durable_point = self.ended_point();
+        if self.hctx.flush.is_needed && bio.bio.op.is_write() {
+            bio.durable_point = match needs_point(&bio) {
+                true => self.point_of(bio.durable_point),
+                false => 0,
+            };
         }
         let counters = &self.hctx.counters;
         if self.hctx.policy.iostats {

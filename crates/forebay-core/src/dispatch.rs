@@ -137,6 +137,7 @@ impl Turn<'_> {
             return false;
         }
         rq.issued_ns = self.now;
+        let nr_failed = if is_write { hctx.device.durability.nr_failed() } else { 0 };
         let answer = driver.queue_rq(&issued(&hctx.splits, &hctx.limits, &rq, tag), last);
         if is_write {
             retries.write_is_out(hctx.index);
@@ -145,6 +146,9 @@ impl Turn<'_> {
             Issue::Queued => {
                 if is_write {
                     self.note_write(tag, &mut rq);
+                    if self.hctx.flush.is_needed {
+                        note_failures(&mut rq, &mut self.hctx.splits, nr_failed);
+                    }
                 }
                 self.note_issue(&mut rq);
                 let hctx = &mut *self.hctx;
@@ -335,6 +339,17 @@ impl HardwareContext {
     pub(crate) fn pop_backlog(&mut self) -> Option<Request> {
         self.nr_waited = self.nr_waited.saturating_sub(1);
         self.backlog.pop_front()
+    }
+}
+
+/// Notes on its bios how many flushes had failed before any of their data was issued.
+fn note_failures(rq: &mut Request, splits: &mut Splits, nr_failed: u64) {
+    let mut bio = Some(rq.head_mut(splits));
+    while let Some(queued) = bio {
+        if queued.durable_point == 0 {
+            queued.durable_point = nr_failed + 1;
+        }
+        bio = queued.next.as_deref_mut();
     }
 }
 

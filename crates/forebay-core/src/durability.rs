@@ -11,7 +11,7 @@
 //!
 //! Counterpart in Linux: none for the block layer; `errseq_t` for the errors of a file.
 
-use crate::primitive::{AtomicU64, Ordering};
+use crate::primitive::{AtomicU64, Ordering, fence};
 
 /// How many losses that nobody has acknowledged are told apart. Of more, each counts as a loss of
 /// everything.
@@ -26,10 +26,12 @@ pub struct Durability {
     /// The number of the batch of writes that ended last.
     point: AtomicU64,
     durable: AtomicU64,
-    /// How many flushes have failed, and of how many everybody knows.
+    /// How many losses there were, and of how many everybody knows.
     nr_losses: AtomicU64,
     nr_acknowledged: AtomicU64,
     losses: [Loss; NR_LOSSES],
+    /// How many flushes have failed.
+    nr_failed: AtomicU64,
 }
 
 /// What a failed flush may have lost: points after the first, up to the second.
@@ -95,6 +97,7 @@ impl Durability {
                 up_to: AtomicU64::new(0),
                 number: AtomicU64::new(0),
             }),
+            nr_failed: AtomicU64::new(0),
         }
     }
 
@@ -127,7 +130,18 @@ impl Durability {
     #[inline]
     pub fn writes_end(&self) -> u64 {
         // AcqRel: see `point`. Who is told of the end comes after this, and so sees it.
-        self.point.fetch_add(1, Ordering::AcqRel) + 1
+        let point = self.point.fetch_add(1, Ordering::AcqRel) + 1;
+        // With the fence in `flush_failed`: either that sees this point, and it is lost, or who
+        // looks at `nr_failed` next sees the failure.
+        fence(Ordering::SeqCst);
+        point
+    }
+
+    /// How many flushes have failed. A write that was issued before one failed, and ends after it,
+    /// may have been in the cache then: its point is [lost](Durability::lose_point) too.
+    #[inline]
+    pub(crate) fn nr_failed(&self) -> u64 {
+        self.nr_failed.load(Ordering::Acquire)
     }
 
     /// A flush that was issued when `point` was the newest has succeeded.
@@ -137,13 +151,26 @@ impl Durability {
 
     /// A flush has failed just now.
     pub fn flush_failed(&self) {
+        self.nr_failed.fetch_add(1, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+        self.note_loss(|| LostWrites { after: self.durable(), up_to: self.point() });
+    }
+
+    /// The writes of this point, which are about to end, may have been lost by a flush that failed
+    /// while they were on their way.
+    pub(crate) fn lose_point(&self, point: u64) {
+        self.note_loss(|| LostWrites { after: point - 1, up_to: point });
+    }
+
+    fn note_loss(&self, lost: impl FnOnce() -> LostWrites) {
         let number = self.nr_losses.fetch_add(1, Ordering::AcqRel) + 1;
         let loss = &self.losses[(number % NR_LOSSES as u64) as usize];
         // Each with release, after the count: who reads one that replaces what it looks for sees
         // by the count that it was replaced.
         loss.number.store(0, Ordering::Release);
-        loss.after.store(self.durable(), Ordering::Release);
-        loss.up_to.store(self.point(), Ordering::Release);
+        let LostWrites { after, up_to } = lost();
+        loss.after.store(after, Ordering::Release);
+        loss.up_to.store(up_to, Ordering::Release);
         loss.number.store(number, Ordering::Release);
     }
 

@@ -26,7 +26,8 @@ pub struct QueuedBio {
     pub(crate) status: Option<BlockStatus>,
     /// The bytes from the start that are known good; `bio.len` until something fell short.
     pub(crate) good_len: u64,
-    /// Of a bio that has ended: see [`QueuedBio::durable_point`].
+    /// Of a bio that has ended: see [`QueuedBio::durable_point`]. Of one that was issued, and may
+    /// need a point: one more than the flushes that had failed then.
     pub(crate) durable_point: u64,
     pub(crate) queued_ns: u64,
     pub(crate) waited_ns: u64,

@@ -11,7 +11,8 @@
 //!   ended when they came had completed before. Who comes later is pending again, for the next
 //!   one; except that who wants no more than the running one was issued for joins it
 //!   ([`Durability`](crate::Durability)).
-//! - F3 if it fails, exactly those that run fail; and whoever wants what is lost.
+//! - F3 if it fails, exactly those that run fail; and whoever wants what is lost. Writes that are
+//!   at the device meanwhile, and end well, are lost as well.
 //! - F4 a PREFLUSH orders its data after what had ended when it came, and nothing else.
 //! - F5 while one runs on a device that takes it only by itself, the policy says what happens to
 //!   other requests. They are held for as long as there is a running list, so its end releases
@@ -83,6 +84,8 @@ pub(crate) struct FlushMachine {
     /// Completions are being taken; and the point of the writes that end meanwhile, if any has.
     is_reaping: bool,
     batch_point: u64,
+    /// The same of those that may be lost.
+    batch_lost_point: u64,
 }
 
 impl FlushMachine {
@@ -109,6 +112,7 @@ impl FlushMachine {
             is_needed: limits.volatile_cache,
             is_reaping: false,
             batch_point: 0,
+            batch_lost_point: 0,
         }
     }
 
@@ -158,7 +162,7 @@ impl FlushMachine {
     /// What the driver has handed over is about to end.
     #[inline]
     pub(crate) fn begin_reaping(&mut self) {
-        (self.is_reaping, self.batch_point) = (true, 0);
+        (self.is_reaping, self.batch_point, self.batch_lost_point) = (true, 0, 0);
     }
 
     /// All of it has ended, or goes on.

@@ -79,7 +79,8 @@ impl Turn<'_> {
 
     fn wanted(&mut self, rq: &Request) -> Wanted {
         if rq.steps.current() == Some(Steps::POST) {
-            return Wanted::Point(self.ended_point());
+            let issued = rq.head(&self.hctx.splits).durable_point;
+            return Wanted::Point(self.point_of(issued));
         }
         let newest = self.hctx.device.durability.point();
         match rq.flags.contains(BioFlags::UP_TO) {
@@ -98,6 +99,30 @@ impl Turn<'_> {
             flush.batch_point = device.durability.writes_end();
         }
         flush.batch_point
+    }
+
+    /// The durable point of a write that ends now. Its bio was `issued` when so many flushes, less
+    /// one, had failed; 0 if it never was.
+    ///
+    /// Part of it may have been in the cache when a flush failed, if it came back in parts, or
+    /// another context's completions were looked at first.
+    pub(crate) fn point_of(&mut self, issued: u64) -> u64 {
+        let point = self.ended_point();
+        match issued == 0 || issued == self.hctx.device.durability.nr_failed() + 1 {
+            true => point,
+            false => self.lost_point(),
+        }
+    }
+
+    /// The durable point of writes that end now, and are lost.
+    #[cold]
+    fn lost_point(&mut self) -> u64 {
+        let HardwareContext { flush, device, .. } = &mut *self.hctx;
+        if flush.batch_lost_point == 0 || !flush.is_reaping {
+            flush.batch_lost_point = device.durability.writes_end();
+            device.durability.lose_point(flush.batch_lost_point);
+        }
+        flush.batch_lost_point
     }
 
     /// Before other requests: issues a flush, if one is due. Says whether the others have to wait,
