@@ -79,6 +79,13 @@ const BUGS: &[Bug] = &[
         found_by: P2,
     },
     Bug {
+        what: "what was on its way when a flush failed counts as safe",
+        file: TURN,
+        from: "match issued == 0 || issued == self.hctx.device.durability.nr_failed() + 1 {",
+        to: "match issued < u64::MAX {",
+        found_by: P2,
+    },
+    Bug {
         what: "a flush that succeeds fails who waits for it",
         file: TURN,
         from: "                Ok(_) if is_safe() => Ok(()),",

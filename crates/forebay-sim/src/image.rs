@@ -54,6 +54,8 @@ pub(crate) struct Image {
     /// Those that are made durable, for a moment: blocks, and when the write began.
     settling: Vec<(u64, u64)>,
     clock: u64,
+    /// What began before this moment, and ends after it, may have been lost then.
+    lost_at: u64,
 }
 
 impl Image {
@@ -69,7 +71,7 @@ impl Image {
     pub(crate) fn reset(&mut self) {
         self.blocks.all().for_each(Vec::clear);
         self.cached.clear();
-        self.clock = 0;
+        (self.clock, self.lost_at) = (0, 0);
     }
 
     /// A moment, for [`Image::settle`]: after all that has ended.
@@ -100,6 +102,7 @@ impl Image {
         let began = own.began;
         match outcome {
             Outcome::Unsure => {}
+            Outcome::Cached(_) if began < self.lost_at => {}
             Outcome::Cached(point) => {
                 self.cached.push_back(Cached { block, began, ended, point });
             }
@@ -155,9 +158,10 @@ impl Image {
         self.cached.retain(|cached| cached.point <= after || cached.point > up_to);
     }
 
-    /// The same of everything.
+    /// The same of everything, and of what is under way: it may be in the cache already.
     pub(crate) fn lose_all(&mut self) {
         self.cached.clear();
+        self.lost_at = self.mark();
     }
 
     /// What a block may hold after a crash.
@@ -245,9 +249,11 @@ mod tests {
         image.settle(mark, &mut Vec::new());
         assert_eq!(values(&image), [1, 2]);
         let mut image = two();
+        image.begin(0, 3);
         image.lose_all();
+        image.end(0, 3, Outcome::Cached(3));
         let mark = image.mark();
         image.settle(mark, &mut Vec::new());
-        assert_eq!(values(&image), [0, 1, 2]);
+        assert_eq!(values(&image), [0, 1, 2, 3]);
     }
 }

@@ -14,7 +14,7 @@
 //! - nothing of this for what a failed flush has lost, once that was acknowledged.
 //!
 //! The device is as weak as that: a flush makes durable what had been reaped before it was issued,
-//! and a flush that fails loses what it has not made durable.
+//! and a flush that fails loses what it has not made durable, and what is on its way.
 
 use super::{Verdict, broken, rules};
 use crate::image::{Image, Outcome};
