@@ -1,5 +1,5 @@
-//! `cargo xtask planted`: bugs of the flush machine, planted in a copy of the core, must be found by
-//! short histories, and by the rule that they break.
+//! `cargo xtask planted`: bugs of the flush machine, planted in a copy of the core, must be found
+//! by short histories, and by the rule that they break.
 
 use crate::Outcome;
 use crate::patched::Patched;

@@ -140,7 +140,7 @@ impl Durability {
     /// How many flushes have failed. A write that was issued before one failed, and ends after it,
     /// may have been in the cache then: its point is [lost](Durability::lose_point) too.
     #[inline]
-    pub(crate) fn nr_failed(&self) -> u64 {
+    pub fn nr_failed(&self) -> u64 {
         self.nr_failed.load(Ordering::Acquire)
     }
 
@@ -158,7 +158,7 @@ impl Durability {
 
     /// The writes of this point, which are about to end, may have been lost by a flush that failed
     /// while they were on their way.
-    pub(crate) fn lose_point(&self, point: u64) {
+    pub fn lose_point(&self, point: u64) {
         self.note_loss(|| LostWrites { after: point - 1, up_to: point });
     }
 

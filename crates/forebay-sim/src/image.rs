@@ -6,8 +6,8 @@
 //! block, are all the states that a crash can leave; none has to be tried.
 //!
 //! The same rules hold for two parties, each with its own view of when a write begins and ends and
-//! of what is durable: a device with a volatile cache, which sees commands, and a user of the layer,
-//! who sees bios. What the device may leave must be among what the user was left to expect
+//! of what is durable: a device with a volatile cache, which sees commands, and a user of the
+//! layer, who sees bios. What the device may leave must be among what the user was left to expect
 //! (`check/durable.rs`).
 
 use crate::sparse::Sparse;

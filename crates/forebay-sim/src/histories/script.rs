@@ -123,8 +123,8 @@ impl fmt::Display for Letter {
     }
 }
 
-/// Calls `act` with every script of this length. Sectors that cannot be told apart count once: where
-/// nothing merges, they are numbered as they are first used.
+/// Calls `act` with every script within the scope. Sectors that cannot be told apart count once:
+/// where nothing merges, they are numbered as they are first used.
 pub(crate) fn each(scope: &Scope, act: &mut dyn FnMut(&[Letter])) {
     let plugs = match scope.short_plugs {
         _ if scope.is_narrow => vec![0],
