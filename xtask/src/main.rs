@@ -46,7 +46,7 @@ cargo xtask <command>
   deny                 licences, bans and sources of the dependencies (cargo-deny)
   instructions         instruction counts against their limits (valgrind)
   loom                 models of concurrent code in every interleaving
-  mutants              every memory ordering of core, weakened, must fail a loom model
+  mutants              memory orderings of core, each weakened, must fail a loom model
   histories [--all]    every short history on a volatile cache, with a crash at each moment
   planted              bugs of the flush machine, each of which short histories must find
   shuttle [SEED]       models of concurrent code in random schedules

@@ -1,9 +1,9 @@
-//! `cargo xtask mutants`: every memory ordering of the core, weakened, must make a loom model fail.
+//! `cargo xtask mutants`: memory orderings of the core, each weakened, must make a loom model fail.
 //!
-//! An ordering that no model minds is either one too strong or one that is not tested. So each
-//! stands in a table (`mutants/table.rs`) with what it is weakened to and the model that has to
-//! fail, or with the reason why no model can; one that stands in neither is an error. The crate is
-//! patched in a copy under `target/mutants`, which is made anew each time.
+//! An ordering that no model minds is either one too strong or one that is not tested. So each of
+//! some files (`mutants/table.rs`) stands in a table with what it is weakened to and the model that
+//! has to fail, or with the reason why no model can; one that stands in neither is an error. The
+//! crate is patched in a copy under `target/mutants`, which is made anew each time.
 
 mod table;
 

@@ -10,6 +10,7 @@ pub(crate) struct Suite {
     /// As cargo takes it: the package and its targets.
     pub(crate) target: &'static str,
     /// What their names contain, one of these; with none, all of the target's tests are meant.
+    /// Options of the test program may stand among them.
     pub(crate) names: &'static [&'static str],
     /// Tests that the tool cannot run, by part of their names.
     pub(crate) skips: &'static [&'static str],

@@ -15,9 +15,9 @@ struct Wal(GroupCommit);
 impl Wal {
     fn open(path: &Path) -> io::Result<Wal> {
         let file = File::options().create(true).append(true).open(path)?;
-        if let Some(folder) = path.parent() {
-            File::open(folder)?.sync_all()?; // the file's name has to last too
-        }
+        // The file's name has to last too; one without a folder is here.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
         Ok(Wal(GroupCommit::new(file)))
     }
 

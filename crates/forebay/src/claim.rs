@@ -62,9 +62,10 @@ impl Name {
 }
 
 impl Drop for Claim {
-    /// Under the lock: who comes next finds either the place, or nothing of it left.
+    /// Under the lock: who comes next finds either the place, or nothing of it left. Not so in a
+    /// child of a fork, where nobody finds it, and another thread may have had the lock for ever.
     fn drop(&mut self) {
-        if let Some(place) = self.place.take() {
+        if let Some(place) = self.place.take_if(|place| !place.origin.is_elsewhere()) {
             let places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
             drop(place);
             drop(places);
@@ -74,9 +75,11 @@ impl Drop for Claim {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(file) = &self.sole {
-            // A child of a fork may still have the descriptor; the lock ends for both. On a device
-            // there is none.
+        if let Some(file) = &self.sole
+            && !self.origin.is_elsewhere()
+        {
+            // A child of a fork may have the descriptor as well, and the lock ends for both: so it
+            // is the parent who ends it. On a device there is none.
             let _ = lock(file, libc::F_OFD_SETLK, libc::F_UNLCK);
         }
     }

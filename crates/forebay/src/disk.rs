@@ -153,7 +153,8 @@ impl Disk {
     /// Makes every write that has ended durable; of a file, as `fdatasync` does.
     ///
     /// # Errors
-    /// Why it failed: then nothing is known of what was written since the last flush.
+    /// Why it failed: then nothing is known of what was written since the last flush. Also where an
+    /// earlier one did, as long as nobody has [acknowledged](Disk::acknowledge_loss) that.
     pub fn flush(&self) -> Result<(), IoError> {
         self.run_without_memory(Bio::flush())
     }

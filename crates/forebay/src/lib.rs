@@ -30,7 +30,9 @@
 //!
 //! # What may be lost
 //! A write that has ended is durable after the next [`Disk::flush`] that succeeds, or at once if it
-//! was submitted with [`Io::fua`].
+//! was submitted with [`Io::fua`]. Who waits for that by [`Disk::durable`] shares flushes with all
+//! who do; for files beside the layer there is [`GroupCommit`]. What a flush that failed may have
+//! lost fails later ones too, until [`Disk::acknowledge_loss`].
 #![deny(missing_docs)]
 #![allow(
     clippy::vec_box,

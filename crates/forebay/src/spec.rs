@@ -61,7 +61,7 @@ use std::str::FromStr;
 /// | `fua` | switch | `off`: a flush follows a durable write instead |
 /// | `flush` | the names of [`FlushPolicy`](crate::FlushPolicy) | what goes first beside a flush |
 /// | `flush_pending_ms` | 0 to 3600000; 5000 | how long flushes wait for writes at most, ms |
-/// | `elide` | switch; `off` where others may write | a flush that has nothing to do ends at once |
+/// | `elide` | switch; `on` for `ram`, `null` | a flush that has nothing to do ends at once |
 /// | `exclusive` | switch; `off` | nobody else has the file or block device open |
 /// | `read_only` | switch; `off` | whatever changes the disk is refused |
 ///

@@ -31,8 +31,8 @@ bound, and a line below the tables says why. Bounds: iops of tags, 5 % on hdd an
 Context switches are the voluntary ones of job threads in waits for tags, two for each sleep, and
 those of a worker that runs the queue. Tag waits are those of I/Os, whether threads wait for them or
 the I/Os do so themselves (fair). jain is 1 where all jobs got the same, and 1/n where one got
-everything. In rows of flush iops are writes, and counts are those of the time that was measured, 20
-s in virtual time.
+everything. In rows of flush iops are writes, and counts are those of the time that was measured,
+which is 20 s in virtual time.
 
 Published in 2020 (tags: \"blk-mq: provide more tags for woken-up process when tag allocation is
 busy\") and in 2019 (run: \"blk-mq: avoid repeatedly scheduling the same work to run hardware
@@ -82,13 +82,12 @@ struct Options {
     #[arg(long, conflicts_with = "real")]
     sim: bool,
     /// In real time, with threads on disks of the driver model:; tags: 1 and 72 jobs, 6 minutes
-    /// and 1.1 GiB of memory; run: a minute; flush: 1 and 16 threads,
-    /// a minute and a half
+    /// and 1.1 GiB of memory; run: a minute; flush: 1 and 16 threads, a minute and a half
     #[arg(long)]
     real: bool,
     /// How long each cell is measured after its warm-up [default: tags: 25 s of hdd, after 10 s,
     /// and 4 s of others; run: 1 s, ten times for each depth; flush: 5 s]
-    #[arg(long, value_name = "S", requires = "real")]
+    #[arg(long, value_name = "S", requires = "real", conflicts_with = "sim")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: Option<u64>,
     /// All cells that were published: more jobs, and with --real the reads of 4 KiB too (half an

@@ -76,3 +76,27 @@ fn an_engine_that_was_named_is_used_or_refused() {
         assert!(stdout(&output).contains("psync:x.img: ios=16/0"), "{}", stdout(&output));
     }
 }
+
+/// Each kind of sync is the system call of its name: where that fails, the job does.
+#[test]
+fn fsync_and_fdatasync_are_two_system_calls() {
+    let (fsync, fdatasync) = (libc::SYS_fsync, libc::SYS_fdatasync);
+    for (option, call, other) in [
+        ("--fsync=2", fsync, fdatasync),
+        ("--end_fsync=1", fsync, fdatasync),
+        ("--fsync_on_close=1", fsync, fdatasync),
+        ("--fdatasync=2", fdatasync, fsync),
+        // Of two that are due at the same time the stronger one is done.
+        ("--fsync=2 --fdatasync=2", fsync, fdatasync),
+    ] {
+        let folder = folder();
+        data_file(&folder, "x.img", 1 << 16);
+        let bench = format!("bench --name=a --filename=x.img --rw=write --ioengine=psync {option}");
+        let output = run_under(&[(other, libc::EROFS)], &folder, &bench);
+        assert_eq!(output.status.code(), Some(0), "{option}: {}", stderr(&output));
+        let output = run_under(&[(call, libc::EIO)], &folder, &bench);
+        let name = if call == fsync { "fsync" } else { "flush" };
+        assert_eq!(output.status.code(), Some(1), "{option}");
+        assert_eq!(stderr(&output), format!("forebay: a: {name}: I/O error\n"), "{option}");
+    }
+}

@@ -1,9 +1,9 @@
 //! The rules, each with its name and one line. What is reported of a broken one begins with this.
 //!
 //! T are of tags and waits for them, R of runs of a hardware context, W of who waits for whom, K of
-//! the driver's contract, F of flushes (F2 and F4, where they do not hold, break P2); the others
-//! have no letter. Why they hold is told beside the code that keeps them, in `forebay-core` and in
-//! the library's `runtime`.
+//! the driver's contract, F of flushes, P2 of durability (who breaks F2 or F4 breaks that); the
+//! others have no letter. Why they hold is told beside the code that keeps them, in `forebay-core`
+//! and in the library's `runtime`.
 
 pub(crate) const T1: &str = "T1: nobody sleeps for tags while some are free and none is pending";
 pub(crate) const T2: &str = "T2: who frees tags looks for waiters then; who has joined tries again";

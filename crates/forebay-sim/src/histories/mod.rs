@@ -24,10 +24,8 @@ use crate::check::Broken;
 use choices::Choices;
 use forebay_core::FlushPolicy;
 use rig::Rig;
-use script::Letter;
+use script::{Kind, Letter};
 use std::fmt;
-
-use crate::histories::script::Kind;
 
 /// How a device lies about durability: what shows that the checker sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

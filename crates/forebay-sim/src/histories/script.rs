@@ -123,7 +123,7 @@ impl fmt::Display for Letter {
     }
 }
 
-/// Calls `act` with every script within the scope. Sectors that cannot be told apart count once:
+/// Calls `act` with every script of this length. Sectors that cannot be told apart count once:
 /// where nothing merges, they are numbered as they are first used.
 pub(crate) fn each(scope: &Scope, act: &mut dyn FnMut(&[Letter])) {
     let plugs = match scope.short_plugs {

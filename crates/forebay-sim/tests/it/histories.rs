@@ -5,7 +5,7 @@
 use forebay_sim::histories::{Lie, Report, Scope, Setting, explore};
 
 /// Tries all of it, and says how much that was.
-#[allow(clippy::print_stdout, reason = "it belongs to tests")]
+#[allow(clippy::print_stdout, reason = "a test says how much it has tried")]
 fn try_all(scope: Scope) -> Report {
     let report = explore(&scope, &Setting::all()).unwrap_or_else(|fault| panic!("{fault}"));
     println!("{scope}: {report}");

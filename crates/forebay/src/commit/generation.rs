@@ -82,18 +82,19 @@ impl Generation {
         waiters.is_called
     }
 
-    /// Sets the outcome. Follow it by [`wake`](Generation::wake), under no lock.
+    /// Sets the outcome. Follow it by [`wake_threads`](Generation::wake_threads), under no
+    /// lock.
     pub(super) fn end(&self, outcome: &Outcome) {
         let mut waiters = lock(&self.waiters);
         assert!(waiters.outcome.is_none(), "a generation ends twice");
         waiters.outcome = Some(outcome.clone());
     }
 
-    /// Wakes all who wait for the outcome.
-    pub(super) fn wake(&self) {
+    /// Wakes all threads that wait for the outcome. The tasks are for the caller to wake, once all
+    /// threads are: their wakers are code of others, and may panic.
+    pub(super) fn wake_threads(&self) -> Tasks {
         self.changed.notify_all();
-        let tasks = std::mem::take(&mut lock(&self.waiters).tasks);
-        Tasks(tasks).wake();
+        Tasks(std::mem::take(&mut lock(&self.waiters).tasks))
     }
 
     /// The outcome; or the task is woken when there is one. It waits at `place`, if it has one.
@@ -128,8 +129,9 @@ impl Generation {
     }
 }
 
-/// Tasks to be woken, all of them even if waking one panics.
-struct Tasks(Vec<Option<Waker>>);
+/// Tasks to be woken when this is dropped, all of them even if waking one panics.
+#[must_use = "the threads are to be woken first"]
+pub(super) struct Tasks(Vec<Option<Waker>>);
 
 impl Tasks {
     fn wake(&mut self) {

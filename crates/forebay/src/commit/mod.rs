@@ -308,10 +308,9 @@ impl<F: SyncFile> GroupCommit<F> {
             state.leader = Leader::Called;
         }
         drop(state);
-        running.wake();
-        if let Some(pending) = lost_too {
-            pending.wake();
-        }
+        let of_running = running.wake_threads();
+        let of_pending = lost_too.map(|pending| pending.wake_threads());
+        drop((of_running, of_pending));
     }
 }
 

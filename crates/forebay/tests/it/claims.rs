@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::common::{LoopDevice, Scratch, open};
+use crate::holds::in_child;
 use forebay::{BlockStatus, Disk, FeatureState, IoError};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -218,4 +219,19 @@ fn a_loss_is_told_to_every_disk_on_the_file() {
     // One that is opened anew, when no other is open, knows of nothing.
     drop((one, failing));
     assert_eq!(open(&scratch.spec("")).lost_writes(), None);
+}
+
+#[test]
+fn a_child_of_a_fork_does_not_give_up_what_its_parent_has() {
+    let scratch = Scratch::new(1 << 20);
+    let mut disk = Some(open(&scratch.spec("exclusive=on")));
+    let dropped = in_child(|| {
+        drop(disk.take());
+        true
+    });
+    assert!(dropped);
+    let other = OpenOptions::new().read(true).write(true).open(&scratch.path).expect("the file");
+    assert!(!try_lock(&other, libc::F_RDLCK, 0), "it is still locked");
+    drop(disk);
+    assert!(try_lock(&other, libc::F_WRLCK, 0));
 }

@@ -1,6 +1,6 @@
 //! Where the kernel refuses io_uring, or AIO too: what is used instead, and what is said of it.
 
-use crate::common::{Scratch, open, reap_all, submit};
+use crate::common::{LoopDevice, Scratch, open, reap_all, submit};
 use crate::seccomp;
 use forebay::{BlockStatus, Buf, Disk, DiskInfo, FeatureState, Io, OpenError};
 use std::thread;
@@ -184,19 +184,39 @@ fn a_flush_leaves_out_metadata_and_an_fsync_does_not() {
 fn without_holes_zeroes_are_written_and_nothing_is_discarded() {
     for driver in ["psync:", "aio:", "fault:psync:"] {
         under(&[(libc::SYS_fallocate, libc::EOPNOTSUPP)], || {
-            let scratch = Scratch::new(1 << 20);
+            let scratch = Scratch::new(4 << 20);
             let disk = open(&format!("{driver}{}", scratch.spec("direct=on")));
-            let mut sevens = Buf::new(1 << 20);
+            let mut sevens = Buf::new(4 << 20);
             sevens.fill(7);
-            assert_eq!(disk.write_at(&sevens, 0), Ok(1 << 20));
-            disk.write_zeroes(4096, 300 << 10).expect("zeroes");
-            let end = 4096 + (300 << 10);
+            assert_eq!(disk.write_at(&sevens, 0), Ok(4 << 20));
+            disk.write_zeroes(4096, 3 << 20).expect("zeroes");
+            // Several calls.
+            let end = 4096 + (3 << 20);
             let file = std::fs::read(&scratch.path).expect("the file");
             assert!(file[4096..end].iter().all(|byte| *byte == 0), "{driver}");
             assert!(file[..4096].iter().chain(&file[end..]).all(|byte| *byte == 7), "{driver}");
             assert!(disk.discard(0, 4096).is_err());
             check_feature(disk.info(), "discard", Err("punches no holes"));
             check_feature(disk.info(), "write_zeroes", Ok("zeroes are written"));
+        });
+    }
+}
+
+#[test]
+fn a_block_device_discards_without_holes() {
+    let device = match LoopDevice::new(1 << 20) {
+        Ok(device) => device,
+        Err(why) => return eprintln!("skipped: a_block_device_discards_without_holes: {why}"),
+    };
+    for driver in ["psync:", "aio:"] {
+        under(&[(libc::SYS_fallocate, libc::EOPNOTSUPP)], || {
+            let disk = open(&format!("{driver}{}", device.node));
+            disk.write_at(&[7; 8192], 0).expect("a write");
+            disk.flush().expect("a flush");
+            disk.discard(0, 4096).expect("a discard");
+            let mut back = [1; 8192];
+            disk.read_at(&mut back, 0).expect("a read");
+            assert!(back[..4096] == [0; 4096] && back[4096..] == [7; 4096], "{driver}");
         });
     }
 }

@@ -278,6 +278,35 @@ fn a_thread_whose_sync_panics_serves_on() {
     block_on(&commit, server.commit()).expect("the second sync");
 }
 
+/// A waker that is no good.
+struct Panics;
+
+impl Wake for Panics {
+    fn wake(self: Arc<Panics>) {
+        panic!("planned: a waker panics");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_keeps_a_failed_syncs_news_from_nobody() {
+    let (file, teller) = told();
+    let commit = Arc::new(GroupCommit::new(file));
+    let thread = CommitThread::start(&commit).expect("a thread");
+    let mut future = Box::pin(thread.commit());
+    teller.begun.recv().expect("a sync");
+    let waker = Waker::from(Arc::new(Panics));
+    assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    // It waits for the next sync, and is told of the loss by the end of this one.
+    let next = {
+        let commit = Arc::clone(&commit);
+        thread::spawn(move || commit.commit())
+    };
+    wait_for_tickets(&commit, 2);
+    (0..1000).for_each(|_| thread::yield_now());
+    teller.tell.send(bad()).expect("a sync");
+    next.join().expect("a thread").expect_err("the sync failed");
+}
+
 #[test]
 fn what_threads_append_to_a_file_is_there() {
     const THREADS: u64 = 8;

@@ -2,9 +2,12 @@
 
 use super::super::rows::Deviation;
 use super::*;
+use std::sync::OnceLock;
 
-fn all() -> Vec<Row> {
-    super::virtual_time()
+/// The rows, which all tests look at.
+fn all() -> &'static [Row] {
+    static ROWS: OnceLock<Vec<Row>> = OnceLock::new();
+    ROWS.get_or_init(super::virtual_time)
 }
 
 #[test]

@@ -150,7 +150,7 @@ mod tests {
 
     fn measured(nth: usize, stop: &Stop) -> Option<Figures> {
         let cell = cells(&[3]).nth(nth).expect("a cell");
-        measure(cell, Duration::from_millis(200), stop, &mut || ()).expect("a disk")
+        measure(cell, Duration::from_millis(400), stop, &mut || ()).expect("a disk")
     }
 
     #[test]

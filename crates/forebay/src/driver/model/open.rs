@@ -61,6 +61,8 @@ pub(in crate::driver) fn open(
         one_hw_queue: (!preset.flush_queueable).then_some(ONE_HW_QUEUE),
     };
     let [flush, fua] = features_of_cache(preset);
+    // Where there is no cache, nothing is published of what moves no data.
+    let cost = if preset.volatile_cache { "takes a command's time" } else { "takes no time" };
     let features = vec![
         Feature::present("model", format!("{}; {constants}", preset.summary)),
         match store {
@@ -71,8 +73,8 @@ pub(in crate::driver) fn open(
             true => Feature::present("service", "a thread of the disk stands for its interrupts"),
             false => Feature::missing("service", "service=off: who waits for I/O ends it"),
         },
-        Feature::present("discard", "takes no time; up to 256 ranges in one request"),
-        Feature::present("write_zeroes", "takes no time"),
+        Feature::present("discard", format!("{cost}; up to 256 ranges in one request")),
+        Feature::present("write_zeroes", cost),
         flush,
         fua,
     ];

@@ -140,7 +140,8 @@ impl Call {
 
     /// Writes zeroes over the range, where there is no other way.
     fn write_zeroes(&self, target: &Target, nr_syscalls: &mut u64) -> Result<u64, i32> {
-        const NR_VECTORS: usize = 128;
+        /// A MiB in one call.
+        const NR_VECTORS: usize = 16;
         let mut vectors = vec![Vector::EMPTY; NR_VECTORS];
         let mut nr_done = 0;
         while nr_done < self.len {

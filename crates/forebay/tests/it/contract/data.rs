@@ -61,10 +61,15 @@ pub(super) fn durable_writes_and_flushes_succeed(subject: &Subject) {
             submit(&mut queue, write(4096).preflush());
             submit(&mut queue, write(8192).preflush().fua());
             submit(&mut queue, Io::flush());
+            submit(&mut queue, Io::fsync());
             for done in reap_all(&mut queue) {
                 assert_eq!(done.result, Ok(done.user_data), "{keys}");
             }
             disk.flush().expect("a flush");
+            disk.fsync().expect("a stronger one");
+            let point = disk.durable_point();
+            disk.durable(point).wait().expect("all of it is durable");
+            assert!(disk.is_durable(point));
             for at in [0, 4096, 8192] {
                 subject.assert_read(&read(&disk, at, 4096), &pattern(at, at, 4096));
             }

@@ -65,7 +65,7 @@ impl Subject {
             // As slow as it has to be to do things in an order of its own.
             let constants = match device {
                 "hdd" => "seek_ns=20k&bytes_per_s=4g",
-                "sata" => "position_ns=20k&flush_ns=10k&bytes_per_s=4g&link_bytes_per_s=4g",
+                "sata" => "seek_ns=20k&position_ns=20k&flush_ns=10k&bytes_per_s=4g",
                 _ => "",
             };
             return format!("{}?size={LEN}&{constants}&{keys}&{rules}", self.driver);
