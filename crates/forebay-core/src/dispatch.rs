@@ -137,7 +137,8 @@ impl Turn<'_> {
             return false;
         }
         rq.issued_ns = self.now;
-        let nr_failed = if is_write { hctx.device.durability.nr_failed() } else { 0 };
+        let needs_point = is_write && hctx.flush.is_needed;
+        let nr_failed = if needs_point { hctx.device.durability.nr_failed() } else { 0 };
         let answer = driver.queue_rq(&issued(&hctx.splits, &hctx.limits, &rq, tag), last);
         if is_write {
             retries.write_is_out(hctx.index);
@@ -146,7 +147,7 @@ impl Turn<'_> {
             Issue::Queued => {
                 if is_write {
                     self.note_write(tag, &mut rq);
-                    if self.hctx.flush.is_needed {
+                    if needs_point {
                         note_failures(&mut rq, &mut self.hctx.splits, nr_failed);
                     }
                 }
