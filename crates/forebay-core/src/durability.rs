@@ -141,7 +141,7 @@ impl Durability {
 
     /// As [`writes_end`](Durability::writes_end), of writes that were at the device when a flush
     /// failed: their number, which is lost. They may have been in the cache already.
-    pub(crate) fn doubtful_writes_end(&self) -> u64 {
+    pub fn doubtful_writes_end(&self) -> u64 {
         let point = self.writes_end();
         match self.lost() {
             // Who is told of that is told of these too.
@@ -155,7 +155,7 @@ impl Durability {
 
     /// How many flushes have failed. Who draws a number first and does not see a failure here then
     /// has a number that the failure counts as lost.
-    pub(crate) fn nr_failures(&self) -> u64 {
+    pub fn nr_failures(&self) -> u64 {
         self.nr_failures.load(Ordering::Acquire)
     }
 

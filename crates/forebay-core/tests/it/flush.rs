@@ -186,6 +186,34 @@ fn a_failed_flush_fails_those_it_was_for_and_those_who_want_what_it_lost() {
 }
 
 #[test]
+fn what_is_on_its_way_when_a_flush_fails_is_lost_too() {
+    for (flags, is_short) in
+        [(NONE, false), (NONE, true), (BioFlags::FUA, false), (BioFlags::FUA, true)]
+    {
+        let mut bench = bench();
+        bench.flush(1);
+        bench.issue(Op::Write, flags, 0, K4, 2);
+        if is_short {
+            bench.complete(1, Ok(512));
+        }
+        bench.complete(0, Err(BlockStatus::Io));
+        assert_eq!(bench.ends(), [(1, Err(BlockStatus::Io))]);
+        bench.complete(0, Ok(if is_short { K4 - 512 } else { K4 }));
+        // Its data may have been dropped, and another flush would not bring it back.
+        let result = if flags == NONE { Ok(K4) } else { Err(BlockStatus::Io) };
+        assert_eq!(bench.ends(), [(2, result)]);
+        bench.flush(3);
+        assert_eq!(bench.ends(), [(3, Err(BlockStatus::Io))]);
+        // What is issued from now on is not concerned.
+        assert!(bench.queue.device.durability().acknowledge_loss().is_some());
+        bench.wrote(4);
+        bench.flush(5);
+        bench.finish();
+        assert_eq!(bench.ends().last(), Some(&(5, Ok(0))));
+    }
+}
+
+#[test]
 fn a_flush_that_never_reaches_the_device_fails_as_one_that_did() {
     let mut bench = bench();
     bench.wrote(1);

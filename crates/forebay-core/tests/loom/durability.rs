@@ -112,3 +112,24 @@ fn an_acknowledgement_does_not_hide_a_loss_that_it_has_not_seen() {
         assert!(known.is_some() || durability.lost().is_some(), "somebody is told of it");
     });
 }
+
+/// A write was issued before a flush failed, and ends about then: either the failure's own loss
+/// has its point, or it sees the failure, and notes one of its own.
+#[test]
+fn what_is_on_its_way_when_a_flush_fails_is_lost() {
+    explore(None, || {
+        let durability = Arc::new(Durability::new());
+        let nr_failures = durability.nr_failures();
+        let flusher = {
+            let durability = Arc::clone(&durability);
+            thread::spawn(move || durability.flush_failed())
+        };
+        let mut point = durability.writes_end();
+        if durability.nr_failures() != nr_failures {
+            point = durability.doubtful_writes_end();
+        }
+        flusher.join().expect("a flusher");
+        let lost = durability.lost().expect("a flush has failed");
+        assert!(lost.after < point && point <= lost.up_to, "{point} is not in {lost:?}");
+    });
+}
