@@ -74,7 +74,8 @@ impl Drop for Claim {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(file) = &self.sole {
+        // In a child of a fork it is the parent's, who goes on.
+        if let Some(file) = self.sole.as_ref().filter(|_| !self.origin.is_elsewhere()) {
             // A child of a fork may still have the descriptor; the lock ends for both. On a device
             // there is none.
             let _ = lock(file, libc::F_OFD_SETLK, libc::F_UNLCK);

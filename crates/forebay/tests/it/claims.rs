@@ -3,8 +3,10 @@
 #![allow(unsafe_code)]
 
 use crate::common::{LoopDevice, Scratch, open};
+use crate::holds::in_child;
 use forebay::{BlockStatus, Disk, FeatureState, IoError};
 use std::fs::{File, OpenOptions};
+use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 
@@ -100,6 +102,24 @@ fn a_file_that_another_program_has_locked_is_refused() {
     let _disk = open(&scratch.spec("exclusive=on"));
     let other = OpenOptions::new().read(true).write(true).open(&scratch.path).expect("the file");
     assert!(!try_lock(&other, libc::F_RDLCK, 0));
+}
+
+#[test]
+fn a_child_of_a_fork_that_drops_the_disk_leaves_the_parent_its_lock() {
+    let scratch = Scratch::new(1 << 20);
+    let disk = open(&scratch.spec("exclusive=on&elide=on"));
+    // Only the child's copy is dropped.
+    let mut disk = ManuallyDrop::new(disk);
+    // SAFETY: the child ends without using it again; the parent's copy is another.
+    let mut drop_it = || unsafe { ManuallyDrop::drop(&mut disk) };
+    assert!(in_child(|| {
+        drop_it();
+        true
+    }));
+    let other = OpenOptions::new().read(true).write(true).open(&scratch.path).expect("the file");
+    assert!(!try_lock(&other, libc::F_RDLCK, 0), "another program might write beside it");
+    drop(ManuallyDrop::into_inner(disk));
+    assert!(try_lock(&other, libc::F_RDLCK, 0));
 }
 
 fn lock(file: &File, kind: i32, len: i64) {

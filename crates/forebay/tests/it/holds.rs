@@ -227,7 +227,7 @@ fn a_child_of_a_fork_has_none_of_its_parents_sets_of_tags() {
 
 /// Runs a test in a forked child, and says what it returned.
 #[expect(unsafe_code, reason = "a fork is a system call")]
-fn in_child(test: impl FnOnce() -> bool) -> bool {
+pub(crate) fn in_child(test: impl FnOnce() -> bool) -> bool {
     // SAFETY: the child does what a program may do after a fork with other threads about: it
     // takes no lock of theirs but the allocator's, which libc hands over whole.
     match unsafe { libc::fork() } {
