@@ -142,7 +142,8 @@ impl Disk {
 
     /// Says that the loss so far is known, and what it was: the caller has written it again, or
     /// does without. Flushes work again; who was waiting before this is told of the loss all the
-    /// same.
+    /// same. (A loss is that of an open disk: when the last one on a file is closed, nobody is left
+    /// to be told.)
     pub fn acknowledge_loss(&self) -> Option<LostWrites> {
         self.shared.device_state().durability().acknowledge_loss()
     }

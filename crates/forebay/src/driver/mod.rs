@@ -8,7 +8,8 @@
 //! - [`psync`]: the same through system calls that block;
 //! - [`fault`]: wraps another device and lets chosen requests fail.
 //!
-//! They share [`vectors`], memory as the kernel wants it; [`zeroing`], the ways to zero a range;
+//! They share [`own_file`], open files of queues; [`vectors`], memory as the kernel wants it;
+//! [`zeroing`], the ways to zero a range;
 //! [`doorbell`], the price of a kick; [`timer`] and [`slack`], waits by the clock; and [`memory`],
 //! the bytes of a disk in memory.
 //!
@@ -25,6 +26,7 @@ mod file;
 mod memory;
 mod model;
 mod null;
+mod own_file;
 mod psync;
 mod ram;
 mod slack;

@@ -19,7 +19,7 @@ use crate::runtime::service::{self, Service};
 use crate::runtime::tag_pool::{TagPool, Woken};
 use crate::runtime::{thread, wait};
 use forebay_core::{
-    Bio, BlockStatus, Commit, DeviceState, HardwareContext, PlugCounters, QueueStats, Refusal,
+    Bio, BlockStatus, Commit, DeviceState, HardwareContext, Op, PlugCounters, QueueStats, Refusal,
     RunQueuePolicy, TagSet, UnplugCause,
 };
 use std::fmt;
@@ -325,7 +325,11 @@ impl Shared {
         if self.is_foreign() {
             return Err(Refusal::Forked);
         }
-        let ctx = thread::blocking_ctx_of(self);
+        let ctx = match bio.op {
+            // Whatever the thread owns: in one machine all of them share what is flushed.
+            Op::Flush => thread::shared_ctx_of(self),
+            _ => thread::blocking_ctx_of(self),
+        };
         // Unwinding would give the memory back while a device may still use it.
         AbortOnUnwind::guard(|| {
             // SAFETY: the caller's obligations are passed on.

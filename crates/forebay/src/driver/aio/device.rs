@@ -35,7 +35,7 @@ impl AioDevice {
     ) -> io::Result<(AioDriver, Arc<AioWaiter>)> {
         let context = Arc::new(Context::new(depth)?);
         let event = Arc::new(Event::new_blocking()?);
-        let target = Arc::clone(&self.target);
+        let target = Target::for_queue(&self.target, mode)?;
         let helper = Arc::new(Queue::new(target, depth, Some(Arc::clone(&event))));
         let waiter = Arc::new(AioWaiter::new(context, event, helper));
         let pool = Arc::clone(&self.pool);

@@ -8,7 +8,7 @@ use super::uring::UringDriver;
 use super::waiter::UringWaiter;
 use crate::arena::Arena;
 use crate::driver::zeroing::Ranges;
-use crate::driver::{Device, DriverQueue, Mode};
+use crate::driver::{Device, DriverQueue, Mode, own_file};
 use crate::info::Feature;
 use forebay_core::QueueLimits;
 use io_uring::IoUring;
@@ -108,10 +108,10 @@ impl Device for FileDevice {
             Mode::Owned => plain(depth.next_power_of_two(), base)?,
             Mode::Shared => many_issuers(depth, base)?,
         };
-        ring.submitter().register_files(&[self.file.as_raw_fd()])?;
+        let file = own_file::for_queue(&self.file, mode)?;
+        ring.submitter().register_files(&[file.as_raw_fd()])?;
         base.map_or(Ok(()), |base| base.register_with(&ring))?;
         let event = (mode == Mode::Owned && self.defers).then(Arc::<Event>::default);
-        let file = Arc::clone(&self.file);
         let commands = Commands::new(&self.limits, depth, self.arena().cloned());
         let tells = event.clone();
         let driver = UringDriver::new(ring, Kernel, event, mode, file, self.ranges, commands);

@@ -7,6 +7,7 @@
 
 use crate::driver::vectors::{self, Vector, Vectors};
 use crate::driver::zeroing::{self, Ranges, Way};
+use crate::driver::{Mode, own_file};
 use crate::errno;
 use forebay_core::{BlockStatus, IssuedRequest, Op, Tag};
 use std::fs::File;
@@ -27,6 +28,17 @@ pub(in crate::driver) struct Target {
 impl Target {
     pub(in crate::driver) fn new(file: Arc<File>, ranges: Ranges) -> Target {
         Target { file, ranges, way: AtomicU8::new(ranges.way as u8) }
+    }
+
+    /// That of a queue.
+    ///
+    /// # Errors
+    /// As [`own_file::for_queue`].
+    pub(in crate::driver) fn for_queue(this: &Arc<Target>, mode: Mode) -> io::Result<Arc<Target>> {
+        if mode == Mode::Shared {
+            return Ok(Arc::clone(this));
+        }
+        Ok(Arc::new(Target::new(own_file::for_queue(&this.file, mode)?, this.ranges)))
     }
 
     fn fd(&self) -> i32 {

@@ -56,7 +56,7 @@ impl Device for PsyncDevice {
     }
 
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {
-        let queue = Arc::new(Queue::new(Arc::clone(&self.target), depth, None));
+        let queue = Arc::new(Queue::new(Target::for_queue(&self.target, mode)?, depth, None));
         let max_segments = self.limits.max_segments;
         let driver = PsyncDriver {
             queue: Arc::clone(&queue),

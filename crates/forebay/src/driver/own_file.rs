@@ -1,0 +1,68 @@
+//! An open file of its own for each queue.
+//!
+//! The kernel tells each open file once of a write-back that failed (`errseq_t`): whoever syncs it
+//! next. Were two hardware contexts to flush one open file at once, one of them would be told, and
+//! the other would call durable what is lost. So a queue that one thread owns opens the file anew.
+//! Where that is not possible there is no such queue, and its thread shares that of the disk.
+// Its flags are asked for by a system call.
+#![allow(unsafe_code)]
+
+use crate::driver::Mode;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+
+/// What an open file keeps of the flags that it was opened with.
+const KEPT: i32 = libc::O_DIRECT | libc::O_SYNC | libc::O_DSYNC | libc::O_NOATIME;
+
+/// The file for a queue: the disk's, or the same opened anew, with the same flags.
+///
+/// # Errors
+/// The system's, where it cannot be opened anew: without `/proc`, or by a process that may not open
+/// it any more.
+pub(in crate::driver) fn for_queue(file: &Arc<File>, mode: Mode) -> io::Result<Arc<File>> {
+    if mode == Mode::Shared {
+        return Ok(Arc::clone(file));
+    }
+    // SAFETY: an open descriptor; nothing is handed over.
+    let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+    if flags < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mode = flags & libc::O_ACCMODE;
+    let again = OpenOptions::new()
+        .read(mode != libc::O_WRONLY)
+        .write(mode != libc::O_RDONLY)
+        .custom_flags(flags & KEPT)
+        .open(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    Ok(Arc::new(again))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owned_queue_has_an_open_file_of_its_own_with_the_same_flags() {
+        let folder = std::env::temp_dir();
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_TMPFILE | libc::O_DSYNC)
+            .open(folder)
+            .expect("a file without a name");
+        let file = Arc::new(file);
+        let flags = |file: &File| {
+            // SAFETY: as above.
+            let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+            flags & !libc::O_TMPFILE
+        };
+        let shared = for_queue(&file, Mode::Shared).expect("the same");
+        assert_eq!(shared.as_raw_fd(), file.as_raw_fd());
+        let owned = for_queue(&file, Mode::Owned).expect("another");
+        assert_ne!(owned.as_raw_fd(), file.as_raw_fd());
+        assert_eq!(flags(&owned), flags(&file));
+    }
+}
