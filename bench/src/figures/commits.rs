@@ -50,7 +50,7 @@ macro_rules! log {
     };
 }
 
-/// Threads that write 4 KiB of a disk and wait for the durable point.
+/// Threads that write 4 KiB of a disk, durably.
 macro_rules! durable {
     (random, $threads:literal, $aim:expr) => {
         durable!("random 4k, a file, direct", $threads, "0", "", DURABLE, DIRECT, $aim)
@@ -65,6 +65,9 @@ macro_rules! durable {
             DIRECT_ADJACENT,
             $aim
         )
+    };
+    (in_two, $threads:literal, $aim:expr) => {
+        durable!("random 4k, a file, direct, in two calls", $threads, "0", "", IN_TWO, DIRECT, $aim)
     };
     (psync, $threads:literal, $aim:expr) => {
         durable!("random 4k, psync, direct", $threads, "0", "", PSYNC, DIRECT, $aim)
@@ -107,10 +110,11 @@ const ALONE: Side = side("fdatasync each", Program::Log, "--by=alone");
 const ALONE_ONE_BY_ONE: Side =
     side("fdatasync each", Program::Log, "--by=alone --delays=one_by_one");
 
-const DURABLE: Side = side("durable", Program::Commits, "--by=durable --rw=randwrite");
-const DURABLE_ADJACENT: Side = side("durable", Program::Commits, "--by=durable");
+const DURABLE: Side = side("write_durable_at", Program::Commits, "--by=fua --rw=randwrite");
+const DURABLE_ADJACENT: Side = side("write_durable_at", Program::Commits, "--by=fua");
+const IN_TWO: Side = side("write_at, durable", Program::Commits, "--by=durable --rw=randwrite");
 const PSYNC: Side =
-    side("durable, psync", Program::Commits, "--by=durable --driver=psync --rw=randwrite");
+    side("write_durable_at", Program::Commits, "--by=fua --driver=psync --rw=randwrite");
 const DIRECT: Side = side("fdatasync each", Program::Commits, "--by=direct --rw=randwrite");
 const DIRECT_ADJACENT: Side = side("fdatasync each", Program::Commits, "--by=direct");
 const DIRECT_ONE_BY_ONE: Side =
@@ -139,6 +143,9 @@ pub(super) const FIGURES: &[Figure] = &[
     durable!(adjacent, "1", NOT_SLOWER),
     durable!(adjacent, "16", NOT_SLOWER),
     durable!(adjacent, "64", NOT_SLOWER),
+    durable!(in_two, "1", Aim::None),
+    durable!(in_two, "16", Aim::None),
+    durable!(in_two, "64", Aim::None),
     durable!(psync, "1", NOT_SLOWER),
     durable!(psync, "16", NOT_SLOWER),
     durable!(psync, "64", NOT_SLOWER),

@@ -8,7 +8,7 @@
 //! - `group`: `GroupCommit`, of a new file that all append to;
 //! - `alone`: each thread by itself, `fdatasync`, of the same;
 //! - `durable`: `Disk::durable`, of a file that is there, with direct I/O;
-//! - `fua`: the same by `Disk::write_durable_at`;
+//! - `fua`: the same by `Disk::write_durable_at`, one call instead of two;
 //! - `direct`: each thread by itself, `fdatasync`, of the same file.
 //!
 //! The delay makes each sync so much longer: beside others, which is what a distant device costs;

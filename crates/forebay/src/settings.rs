@@ -190,6 +190,11 @@ impl Settings {
         self.exclusive == Some(true)
     }
 
+    /// Whether durable writes are made by the write itself, if that was said.
+    pub(crate) fn fua(&self) -> Option<bool> {
+        self.fua
+    }
+
     pub(crate) fn read_only(&self) -> bool {
         self.read_only == Some(true)
     }

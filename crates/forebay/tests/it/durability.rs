@@ -62,7 +62,7 @@ fn a_point_is_awaited_as_a_future() {
 #[test]
 fn a_durable_write_needs_no_flush_or_one() {
     let image = Scratch::new(1 << 20);
-    for (spec, nr_flushes) in [("", 0), ("?fua=off", 1)] {
+    for (spec, nr_flushes) in [("?fua=on", 0), ("?fua=off", 1)] {
         let disk = open_image(&image, "", spec);
         assert_eq!(disk.write_durable_at(&[7; PAGE], 4096), Ok(4096));
         assert_eq!(disk.stats().queue.flushes_issued, nr_flushes, "{spec}");
@@ -109,7 +109,7 @@ fn threads_that_wait_for_their_own_writes_share_flushes() {
 #[test]
 fn a_flush_that_failed_is_everybodys_until_somebody_says_so() {
     let image = Scratch::new(1 << 20);
-    let disk = open_image(&image, "fault:", "?rule=flush:io:nth=2");
+    let disk = open_image(&image, "fault:", "?rule=flush:io:nth=2&fua=on");
     disk.write_at(&[1; PAGE], 0).expect("a write");
     disk.flush().expect("the first flush");
     let safe = disk.durable_point();

@@ -132,7 +132,7 @@ fn without_a_durable_write_a_flush_follows_the_write() {
         submit(&mut queue, Io::write(Buf::new(4096), 0).fua());
         reap_all(&mut queue).pop().expect("an end").result
     };
-    let spec = |scratch: &Scratch| format!("psync:{}", scratch.spec(""));
+    let spec = |scratch: &Scratch| format!("psync:{}", scratch.spec("fua=on"));
     // An answer of its own shows by which calls it goes.
     for (calls, expected) in [
         (&[(libc::SYS_pwritev2, libc::EIO)][..], Err(BlockStatus::Io)),

@@ -26,6 +26,8 @@ pub(super) struct Options {
     pub(super) direct: bool,
     pub(super) growing: bool,
     pub(super) read_only: bool,
+    /// Whether durable writes are made by the write itself, if its user has said.
+    pub(super) fua: Option<bool>,
 }
 
 /// A file that is open, and what is known of it, whatever does its I/O.
@@ -93,6 +95,7 @@ fn open_target(
         direct: keys.take_switch("direct")?.unwrap_or(false),
         growing: growing.unwrap_or(false),
         read_only: settings.read_only(),
+        fua: settings.fua(),
     };
     let rings = ring_options(keys)?;
     let path = Path::new(spec.target());

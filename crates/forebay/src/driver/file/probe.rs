@@ -45,7 +45,7 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
         max_sectors: max_kb * 2,
         max_segments: MAX_SEGMENTS,
         volatile_cache: true,
-        fua: true,
+        fua: false,
         rotational: number("rotational").is_some(),
         read_only: options.read_only,
         ..QueueLimits::default()
@@ -74,7 +74,16 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
             false => "fdatasync; fsync where all metadata is to be durable, too",
         },
     ));
-    features.push(Feature::present("fua", "RWF_DSYNC on each write that asks for it"));
+    // Not asked for: without FUA below, each RWF_DSYNC is a write and a flush, which no other shares.
+    let is_below = queue.as_ref().and_then(|queue| queue.number("fua")).is_none_or(|fua| fua > 0);
+    limits.fua = options.fua.unwrap_or(is_below);
+    features.push(match limits.fua {
+        true => Feature::present("fua", "RWF_DSYNC on each write that asks for it"),
+        false => Feature::missing(
+            "fua",
+            "the device has none: a flush follows the write, and is shared; fua=on: RWF_DSYNC",
+        ),
+    });
     features.push(match options.direct {
         true => Feature::present("direct", "O_DIRECT"),
         false => Feature::missing("direct", "not asked for: direct=on"),

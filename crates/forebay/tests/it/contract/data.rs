@@ -53,7 +53,7 @@ pub(super) fn several_segments_are_one_range(subject: &Subject) {
 }
 
 pub(super) fn durable_writes_and_flushes_succeed(subject: &Subject) {
-    for keys in ["", "fua=off"] {
+    for keys in ["", "fua=on", "fua=off"] {
         for disk in subject.each(keys) {
             let mut queue = disk.queue();
             let write = |at: u64| Io::write(pattern(at, at, 4096), at).user_data(4096);
