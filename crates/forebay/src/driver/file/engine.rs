@@ -116,7 +116,10 @@ fn uring(file: &File) -> Result<Known, NoRing> {
     let base = Base::open(file.rings).map_err(NoRing::Key)?;
     let mut limits = file.probed.limits;
     let is_device = matches!(file.probed.ranges, Knowledge::OfDevice { .. });
-    let discards = is_device && ranges::uring_discards(&file.file)?;
+    // The command keeps nobody from reading pages into the cache while it runs, who would then find
+    // there what was discarded. Where reads go by the cache, the device is told by other ways.
+    let asks = is_device && file.options.direct;
+    let discards = asks && ranges::uring_discards(&file.file)?;
     let (ranges, mut features) = file.probed.ranges.settle(discards, &mut limits);
     let device = FileDevice::new(Arc::clone(&file.file), limits, ranges, base)?;
     // Whether there is room for as many tags is seen only then.
