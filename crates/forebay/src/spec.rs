@@ -58,7 +58,7 @@ use std::str::FromStr;
 /// | `max_sectors_kb` | 1 to 1048576 | the largest request, KiB |
 /// | `service` | switch; `off`, but for `model` | a thread of the disk makes progress |
 /// | `iostats` | switch; `on` | latencies are recorded |
-/// | `fua` | switch | `off`: a flush, which others share, follows a durable write; `on`: the write itself is durable, as is the default where the device below has FUA |
+/// | `fua` | switch | `off`: a shared flush follows a durable write; `on`: RWF_DSYNC, if it can |
 /// | `flush` | the names of [`FlushPolicy`](crate::FlushPolicy) | what goes first beside a flush |
 /// | `flush_pending_ms` | 0 to 3600000; 5000 | how long flushes wait for writes at most, ms |
 /// | `elide` | switch; `on` for `ram`, `null` | a flush that has nothing to do ends at once |

@@ -174,8 +174,8 @@ impl Hctx {
         self.timer.is_set().then(left_ns).flatten().map(Duration::from_nanos)
     }
 
-    /// For a worker that has run it: makes the delayed runs for an event loop, for which nobody leads.
-    /// (The turn that met a busy driver with nothing in flight was not the loop's own.)
+    /// For a worker that has run it: makes the delayed runs for an event loop, for which nobody
+    /// leads. (The turn that met a busy driver with nothing in flight was not the loop's own.)
     pub(crate) fn run_delayed(&self) {
         while self.is_polled.load(Ordering::Relaxed)
             && let Some(left) = self.delay_left()

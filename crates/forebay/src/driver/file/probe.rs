@@ -74,7 +74,7 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
             false => "fdatasync; fsync where all metadata is to be durable, too",
         },
     ));
-    // Not asked for: without FUA below, each RWF_DSYNC is a write and a flush, which no other shares.
+    // Without FUA below, each RWF_DSYNC is a write and a flush of its own, which no other shares.
     let is_below = queue.as_ref().and_then(|queue| queue.number("fua")).is_none_or(|fua| fua > 0);
     limits.fua = options.fua.unwrap_or(is_below);
     features.push(match limits.fua {

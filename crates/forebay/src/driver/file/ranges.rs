@@ -109,7 +109,7 @@ fn of_device(discards: bool, zeroes: bool, engine_discards: bool) -> Discard {
             Ok((zeroing::PUNCH_HOLE, String::from(how)))
         }
         (true, false, false) => {
-            Err("io_uring has no discards before Linux 6.12; engine=psync has them")
+            Err("io_uring has them with direct=on and Linux 6.12; engine=psync has them always")
         }
         (false, false, _) => {
             Err("the device neither discards nor zeroes ranges (discard_max_bytes and \
