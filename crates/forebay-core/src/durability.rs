@@ -143,14 +143,16 @@ impl Durability {
     /// failed: their number, which is lost. They may have been in the cache already.
     pub fn doubtful_writes_end(&self) -> u64 {
         let point = self.writes_end();
-        match self.lost() {
-            // Who is told of that is told of these too.
-            Some(lost) => lost.up_to,
-            None => {
-                self.note_loss(|| (point - 1, point));
-                point
-            }
-        }
+        let acknowledged = self.nr_acknowledged.load(Ordering::Acquire);
+        let losses = told_apart(acknowledged, self.nr_losses.load(Ordering::Acquire));
+        // Who is told of one of those is told of these too. Not of one that is being noted just
+        // now: nobody knows yet where it ends.
+        let noted = losses.filter_map(|number| self.noted_loss(number));
+        let point_lost = noted.filter(|lost| lost.after < lost.up_to).map(|lost| lost.up_to).max();
+        point_lost.unwrap_or_else(|| {
+            self.note_loss(|| (point - 1, point));
+            point
+        })
     }
 
     /// How many flushes have failed. Who draws a number first and does not see a failure here then
@@ -219,17 +221,19 @@ impl Durability {
         (all, now)
     }
 
-    /// One loss; of everything, where it is not known (any more).
+    /// One loss; of everything, where it is not known yet, or any more.
     fn loss(&self, number: u64) -> LostWrites {
+        let all = || LostWrites { after: 0, up_to: self.point() };
+        self.noted_loss(number).unwrap_or_else(all)
+    }
+
+    fn noted_loss(&self, number: u64) -> Option<LostWrites> {
         let loss = &self.losses[(number % NR_LOSSES as u64) as usize];
         let is_this = loss.number.load(Ordering::Acquire) == number;
         let after = loss.after.load(Ordering::Acquire);
         let up_to = loss.up_to.load(Ordering::Acquire);
         let is_kept = self.nr_losses.load(Ordering::Acquire) - number < NR_LOSSES as u64;
-        match is_this && is_kept {
-            true => LostWrites { after, up_to },
-            false => LostWrites { after: 0, up_to: self.point() },
-        }
+        (is_this && is_kept).then_some(LostWrites { after, up_to })
     }
 }
 
