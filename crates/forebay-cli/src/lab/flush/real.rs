@@ -12,7 +12,7 @@ use forebay_sim::lab::{FlushCounts, FsyncTask, FsyncTasks};
 use super::{BLOCK_BYTES, Cell, FEW_THREADS, Figures, RANGE_BYTES, THREADS, cells, rows};
 use crate::bench::stop::Stop;
 use crate::failure::Failure;
-use crate::lab::real::Progress;
+use crate::lab::real::{Progress, sleep};
 use crate::lab::rows::Outcome;
 use crate::output;
 
@@ -24,9 +24,6 @@ const WARM_UP: Duration = Duration::from_millis(500);
 
 /// How long a cell is measured if nothing else is asked for, s.
 const SECONDS: u64 = 5;
-
-/// How often who watches looks around.
-const POLL: Duration = Duration::from_millis(100);
 
 /// Runs the cells: those of few threads, or all. After a signal it gives what it has.
 pub(in crate::lab) fn run(is_full: bool, seconds: Option<u64>) -> Result<Outcome, Failure> {
@@ -129,19 +126,6 @@ fn work(disk: &Disk, board: &Board, id: u32) -> Result<Histogram, Failure> {
         last = Some(task);
     }
     Ok(fsyncs)
-}
-
-/// False: a signal came.
-fn sleep(time: Duration, stop: &Stop, tick: &mut dyn FnMut()) -> bool {
-    let started = Instant::now();
-    while let Some(left) = time.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) {
-        if stop.is_set() {
-            return false;
-        }
-        thread::sleep(left.min(POLL));
-        tick();
-    }
-    !stop.is_set()
 }
 
 #[cfg(test)]

@@ -118,8 +118,8 @@ fn look(disk: &Disk, board: &Board) -> Looked {
     }
 }
 
-/// False: a signal came.
-fn sleep(time: Duration, stop: &Stop, tick: &mut dyn FnMut()) -> bool {
+/// Lets the jobs work. False: a signal came.
+pub(in crate::lab) fn sleep(time: Duration, stop: &Stop, tick: &mut dyn FnMut()) -> bool {
     let started = Instant::now();
     while let Some(left) = time.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) {
         if stop.is_set() {

@@ -16,6 +16,7 @@ use super::{notes, virtual_time::device};
 use crate::bench::stop::Stop;
 use crate::failure::Failure;
 use crate::output;
+pub(in crate::lab) use cell::sleep;
 use cell::{Cell, Measured};
 use forebay_sim::lab::{RunQueue, WakePolicy, jain};
 use job::Work;
