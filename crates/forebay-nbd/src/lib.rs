@@ -1,0 +1,16 @@
+//! The NBD protocol, both halves, without I/O: bytes in, values and bytes out.
+//!
+//! What it implements is the NBD protocol document of the NetworkBlockDevice project.
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+// A peer's bytes are hostile: nothing here may panic on them.
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::panic
+)]
+
+extern crate alloc;

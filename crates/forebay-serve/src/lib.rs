@@ -1,0 +1,3 @@
+//! An NBD server: disks of the layer for the network.
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
