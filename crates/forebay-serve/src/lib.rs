@@ -5,3 +5,4 @@
 pub mod listen;
 pub mod notify;
 pub mod signals;
+pub mod tls;
