@@ -4,7 +4,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
-// A peer's bytes are hostile: nothing here may panic on them.
+// A peer's bytes are hostile: nothing here may panic on them. (Tests may.)
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,5 +12,17 @@
     clippy::arithmetic_side_effects,
     clippy::panic
 )]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        clippy::panic
+    )
+)]
 
 extern crate alloc;
+
+pub mod uri;
