@@ -1,3 +1,8 @@
 //! An NBD server: disks of the layer for the network.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+
+pub mod listen;
+pub mod notify;
+pub mod signals;
+pub mod tls;
