@@ -7,7 +7,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
-// A peer's bytes are hostile: nothing here may panic on them.
+// A peer's bytes are hostile: nothing here may panic on them. (Tests may.)
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -32,4 +32,5 @@ extern crate std;
 
 pub mod export;
 pub mod server;
+pub mod uri;
 pub mod wire;
