@@ -34,7 +34,7 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(flight.conn) else {
             // The client is gone. What was under way for it ends here.
             if let Some(buf) = completion.buf {
-                self.disks.pool.give(buf);
+                self.disks.pool.give_left(buf);
             }
             return self.settle(key);
         };
@@ -45,7 +45,8 @@ impl Worker {
             }
             return self.settle(key);
         };
-        let is_whole = matches!(flight.rq.command, Ok(Command::Read { .. })) && flight.wave.is_none();
+        let is_whole =
+            matches!(flight.rq.command, Ok(Command::Read { .. })) && flight.wave.is_none();
         match result {
             // The usual read: all of it, at once.
             Ok(len) if is_whole && len == flight.rq.len => {
@@ -54,7 +55,8 @@ impl Worker {
                 if !self.disks.exports[export].keeps_data {
                     buf[..len as usize].fill(0);
                 }
-                conn.output.push(transmission.data(&rq, rq.offset, len as u32, true, true).as_slice());
+                conn.output
+                    .push(transmission.data(&rq, rq.offset, len as u32, true, true).as_slice());
                 conn.output.push_data(buf, len as usize);
                 conn.nr_in_flight -= 1;
                 self.disks.flights.remove(key);
@@ -75,8 +77,7 @@ impl Worker {
             }
             Err(status) => flight.fail(status),
         }
-        conn.held_bytes -= buf.len();
-        self.disks.pool.give(buf);
+        self.disks.pool.give(buf, &mut conn.held);
         self.settle(key);
     }
 
@@ -152,8 +153,7 @@ impl Disks {
         for slot in pieces {
             let Some((mut buf, len)) = slot.take() else { continue };
             if is_cache || flight.failed.is_some() {
-                conn.held_bytes -= buf.len();
-                self.pool.give(buf);
+                self.pool.give(buf, &mut conn.held);
                 continue;
             }
             if !keeps_data {
@@ -179,7 +179,7 @@ impl Disks {
     /// Gives back the pieces of a read whose client is gone.
     fn drop_pieces(&mut self, wave: Option<Box<Wave>>) {
         for (buf, _) in wave.into_iter().flat_map(|wave| wave.pieces).flatten() {
-            self.pool.give(buf);
+            self.pool.give_left(buf);
         }
     }
 }
