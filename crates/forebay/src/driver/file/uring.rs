@@ -4,8 +4,8 @@
 //! there are tags is never full, and its completion queue, which has room for every tag and a kick,
 //! never overflows. Entries are made and published at the commit, all at once, and submitted with
 //! one system call; waiting submits and waits in one. (A ring that is full all the same is emptied
-//! first: a kernel's thread that takes the entries, `sqpoll=on`, tells of it late.) Some writes have
-//! no entry: the driver makes them itself (see [`inline`](super::inline)).
+//! first: a kernel's thread that takes the entries, `sqpoll=on`, tells of it late.) Some writes
+//! have no entry: the driver makes them itself (see [`inline`](super::inline)).
 //!
 //! A pushed entry may be taken by the kernel even if the call that submits it fails, so a request
 //! is over only when its completion was seen.
