@@ -28,7 +28,9 @@ impl DiskInfo {
     pub fn zeroes_fast(&self) -> bool {
         let zeroes = self.features.iter().find(|feature| feature.name == "write_zeroes");
         match zeroes.map(|feature| &feature.state) {
-            Some(FeatureState::Present(how)) => !how.contains("writes zeroes"),
+            Some(FeatureState::Present(how)) => {
+                !["writes zeroes", "are written"].iter().any(|slow| how.contains(slow))
+            }
             _ => false,
         }
     }
