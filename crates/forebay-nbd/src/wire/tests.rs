@@ -100,7 +100,8 @@ proptest! {
             prop_assert_eq!(bytes.len() as u64, len);
             let chunk = StatusChunk::parse(kind, &bytes).unwrap();
             prop_assert_eq!(chunk.context, context);
-            let read: Vec<_> = chunk.extents.map(|(len, flags)| (len as u32, flags as u32)).collect();
+            let narrow = chunk.extents.map(|(len, flags)| (len as u32, flags as u32));
+            let read: Vec<_> = narrow.collect();
             prop_assert_eq!(&read, &extents);
             for end in 0..bytes.len() {
                 let part = StatusChunk::parse(kind, &bytes[..end]);
@@ -182,7 +183,9 @@ proptest! {
     }
 
     #[test]
-    fn noise_is_no_message_and_no_panic(noise in prop::collection::vec(any::<u8>(), 0..60), kind: u16) {
+    fn noise_is_no_message_and_no_panic(
+        noise in prop::collection::vec(any::<u8>(), 0..60), kind: u16,
+    ) {
         prop_assert_eq!(OptionHeader::parse(&noise), None);
         prop_assert_eq!(OptionReplyHeader::parse(&noise), None);
         prop_assert_eq!(ChunkHeader::parse_extended(&noise), None);

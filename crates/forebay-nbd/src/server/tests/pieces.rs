@@ -82,7 +82,9 @@ fn a_stream_that_ends_anywhere_leaves_a_handshake_that_waits() {
 
 proptest! {
     #[test]
-    fn a_stream_in_any_pieces_gives_the_same(cuts in prop::collection::vec(0_usize..18_000, 0..40)) {
+    fn a_stream_in_any_pieces_gives_the_same(
+        cuts in prop::collection::vec(0_usize..18_000, 0..40),
+    ) {
         let all = stream(b"?");
         let mut cuts: Vec<_> = cuts.iter().map(|cut| cut % all.len()).collect();
         cuts.sort_unstable();
