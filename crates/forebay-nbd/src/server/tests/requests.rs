@@ -3,7 +3,7 @@
 use std::vec::Vec;
 
 use super::client::{Client, SIZE, contexts, export, option};
-use crate::export::Abilities;
+use crate::export::{Abilities, BlockSizes};
 use crate::server::{CloseReason, Command, NbdError, Refused, Request, TlsPolicy, Transmission};
 use crate::wire::numbers::*;
 use crate::wire::{ChunkHeader, ErrorChunk, Framing, RequestHeader, SimpleReply};
@@ -289,6 +289,22 @@ fn a_long_read_in_one_chunk_overflows() {
     let len = (1 << 25) + 512;
     assert_eq!(error(&parse(&on, CMD_READ, CMD_FLAG_DF, 0, len)), Some(NbdError::Overflow));
     assert_eq!(error(&parse(&on, CMD_READ, 0, 0, len)), Some(NbdError::Inval));
+}
+
+#[test]
+fn a_read_is_never_longer_than_a_chunk_can_tell() {
+    // Found by fuzzing: an export without a limit, and a chunk whose length was cut to 32 bits.
+    let mut client = Client::new(TlsPolicy::Off);
+    client.exports[0].block_size = BlockSizes { min: 1, preferred: 512, max: u32::MAX };
+    client.exports[0].size_bytes = 1 << 40;
+    client.ask(&option(OPT_STRUCTURED_REPLY, b""));
+    let on = client.go("a");
+    let longest = u32::MAX - 8;
+    let rq = parse(&on, CMD_READ, 0, 0, longest.into());
+    assert_eq!(error(&rq), None);
+    let head = on.data(&rq, 0, longest, true, true);
+    assert_eq!(ChunkHeader::parse_structured(head.as_slice()).unwrap().len, u32::MAX.into());
+    assert_eq!(error(&parse(&on, CMD_READ, 0, 0, (1 << 32) - 8)), Some(NbdError::Inval));
 }
 
 #[test]
