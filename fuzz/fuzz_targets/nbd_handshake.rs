@@ -77,7 +77,7 @@ fn exports() -> [ExportInfo; 2] {
 /// The stream of an input that is a list of options.
 fn written_out(choices: &mut Choices<'_>) -> Vec<u8> {
     let mut stream = Vec::new();
-    stream.put_u32(choices.number(1) as u32 & 3);
+    stream.put_u32(u32::from(choices.byte() & 7));
     while !choices.is_empty() {
         let option = u32::from(choices.byte()) % 13;
         let shape = choices.byte();
@@ -97,7 +97,7 @@ fn written_out(choices: &mut Choices<'_>) -> Vec<u8> {
             (0..=3, _) => OptionHeader { option, len: 0 }.emit(&mut stream),
             (4, _) => OptionHeader::emit_with(option, choices.bytes(nr_bytes), &mut stream),
             // Long, and all there.
-            (5, _) => OptionHeader::emit_with(option, &vec![shape; nr_bytes << 12], &mut stream),
+            (5, _) => OptionHeader::emit_with(option, &vec![shape; nr_bytes << 10], &mut stream),
             // What it announces is not what comes.
             _ => {
                 let len = choices.number(4) as u32 >> (shape >> 3);
@@ -237,22 +237,35 @@ fn run(input: &[u8]) {
     assert_eq!((whole.consumed, whole.end), (pieces.consumed, pieces.end));
 }
 
-/// One of each option, and each way to the end; and a stream that is one.
+/// Each option in each state, and each way to the end.
 fn seeds() -> Vec<Vec<u8>> {
+    const GO: [u8; 5] = [7, 0, 2, 0, 3];
     let mut seeds = Vec::new();
     for tls in 0..3 {
+        let mut add = |flags: u8, options: &[&[u8]]| {
+            seeds.push([&[tls, 9, 0, flags], &options.concat()[..]].concat());
+        };
         for option in 0..13 {
-            seeds.push(vec![tls, 9, 0, 3, option, 0, 2, 0, 3, 7, 0x10, 0]);
-            seeds.push(vec![tls, 1, 0, 3, 5, 0, 0, 8, 0, 0, option, 4, 3, 1, 2, 3, 7, 0, 0]);
+            for before in [[5, 0, 0], [8, 0, 0], [11, 0, 0]] {
+                add(3, &[&before, &[option, 0, 0], &GO]);
+                add(3, &[&before, &[option, 0x30, 0], &GO]);
+                add(3, &[&before, &[option, 4, 3, 1, 2, 3], &GO]);
+            }
         }
-        seeds.push(vec![tls, 99, 0, 3, 8, 0, 0, 10, 0, 1, 0, 7, 0x30, 0, 6, 0, 2, 1, 2, 7, 0, 0]);
-        seeds.push(vec![tls, 99, 0, 1, 11, 0, 0, 8, 0, 0, 7, 5, 31, 10, 0, 1, 0, 1, 0, 0]);
+        add(3, &[&[8, 0, 0, 10, 0, 1, 0], &GO]);
+        add(3, &[&[11, 0, 0, 10, 0, 1, 0, 9, 0, 2, 1, 2], &GO]);
+        add(3, &[&[7, 5, 31], &GO]);
+        add(1, &[&[1, 0, 0]]);
+        add(2, &[&[3, 0, 0]]);
+        add(4, &[]);
+        add(3, &[&[12, 6, 0, 255, 255, 255, 255]]);
     }
     let mut stream = vec![0, 3, 1];
     stream.put_u32(3);
     OptionHeader::emit_with(OPT_LIST, b"", &mut stream);
     ExportRequest::emit(OPT_GO, b"a", &[INFO_NAME, INFO_BLOCK_SIZE], &mut stream);
     seeds.push(stream);
+    seeds.push(b"\0\x03\x01\0\0\0\x03GET / HTTP/1.1\r\n\r\n".to_vec());
     seeds
 }
 

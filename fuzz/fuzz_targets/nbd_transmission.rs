@@ -146,7 +146,9 @@ fn check(session: &Session, header: &RequestHeader, parsed: &Result<Request, Clo
         Framing::Extended => header.flags & CMD_FLAG_PAYLOAD_LEN != 0,
         _ => header.command == CMD_WRITE,
     };
-    let bearable = u64::from(export.block_size.max.max(PAYLOAD_DEFAULT_MAX));
+    // A chunk's length has 32 bits and counts 8 bytes more.
+    let payload_max = export.block_size.max.min(u32::MAX - 8);
+    let bearable = u64::from(payload_max.max(PAYLOAD_DEFAULT_MAX));
     let rq = match parsed {
         Ok(rq) => rq,
         Err(CloseReason::PayloadTooLong(len)) => {
@@ -383,17 +385,26 @@ fn run(input: &[u8]) {
     }
 }
 
-/// Each command in each framing, with and without each flag, small.
+/// Each command in each framing, with and without each flag, small; and what has a shape of its own.
 fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for framing in 0..3 {
+        let mut add = |read_only: u8, size: u8, body: &[u8]| {
+            seeds.push([&[framing, 0, 0, read_only, 9, size, 0], body].concat());
+        };
         for command in 0..9 {
             for flags in [0, 64, 130, 132, 136, 144, 192] {
-                let head = [framing, 0, 0, 0, 9, 0, 0];
                 let body = [command, flags, 9, 1, 9, 2, 0, 1, 1, 1, 1, 1];
-                seeds.push([&head[..], &body, &body].concat());
+                add(0, 0, &body.repeat(2));
+                add(1, 0, &body);
             }
         }
+        // A flush; a read in one chunk that is too long; two extents, and one.
+        add(0, 0, &[3, 0, 0, 0, 0, 1, 1]);
+        add(0, 1, &[0, 132, 0, 0x34, 0, 1]);
+        let extents = [2, 9, 1, 3, 9, 2, 0];
+        add(0, 0, &[&[7, 0, 9, 0, 9, 8, 0, 1, 1][..], &extents].concat());
+        add(0, 0, &[&[7, 136, 9, 0, 9, 8, 0, 1, 1][..], &extents].concat());
     }
     seeds
 }

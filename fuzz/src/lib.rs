@@ -40,7 +40,7 @@ pub fn reach(kind: &'static str, which: u64) {
 fn note(word: &str, (kind, which): Feature) {
     if let Some(file) = env::var_os("FOREBAY_FUZZ_REACH") {
         let mut file = OpenOptions::new().create(true).append(true).open(file).unwrap();
-        writeln!(file, "{word} {kind}-{which}").unwrap();
+        writeln!(file, "{word} {kind}-{which:x}").unwrap();
     }
 }
 
