@@ -115,9 +115,7 @@ fn model(tls: TlsPolicy, past: &[Sent]) -> (Vec<String>, String) {
         ListWithData => told(&["error 3"], ""),
         Structured if is_extended => told(&["error 10"], ""),
         Structured | Extended => told(&["ack"], ""),
-        ListContexts | Select(_) | SelectNothing | SelectMalformed if !has_chunks => {
-            told(&["error 3"], "")
-        }
+        Select(_) | SelectNothing | SelectMalformed if !has_chunks => told(&["error 3"], ""),
         ListContexts => told(&["context 0 base:allocation", "ack"], ""),
         Select(_) => told(&["context 1 base:allocation", "ack"], ""),
         SelectNothing => told(&["ack"], ""),
