@@ -61,6 +61,21 @@ fn data_that_come_slowly_take_no_more_than_the_limit() {
 }
 
 #[test]
+fn where_tls_is_required_nothing_is_kept_before_it() {
+    let mut client = Client::new(TlsPolicy::Require);
+    for opt in 2..=12 {
+        client.ask(&header(opt, 1000));
+        assert_eq!(client.send(&[0; 999]), (Vec::new(), End::More));
+        assert_eq!(client.handshake.held_capacity(), 0);
+        if opt == OPT_ABORT {
+            client = Client::new(TlsPolicy::Require);
+        } else {
+            assert_eq!(client.ask(&[0]).len(), 1);
+        }
+    }
+}
+
+#[test]
 fn names_and_numbers_that_lie_are_malformed() {
     // Where the first field begins, what is before it, and what follows.
     let name_len = |len: u32, rest: &[u8]| {
