@@ -385,7 +385,7 @@ fn run(input: &[u8]) {
     }
 }
 
-/// Each command in each framing, with and without each flag, small; and what has a shape of its own.
+/// Each command in each framing, with and without each flag; and what has a shape of its own.
 fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for framing in 0..3 {
