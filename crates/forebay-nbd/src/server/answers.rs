@@ -1,8 +1,8 @@
 //! What each option is answered.
 //!
 //! Source: "Option types" in the NBD protocol document. Where it leaves a choice: an option that
-//! was granted is granted again, a query that selects nothing is ignored, contexts are listed before
-//! they can be selected, and the block sizes are told whether or not they were asked for.
+//! was granted is granted again, a query that selects nothing is ignored, contexts are listed even
+//! before they can be selected, and the block sizes are told whether or not they were asked for.
 
 use alloc::vec::Vec;
 

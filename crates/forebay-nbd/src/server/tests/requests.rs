@@ -217,6 +217,26 @@ fn what_is_beyond_the_end_is_told_by_its_kind() {
 }
 
 #[test]
+fn the_last_byte_is_there_and_none_behind_it() {
+    let mut client = Client::new(TlsPolicy::Off);
+    client.exports[0].block_size.min = 1;
+    client.exports[0].size_bytes = 1001;
+    let on = client.go("a");
+    for (offset, len, is_there) in [
+        (1000, 1, true),
+        (0, 1001, true),
+        (1000, 2, false),
+        (1001, 1, false),
+        (0, 1002, false),
+        (u64::MAX, 1, false),
+    ] {
+        for command in [CMD_READ, CMD_WRITE, CMD_TRIM, CMD_CACHE, CMD_WRITE_ZEROES] {
+            assert_eq!(error(&parse(&on, command, 0, offset, len)).is_none(), is_there);
+        }
+    }
+}
+
+#[test]
 fn lengths_of_0_and_parts_of_blocks_are_refused() {
     for framing in FRAMINGS {
         let on = transmission(framing, ALL);
