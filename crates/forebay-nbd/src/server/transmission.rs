@@ -218,7 +218,12 @@ impl Transmission {
             return refused(NbdError::Perm, "the export is read-only");
         }
         if !is_offered {
-            return refused(NbdError::Inval, "this command was not offered, or lacks its payload");
+            let message = if command == CMD_WRITE {
+                "a write with an extended header needs the flag PAYLOAD_LEN"
+            } else {
+                "this command was not offered"
+            };
+            return refused(NbdError::Inval, message);
         }
         let fua_flag = if self.can.fua { CMD_FLAG_FUA } else { 0 };
         if flags & !(known_flags | fua_flag) != 0 {
