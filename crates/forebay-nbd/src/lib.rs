@@ -1,6 +1,9 @@
 //! The NBD protocol, both halves, without I/O: bytes in, values and bytes out.
 //!
-//! What it implements is the NBD protocol document of the NetworkBlockDevice project.
+//! What it implements is the NBD protocol document of the NetworkBlockDevice project: fixed
+//! newstyle with every option of the document, structured replies, and its extension
+//! EXTENDED_HEADERS. [`wire`] turns bytes into values and back, for both halves; [`server`] is the
+//! server's half. Whoever uses them owns sockets, clocks and limits of time.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -24,5 +27,10 @@
 )]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
+pub mod export;
+pub mod server;
 pub mod uri;
+pub mod wire;
