@@ -5,5 +5,6 @@
 pub mod listen;
 pub mod metrics;
 pub mod notify;
+pub mod sandbox;
 pub mod signals;
 pub mod tls;
