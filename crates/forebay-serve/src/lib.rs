@@ -3,6 +3,7 @@
 #![deny(missing_docs)]
 
 pub mod listen;
+pub mod log;
 pub mod metrics;
 pub mod notify;
 pub mod sandbox;
