@@ -77,7 +77,8 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
     for (option, nr) in [("--name", args.name.len()), ("--description", args.description.len())] {
         if nr > args.specs.len() {
             let nr_specs = args.specs.len();
-            let told = format!("{option} was given {nr} times, for {nr_specs} disks; once for each");
+            let told =
+                format!("{option} was given {nr} times, for {nr_specs} disks; once for each");
             return Err(Failure::Usage(told));
         }
     }

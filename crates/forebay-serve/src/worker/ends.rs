@@ -45,7 +45,8 @@ impl Worker {
             }
             return self.settle(key);
         };
-        let is_whole = matches!(flight.rq.command, Ok(Command::Read { .. })) && flight.wave.is_none();
+        let is_whole =
+            matches!(flight.rq.command, Ok(Command::Read { .. })) && flight.wave.is_none();
         match result {
             // The usual read: all of it, at once.
             Ok(len) if is_whole && len == flight.rq.len => {
@@ -54,7 +55,8 @@ impl Worker {
                 if !self.disks.exports[export].keeps_data {
                     buf[..len as usize].fill(0);
                 }
-                conn.output.push(transmission.data(&rq, rq.offset, len as u32, true, true).as_slice());
+                conn.output
+                    .push(transmission.data(&rq, rq.offset, len as u32, true, true).as_slice());
                 conn.output.push_data(buf, len as usize);
                 conn.nr_in_flight -= 1;
                 self.disks.flights.remove(key);

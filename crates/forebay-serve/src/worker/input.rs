@@ -241,7 +241,8 @@ fn block_status(disks: &Disks, conn: &mut Conn, export: usize, rq: &Request) {
     const ZERO: u32 = 2;
     let mut extents: Vec<Extent> = Vec::new();
     let disk = &disks.exports[export].disk;
-    let max = if matches!(rq.command, Ok(Command::BlockStatus { one: true })) { 1 } else { EXTENTS_MAX };
+    let max =
+        if matches!(rq.command, Ok(Command::BlockStatus { one: true })) { 1 } else { EXTENTS_MAX };
     if let Err(error) = disk.block_status(rq.offset, rq.len, max, &mut extents) {
         return reply_error(conn, rq, NbdError::Io, &error.to_string());
     }
