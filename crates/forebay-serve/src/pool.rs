@@ -3,10 +3,11 @@
 //! Each worker has a budget that it never exceeds, whatever clients ask for. Memory is lent in pieces
 //! of a few sizes, and kept for the next request when it comes back; an idle worker gives it up.
 //!
-//! **Who gets how much.** A client that does not take its replies keeps their memory. So that it
-//! cannot starve the others, it may have no more than what is free afterwards: n such clients
-//! leave one part in n + 1 for everybody else. This is how switches share the memory of their ports
-//! (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998).
+//! **Who gets how much.** A client that does not take its replies keeps their memory. So that such
+//! clients cannot starve the others, half of the budget is divided evenly: everybody may have that
+//! share at any time. Of the other half a client may have no more than what is left of it
+//! afterwards. That is how switches share the memory of their ports (Choudhury and Hahne, "Dynamic
+//! queue length thresholds for shared-memory packet switches", 1998).
 
 use forebay::Buf;
 
@@ -28,7 +29,15 @@ pub(crate) struct Pool {
     lent_bytes: usize,
     /// What both together never exceed.
     budget_bytes: usize,
+    /// What everybody may have at any time.
+    share_bytes: usize,
+    /// What clients have beyond their shares, together.
+    beyond_bytes: usize,
 }
+
+/// How many bytes of a pool one client has.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held(usize);
 
 /// The size of the piece that `len` bytes take.
 pub(crate) fn piece_bytes(len: usize) -> usize {
@@ -40,28 +49,44 @@ fn class(piece_bytes: usize) -> usize {
 }
 
 impl Pool {
-    /// A pool that lends at most `budget_bytes`, and has room for two of the largest pieces.
-    pub(crate) fn new(budget_bytes: usize) -> Pool {
+    /// A pool that lends at most `budget_bytes` to at most `nr_clients`.
+    pub(crate) fn new(budget_bytes: usize, nr_clients: usize) -> Pool {
+        let budget_bytes = budget_bytes.max(4 * PIECE_MAX);
         Pool {
             free: Default::default(),
             kept_bytes: 0,
             lent_bytes: 0,
-            budget_bytes: budget_bytes.max(2 * PIECE_MAX),
+            budget_bytes,
+            share_bytes: (budget_bytes / 2 / nr_clients.max(1)).max(PIECE_MIN),
+            beyond_bytes: 0,
         }
     }
 
+    fn beyond(&self, held_bytes: usize) -> usize {
+        held_bytes.saturating_sub(self.share_bytes)
+    }
+
+    /// Whether a client may have so many bytes more.
+    fn may_have(&self, piece: usize, held: &Held) -> bool {
+        let beyond = self.beyond(held.0 + piece);
+        let left = (self.budget_bytes / 2).saturating_sub(self.beyond_bytes);
+        let more = beyond - self.beyond(held.0);
+        self.lent_bytes + piece <= self.budget_bytes && (more == 0 || beyond + more <= left)
+    }
+
     /// A piece for `len` bytes, or for the first of them: as large as may be lent to somebody who has
-    /// `held_bytes` already. None: nothing may be, until something comes back. What a piece contains
-    /// is left from others.
-    pub(crate) fn take(&mut self, len: usize, held_bytes: usize) -> Option<Buf> {
-        let spare = self.budget_bytes - self.lent_bytes;
+    /// so much already. None: nothing may be, until something comes back. What a piece contains is
+    /// left from others.
+    pub(crate) fn take(&mut self, len: usize, held: &mut Held) -> Option<Buf> {
         let mut piece = piece_bytes(len);
-        while held_bytes + 2 * piece > spare {
+        while !self.may_have(piece, held) {
             piece /= 2;
             if piece < PIECE_MIN {
                 return None;
             }
         }
+        self.beyond_bytes += self.beyond(held.0 + piece) - self.beyond(held.0);
+        held.0 += piece;
         self.lent_bytes += piece;
         if let Some(buf) = self.free[class(piece)].pop() {
             self.kept_bytes -= piece;
@@ -71,19 +96,32 @@ impl Pool {
         Some(Buf::new(piece))
     }
 
+    /// Takes a piece back from who has it.
+    pub(crate) fn give(&mut self, buf: Buf, held: &mut Held) {
+        self.beyond_bytes -= self.beyond(held.0) - self.beyond(held.0 - buf.len());
+        held.0 -= buf.len();
+        self.give_left(buf);
+    }
+
+    /// A client is gone. What it has comes back by [`Pool::give_left`].
+    pub(crate) fn leave(&mut self, held: &mut Held) {
+        self.beyond_bytes -= self.beyond(held.0);
+        held.0 = 0;
+    }
+
+    /// Takes a piece back whose client is gone.
+    pub(crate) fn give_left(&mut self, buf: Buf) {
+        self.lent_bytes -= buf.len();
+        self.kept_bytes += buf.len();
+        self.free[class(buf.len())].push(buf);
+    }
+
     /// Gives up kept pieces until the budget is kept, the largest first.
     fn make_room(&mut self) {
         while self.lent_bytes + self.kept_bytes > self.budget_bytes {
             let Some(buf) = self.free.iter_mut().rev().find_map(Vec::pop) else { return };
             self.kept_bytes -= buf.len();
         }
-    }
-
-    /// Takes a piece back.
-    pub(crate) fn give(&mut self, buf: Buf) {
-        self.lent_bytes -= buf.len();
-        self.kept_bytes += buf.len();
-        self.free[class(buf.len())].push(buf);
     }
 
     /// Gives up what is kept: nothing has happened for a while.
@@ -104,40 +142,50 @@ mod tests {
 
     #[test]
     fn a_piece_is_as_large_as_asked_for_up_to_the_largest() {
-        let mut pool = Pool::new(8 << 20);
-        assert_eq!(pool.take(1, 0).unwrap().len(), PIECE_MIN);
-        assert_eq!(pool.take(4097, 0).unwrap().len(), 8192);
-        assert_eq!(pool.take(PIECE_MAX, 0).unwrap().len(), PIECE_MAX);
-        assert_eq!(pool.take(32 << 20, 0).unwrap().len(), PIECE_MAX);
+        let mut pool = Pool::new(8 << 20, 1);
+        let held = &mut Held::default();
+        assert_eq!(pool.take(1, held).unwrap().len(), PIECE_MIN);
+        assert_eq!(pool.take(4097, held).unwrap().len(), 8192);
+        assert_eq!(pool.take(PIECE_MAX, held).unwrap().len(), PIECE_MAX);
+        assert_eq!(pool.take(32 << 20, held).unwrap().len(), PIECE_MAX);
+    }
+
+    /// Takes all that a client can get.
+    fn take_all(pool: &mut Pool, held: &mut Held) -> Vec<Buf> {
+        std::iter::from_fn(|| pool.take(PIECE_MAX, held)).collect()
     }
 
     #[test]
-    fn slow_clients_leave_something_for_the_next_one() {
-        let mut pool = Pool::new(4 << 20);
-        let mut lent = Vec::new();
-        for _client in 0..50 {
-            let mut held = 0;
-            while let Some(buf) = pool.take(PIECE_MAX, held) {
-                held += buf.len();
-                lent.push(buf);
-            }
+    fn greedy_clients_leave_everybody_a_share() {
+        let (budget, nr_clients) = (4 << 20, 50);
+        let mut pool = Pool::new(budget, nr_clients);
+        let mut clients: Vec<_> = (0..nr_clients).map(|_| (Held::default(), Vec::new())).collect();
+        for (held, bufs) in &mut clients {
+            bufs.extend(take_all(&mut pool, held));
+            assert!(pool.lent_bytes <= budget);
         }
-        assert!(pool.lent_bytes < pool.budget_bytes);
-        assert!(pool.take(PIECE_MAX, 0).is_some(), "a client that holds nothing gets a piece");
+        let least = clients.iter().map(|(held, _)| held.0).min().unwrap();
+        assert!(least >= 32 << 10, "the last client got {least} bytes");
+        let most = clients.iter().map(|(held, _)| held.0).max().unwrap();
+        assert!(most >= 1 << 20, "the first client got {most} bytes");
     }
 
     #[test]
     fn the_budget_is_never_exceeded_and_everything_comes_back() {
-        let mut pool = Pool::new(1 << 20);
+        let mut pool = Pool::new(1 << 20, 2);
         for len in [4096, 65536, 1, 262_144, 9000] {
-            let mut lent = Vec::new();
-            while let Some(buf) = pool.take(len, 0) {
-                lent.push(buf);
+            let mut helds = [Held::default(), Held::default()];
+            let mut lent: Vec<Vec<Buf>> = Vec::new();
+            for held in &mut helds {
+                lent.push(std::iter::from_fn(|| pool.take(len, held)).collect());
                 assert!(pool.lent_bytes + pool.kept_bytes <= 1 << 20);
             }
             assert!(pool.lent_bytes > 1 << 19);
-            lent.drain(..).for_each(|buf| pool.give(buf));
-            assert_eq!(pool.lent_bytes, 0);
+            let mut lent = lent.into_iter();
+            lent.next().unwrap().into_iter().for_each(|buf| pool.give(buf, &mut helds[0]));
+            pool.leave(&mut helds[1]); // it is gone, and the disk still has its pieces
+            lent.next().unwrap().into_iter().for_each(|buf| pool.give_left(buf));
+            assert_eq!((pool.lent_bytes, pool.beyond_bytes), (0, 0));
         }
         pool.trim();
         assert!(!pool.keeps_any());

@@ -3,6 +3,7 @@
 use super::output::Output;
 use super::slots::Key;
 use crate::listen::Peer;
+use crate::pool::{Held, Pool};
 use crate::tls::TlsStream;
 use forebay::Buf;
 use forebay_nbd::server::{Handshake, Transmission};
@@ -35,7 +36,7 @@ pub(crate) struct Conn {
     /// Requests that were begun and not answered.
     pub(crate) nr_in_flight: u32,
     /// Bytes of the pool that are on their way for it.
-    pub(crate) held_bytes: usize,
+    pub(crate) held: Held,
     /// It waits for memory, for the disk, or for the client to take its replies.
     pub(crate) is_stalled: bool,
     /// It is in the worker's list of those to be looked at in this round.
@@ -128,7 +129,7 @@ impl Conn {
             paused: Vec::new(),
             scribble: Vec::new(),
             nr_in_flight: 0,
-            held_bytes: 0,
+            held: Held::default(),
             is_stalled: false,
             is_dirty: false,
             ending: None,
@@ -181,10 +182,9 @@ impl Conn {
     }
 
     /// Sends what there is, as far as the socket takes it.
-    pub(crate) fn send(&mut self, pool: &mut crate::pool::Pool) -> io::Result<()> {
+    pub(crate) fn send(&mut self, pool: &mut Pool) -> io::Result<()> {
         let (fd, transport) = (&self.fd, &mut self.transport);
-        let given_back = self.output.send(pool, |slices| send_slices(fd, transport, slices))?;
-        self.held_bytes -= given_back;
+        self.output.send(pool, &mut self.held, |slices| send_slices(fd, transport, slices))?;
         if let Transport::Tls(tls) = transport {
             match tls.flush(fd) {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),

@@ -73,7 +73,7 @@ pub(crate) struct Disks {
 }
 
 impl Disks {
-    pub(crate) fn new(exports: Arc<[Export]>, budget_bytes: usize) -> Disks {
+    pub(crate) fn new(exports: Arc<[Export]>, budget_bytes: usize, nr_clients: usize) -> Disks {
         let queues = exports.iter().map(|_| None).collect();
         Disks {
             exports,
@@ -81,7 +81,7 @@ impl Disks {
             unwatched: Vec::new(),
             flights: Slots::new(),
             refused: Vec::new(),
-            pool: Pool::new(budget_bytes),
+            pool: Pool::new(budget_bytes, nr_clients),
             now_ns: 0,
         }
     }
@@ -182,13 +182,13 @@ impl Disks {
     fn begin_read(&mut self, conn: &mut Conn, flight: Flight) -> Begun {
         let len = flight.rq.len;
         if len <= PIECE_MAX as u64 {
-            let Some(buf) = self.pool.take(len as usize, conn.held_bytes) else {
+            let Some(buf) = self.pool.take(len as usize, &mut conn.held) else {
                 return Begun::NoRoom;
             };
             if buf.len() >= len as usize {
                 return self.begin_piece(conn, flight, buf);
             }
-            self.pool.give(buf);
+            self.pool.give(buf, &mut conn.held);
         }
         let wave = Some(Box::default());
         let key = self.flights.insert(Flight { is_all_there: false, wave, ..flight });
@@ -204,16 +204,12 @@ impl Disks {
     #[inline]
     fn begin_piece(&mut self, conn: &mut Conn, flight: Flight, buf: Buf) -> Begun {
         let (export, rq) = (flight.export, flight.rq);
-        let held = buf.len();
         let key = self.flights.insert(Flight { in_disk: 1, ..flight });
         let io = Io::read_part(buf, rq.len as usize, rq.offset).user_data(key.to_u64());
         let submitted = self.submit(export, io).map_err(|(refusal, io)| {
-            self.give_back(io);
+            self.give_back(io, conn);
             refusal
         });
-        if submitted.is_ok() {
-            conn.held_bytes += held;
-        }
         self.begun(conn, key, submitted)
     }
 
@@ -225,20 +221,17 @@ impl Disks {
         let mut nr = 0;
         while nr < WAVE && at < rq.len {
             let left = (rq.len - at).min(PIECE_MAX as u64) as usize;
-            let Some(buf) = self.pool.take(left, conn.held_bytes) else { break };
-            let (held, len) = (buf.len(), left.min(buf.len()));
+            let Some(buf) = self.pool.take(left, &mut conn.held) else { break };
+            let len = left.min(buf.len());
             let io = Io::read_part(buf, len, rq.offset + at);
             let io = io.user_data(key.to_u64() | (nr as u64) << MARK_SHIFT);
-            match self.submit(export, io) {
-                Ok(()) => conn.held_bytes += held,
-                Err((refusal, io)) => {
-                    self.give_back(io);
-                    if refusal == Refusal::WouldBlock {
-                        break;
-                    }
-                    self.refused(key, refusal);
-                    return Begun::Yes;
+            if let Err((refusal, io)) = self.submit(export, io) {
+                self.give_back(io, conn);
+                if refusal == Refusal::WouldBlock {
+                    break;
                 }
+                self.refused(key, refusal);
+                return Begun::Yes;
             }
             at += len as u64;
             nr += 1;
@@ -259,10 +252,9 @@ impl Disks {
         while let Some(filling) = &mut conn.filling {
             if filling.buf.is_none() {
                 let want = filling.left.min(PIECE_MAX as u64) as usize;
-                let Some(buf) = self.pool.take(want, conn.held_bytes) else {
+                let Some(buf) = self.pool.take(want, &mut conn.held) else {
                     return (taken, Begun::NoRoom);
                 };
-                conn.held_bytes += buf.len();
                 (filling.piece_len, filling.filled) = (want.min(buf.len()), 0);
                 filling.buf = Some(buf);
             }
@@ -287,7 +279,6 @@ impl Disks {
         let key = filling.flight;
         let flight = self.flights.get_mut(key).expect("a payload belongs to a request");
         let buf = filling.buf.take().expect("it is full");
-        let held = buf.len();
         let io = Io::write_part(buf, filling.piece_len, filling.at).user_data(key.to_u64());
         let is_fua = matches!(flight.rq.command, Ok(Command::Write { fua: true }));
         let io = if is_fua { io.fua() } else { io };
@@ -304,8 +295,7 @@ impl Disks {
                 filling.buf = io.into_buf();
                 return Begun::NoRoom;
             }
-            self.give_back(io);
-            conn.held_bytes -= held;
+            self.give_back(io, conn);
             self.refused(key, refusal);
         }
         let filling = conn.filling.as_mut().expect("as above");
@@ -323,9 +313,9 @@ impl Disks {
         self.queue(export).submit_at(io, now_ns).map_err(|error| (error.refusal, error.io))
     }
 
-    fn give_back(&mut self, io: Io) {
+    fn give_back(&mut self, io: Io, conn: &mut Conn) {
         if let Some(buf) = io.into_buf() {
-            self.pool.give(buf);
+            self.pool.give(buf, &mut conn.held);
         }
     }
 

@@ -34,7 +34,7 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(flight.conn) else {
             // The client is gone. What was under way for it ends here.
             if let Some(buf) = completion.buf {
-                self.disks.pool.give(buf);
+                self.disks.pool.give_left(buf);
             }
             return self.settle(key);
         };
@@ -77,8 +77,7 @@ impl Worker {
             }
             Err(status) => flight.fail(status),
         }
-        conn.held_bytes -= buf.len();
-        self.disks.pool.give(buf);
+        self.disks.pool.give(buf, &mut conn.held);
         self.settle(key);
     }
 
@@ -154,8 +153,7 @@ impl Disks {
         for slot in pieces {
             let Some((mut buf, len)) = slot.take() else { continue };
             if is_cache || flight.failed.is_some() {
-                conn.held_bytes -= buf.len();
-                self.pool.give(buf);
+                self.pool.give(buf, &mut conn.held);
                 continue;
             }
             if !keeps_data {
@@ -181,7 +179,7 @@ impl Disks {
     /// Gives back the pieces of a read whose client is gone.
     fn drop_pieces(&mut self, wave: Option<Box<Wave>>) {
         for (buf, _) in wave.into_iter().flat_map(|wave| wave.pieces).flatten() {
-            self.pool.give(buf);
+            self.pool.give_left(buf);
         }
     }
 }

@@ -174,7 +174,7 @@ fn consume(
         }
         match &conn.phase {
             Phase::Handshake(_) => {
-                let taken = negotiate(shared, conn, &bytes[at..]);
+                let taken = negotiate(disks, shared, conn, &bytes[at..]);
                 at += taken;
                 if matches!(conn.phase, Phase::Handshake(_)) {
                     return if conn.ending.is_some() { bytes.len() } else { at };
@@ -263,7 +263,7 @@ fn block_status(disks: &Disks, conn: &mut Conn, export: usize, rq: &Request) {
 }
 
 /// Bytes of the handshake. Says how many were taken.
-fn negotiate(shared: &Arc<Shared>, conn: &mut Conn, bytes: &[u8]) -> usize {
+fn negotiate(disks: &mut Disks, shared: &Arc<Shared>, conn: &mut Conn, bytes: &[u8]) -> usize {
     let Phase::Handshake(handshake) = &mut conn.phase else { unreachable!() };
     let mut bytes_out = std::mem::take(&mut conn.scribble);
     let fed = handshake.feed(&shared.infos, bytes, &mut bytes_out);
@@ -272,7 +272,7 @@ fn negotiate(shared: &Arc<Shared>, conn: &mut Conn, bytes: &[u8]) -> usize {
     conn.scribble = bytes_out;
     match fed.next {
         Next::More => {}
-        Next::StartTls => start_tls(shared, conn, bytes.len() - fed.consumed),
+        Next::StartTls => start_tls(disks, shared, conn, bytes.len() - fed.consumed),
         Next::Transmission(transmission) => {
             conn.deadline_ns = None;
             conn.phase = Phase::Transmission(transmission);
@@ -286,7 +286,7 @@ fn negotiate(shared: &Arc<Shared>, conn: &mut Conn, bytes: &[u8]) -> usize {
 }
 
 /// The client and we have agreed on TLS: what comes next is encrypted.
-fn start_tls(shared: &Arc<Shared>, conn: &mut Conn, nr_behind: usize) {
+fn start_tls(disks: &mut Disks, shared: &Arc<Shared>, conn: &mut Conn, nr_behind: usize) {
     let Some(config) = &shared.tls else { unreachable!("TLS is offered only with a key") };
     if nr_behind > 0 {
         // Somebody on the way may have put it there, for us to take it for encrypted.
@@ -294,8 +294,7 @@ fn start_tls(shared: &Arc<Shared>, conn: &mut Conn, nr_behind: usize) {
         return;
     }
     // Our answer goes in plaintext, before the stream changes.
-    let mut none = crate::pool::Pool::new(0);
-    match (conn.send(&mut none), TlsStream::new(Arc::clone(config))) {
+    match (conn.send(&mut disks.pool), TlsStream::new(Arc::clone(config))) {
         (Ok(()), Ok(tls)) if conn.output.is_empty() => {
             conn.transport = Transport::Tls(Box::new(tls));
             let Phase::Handshake(handshake) = &mut conn.phase else { unreachable!() };

@@ -81,9 +81,11 @@ impl Worker {
 
     /// A worker that has begun nothing yet. It stays on the thread that makes it.
     pub(crate) fn new(shared: Arc<Shared>, door: Arc<Door>, epoll: OwnedFd) -> Worker {
-        let budget_bytes = shared.limits.memory_bytes / shared.limits.threads.max(1);
+        let limits = &shared.limits;
+        let budget_bytes = limits.memory_bytes / limits.threads;
+        let nr_clients = limits.connections.div_ceil(limits.threads);
         Worker {
-            disks: Disks::new(Arc::clone(&shared.exports), budget_bytes),
+            disks: Disks::new(Arc::clone(&shared.exports), budget_bytes, nr_clients),
             shared,
             door,
             epoll,
@@ -229,12 +231,17 @@ impl Worker {
     /// Closes a connection. What it has at the disks ends without it.
     fn close(&mut self, key: Key) {
         let Some(mut conn) = self.conns.remove(key) else { return };
-        conn.output.clear(&mut self.disks.pool);
-        if let Some(filling) = conn.filling.take() {
+        let pool = &mut self.disks.pool;
+        conn.output.clear(pool, &mut conn.held);
+        let filling = conn.filling.take();
+        if let Some(filling) = filling {
             if let Some(buf) = filling.buf {
-                self.disks.pool.give(buf);
+                pool.give(buf, &mut conn.held);
             }
+            pool.leave(&mut conn.held);
             self.settle(filling.flight);
+        } else {
+            pool.leave(&mut conn.held);
         }
         for flight in std::mem::take(&mut conn.paused) {
             self.settle(flight);

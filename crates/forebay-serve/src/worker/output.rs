@@ -2,7 +2,7 @@
 //!
 //! Replies are gathered while a worker serves what it has read, and leave in one vectored write.
 
-use crate::pool::Pool;
+use crate::pool::{Held, Pool};
 use forebay::Buf;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -70,16 +70,16 @@ impl Output {
         self.parts.push_back(Part::Data { buf, len });
     }
 
-    /// Sends as much as `write` takes. Says how many bytes of the pool's came back.
+    /// Sends as much as `write` takes.
     ///
     /// # Errors
     /// Those of `write`, but for `WouldBlock`: what is left then waits for the socket.
     pub(crate) fn send(
         &mut self,
         pool: &mut Pool,
+        held: &mut Held,
         mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
-    ) -> io::Result<usize> {
-        let mut given_back = 0;
+    ) -> io::Result<()> {
         while self.len > 0 {
             let (asked, sent) = {
                 let slices = self.slices();
@@ -91,12 +91,12 @@ impl Output {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             };
-            given_back += self.advance(sent, pool);
+            self.advance(sent, pool, held);
             if sent < asked {
                 break; // the socket is full
             }
         }
-        Ok(given_back)
+        Ok(())
     }
 
     /// The next bytes, in place.
@@ -116,9 +116,8 @@ impl Output {
         slices
     }
 
-    /// The first `sent` bytes are gone. Says how many bytes of the pool's came back.
-    fn advance(&mut self, mut sent: usize, pool: &mut Pool) -> usize {
-        let mut given_back = 0;
+    /// The first `sent` bytes are gone.
+    fn advance(&mut self, mut sent: usize, pool: &mut Pool, held: &mut Held) {
         self.len -= sent;
         while sent > 0 {
             let len = match self.parts.front() {
@@ -136,8 +135,7 @@ impl Output {
             }
             self.first_sent = 0;
             if let Some(Part::Data { buf, .. }) = self.parts.pop_front() {
-                given_back += buf.len();
-                pool.give(buf);
+                pool.give(buf, held);
             }
         }
         // A client that is always a little behind would let it grow for ever.
@@ -145,20 +143,16 @@ impl Output {
             self.heads.drain(..self.heads_sent);
             self.heads_sent = 0;
         }
-        given_back
     }
 
-    /// Drops everything: the client is gone. Says how many bytes of the pool's came back.
-    pub(crate) fn clear(&mut self, pool: &mut Pool) -> usize {
-        let mut given_back = 0;
+    /// Drops everything: the client is gone.
+    pub(crate) fn clear(&mut self, pool: &mut Pool, held: &mut Held) {
         for part in self.parts.drain(..) {
             if let Part::Data { buf, .. } = part {
-                given_back += buf.len();
-                pool.give(buf);
+                pool.give(buf, held);
             }
         }
         *self = Output::default();
-        given_back
     }
 }
 
@@ -170,10 +164,10 @@ mod tests {
     #[test]
     fn the_stream_does_not_depend_on_what_the_socket_takes() {
         for takes in [7, 16, 4096, 100_000] {
-            let mut pool = Pool::new(1 << 20);
+            let mut pool = Pool::new(1 << 20, 1);
+            let mut held = Held::default();
             let mut output = Output::default();
             let mut expected = Vec::new();
-            let mut lent = 0;
             for n in 0..40_u8 {
                 output.push(&[n; 16]);
                 expected.extend([n; 16]);
@@ -182,17 +176,16 @@ mod tests {
                     expected.extend([n, 1, 2]);
                 }
                 if n % 2 == 0 {
-                    let mut buf = pool.take(5000, 0).unwrap();
-                    lent += buf.len();
+                    let mut buf = pool.take(5000, &mut held).unwrap();
                     buf[..5000].fill(n);
                     output.push_data(buf, 5000);
                     expected.extend([n; 5000]);
                 }
             }
-            let (mut stream, mut returned): (Vec<u8>, usize) = (Vec::new(), 0);
+            let mut stream: Vec<u8> = Vec::new();
             while !output.is_empty() {
-                returned += output
-                    .send(&mut pool, |slices| {
+                output
+                    .send(&mut pool, &mut held, |slices| {
                         let bytes = slices.iter().flat_map(|slice| slice.iter()).take(takes);
                         let before = stream.len();
                         stream.extend(bytes);
@@ -201,17 +194,18 @@ mod tests {
                     .unwrap();
             }
             assert!(stream == expected, "{takes} bytes at a time");
-            assert_eq!(returned, lent);
+            assert_eq!(held, Held::default(), "all pieces are back");
         }
     }
 
     #[test]
     fn a_full_socket_is_no_error_and_a_broken_one_is() {
-        let mut pool = Pool::new(1 << 20);
+        let (mut pool, mut held) = (Pool::new(1 << 20, 1), Held::default());
         let mut output = Output::default();
         output.push(b"head");
-        assert_eq!(output.send(&mut pool, |_| Err(io::ErrorKind::WouldBlock.into())).unwrap(), 0);
-        assert!(!output.is_empty());
-        assert!(output.send(&mut pool, |_| Err(io::ErrorKind::BrokenPipe.into())).is_err());
+        let full = output.send(&mut pool, &mut held, |_| Err(io::ErrorKind::WouldBlock.into()));
+        assert!(full.is_ok() && !output.is_empty());
+        let broken = output.send(&mut pool, &mut held, |_| Err(io::ErrorKind::BrokenPipe.into()));
+        assert!(broken.is_err());
     }
 }
