@@ -22,6 +22,7 @@ mod event;
 mod open;
 mod probe;
 mod ranges;
+mod restrictions;
 mod sysfs;
 #[cfg(test)]
 mod tests;

@@ -4,6 +4,7 @@ mod answers;
 mod entries;
 mod fixed;
 mod limits;
+mod restricted;
 mod sqpoll;
 
 use crate::driver::testing::{DEPTH, issue, queue, reap};
