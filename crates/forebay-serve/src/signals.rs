@@ -17,8 +17,8 @@ const SAME_SIGNAL: Duration = Duration::from_secs(1);
 
 /// Whether somebody asked the process to end. Its descriptor is readable from then on.
 ///
-/// Until that descriptor is asked for the first time nobody could see a signal: so it still ends the
-/// process at once. So does another signal, later than a second after the first.
+/// Until that descriptor is asked for the first time nobody could see a signal: so it still ends
+/// the process at once. So does another signal, later than a second after the first.
 #[derive(Debug)]
 pub struct StopSignal {
     pipe: UnixStream,
