@@ -78,6 +78,8 @@ impl Needs {
 
 /// Gives up everything but `needs` and what is open, for this thread and those that it starts.
 pub fn confine(needs: &Needs) -> Confinement {
+    // The clock of stamps looks at a file when it is started, and would be a slow one without it.
+    let _ = forebay::now_ns();
     let no_new_privileges = rustix::thread::set_no_new_privs(true).is_ok();
     let (landlock, all_threads) = match restrict(needs) {
         Ok(status) => (version(&status), status.all_threads),
