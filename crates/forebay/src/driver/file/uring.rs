@@ -198,18 +198,20 @@ impl<E: Enter> UringDriver<E> {
 
     /// Brings what only a system call moves on, where nothing is there: completions that the kernel
     /// has deferred, or entries that an early return left behind. Where somebody polls, it brings
-    /// everything, since what came before the event was cleared is told of no more.
+    /// everything, since what came before the event was cleared is told of no more. Once is enough:
+    /// what comes later signals the event again. And more than once may be for ever: the kernel
+    /// puts work on its list, and then says so in a flag; where the work is done in between, the
+    /// flag stays, with nothing behind it, until there is work again.
     #[inline]
     fn look_hard(&mut self) {
         if self.ring.completion().is_empty() && self.needs_enter() {
             self.enter(0);
         }
-        while self.event.as_ref().is_some_and(|event| event.clear()) {
+        if self.event.as_ref().is_some_and(|event| event.clear()) {
             self.nr_syscalls += 1;
-            if !self.needs_enter() {
-                return;
+            if self.needs_enter() {
+                self.enter(0);
             }
-            self.enter(0);
         }
     }
 
