@@ -76,6 +76,11 @@ impl Endpoint {
         }
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> Address {
+        self.listener.address()
+    }
+
     /// Starts the thread that answers.
     ///
     /// # Errors

@@ -30,10 +30,12 @@ pub enum RequestKind {
     Cache,
     /// BLOCK_STATUS.
     BlockStatus,
+    /// Something that is not done, or not here.
+    Refused,
 }
 
 impl RequestKind {
-    pub(super) const ALL: [(RequestKind, &'static str); 7] = [
+    pub(super) const ALL: [(RequestKind, &'static str); 8] = [
         (RequestKind::Read, "read"),
         (RequestKind::Write, "write"),
         (RequestKind::Flush, "flush"),
@@ -41,24 +43,24 @@ impl RequestKind {
         (RequestKind::WriteZeroes, "write_zeroes"),
         (RequestKind::Cache, "cache"),
         (RequestKind::BlockStatus, "block_status"),
+        (RequestKind::Refused, "refused"),
     ];
 }
 
 /// Where a request spends its time in the server. The disk's own stages are the disk's to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// From its header being there to its being handed to the disk: waits for payload, memory and
-    /// the rest of the batch.
+    /// From its header being there to its being handed to the disk, all of it: waits for its
+    /// payload, memory, and the rest of the batch.
     Receive,
-    /// From there to its end at the disk.
+    /// From there until its end at the disk was seen. Its reply leaves at once, if the client takes
+    /// it.
     Disk,
-    /// From there to its reply being handed to the socket.
-    Reply,
 }
 
 impl Stage {
-    pub(super) const ALL: [(Stage, &'static str); 3] =
-        [(Stage::Receive, "receive"), (Stage::Disk, "disk"), (Stage::Reply, "reply")];
+    pub(super) const ALL: [(Stage, &'static str); 2] =
+        [(Stage::Receive, "receive"), (Stage::Disk, "disk")];
 }
 
 /// Why a connection was closed as soon as it was there.
@@ -264,7 +266,9 @@ impl Drop for OpenConnection {
     fn drop(&mut self) {
         let mut open = self.source.lock();
         open.connections.retain(|other| !Arc::ptr_eq(other, &self.counters));
-        let sum = self.counters.sum();
+        let mut sum = self.counters.sum();
+        // What it has left behind will not be answered any more.
+        sum.ended = sum.all_requests();
         match self.counters.export() {
             Some(export) => open.ended[export].add(&sum),
             None => open.without_export.add(&sum),
@@ -471,11 +475,12 @@ mod tests {
         let sum = before.exports[0].traffic;
         assert_eq!((sum.all_requests(), sum.in_flight(), sum.errors), (3, 1, 1));
         one.end(RequestKind::Write, 512);
+        other.begin(RequestKind::Read);
         drop((one, other));
         let after = source.snapshot();
         assert_eq!((after.connections.len(), after.accepted), (0, 2));
         let sum = after.exports[0].traffic;
-        assert_eq!((sum.all_requests(), sum.in_flight(), sum.errors), (3, 0, 1));
+        assert_eq!((sum.all_requests(), sum.in_flight(), sum.errors), (4, 0, 1));
         assert_eq!((sum.read_bytes, sum.written_bytes), (4096, 512));
     }
 
@@ -492,8 +497,8 @@ mod tests {
         let source = source();
         source.worker().record(0, Stage::Disk, 1000);
         source.worker().record(0, Stage::Disk, 500);
-        source.worker().record(0, Stage::Reply, 7);
+        source.worker().record(0, Stage::Receive, 7);
         let stages = &source.snapshot().exports[0].stages;
-        assert_eq!(stages.each_ref().map(TimesSum::sum_ns), [0, 1500, 7]);
+        assert_eq!(stages.each_ref().map(TimesSum::sum_ns), [7, 1500]);
     }
 }

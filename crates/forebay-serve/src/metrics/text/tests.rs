@@ -146,7 +146,7 @@ fn traffic_and_failures_are_told_with_their_labels() {
     source.server().refuse(Refusal::TooMany);
     source.server().fail_handshake(HandshakeFailure::Tls);
     source.server().panics.count();
-    source.worker().record(1, Stage::Reply, 3_000);
+    source.worker().record(1, Stage::Disk, 3_000);
     let (text, samples) = texts_of(&source);
     let odd = r#"device="a \"b\"\n\\c""#;
     let exact = [
@@ -165,8 +165,8 @@ fn traffic_and_failures_are_told_with_their_labels() {
         (format!("forebay_connection_requests_total{{connection=\"1\",{odd}}}"), 2.0),
         (format!("forebay_connection_in_flight{{connection=\"1\",{odd}}}"), 1.0),
         (format!("forebay_connection_sent_bytes_total{{connection=\"1\",{odd}}}"), 4112.0),
-        (format!("forebay_request_stage_seconds_count{{{odd},stage=\"reply\"}}"), 1.0),
-        (format!("forebay_request_stage_seconds_sum{{{odd},stage=\"reply\"}}"), 3e-6),
+        (format!("forebay_request_stage_seconds_count{{{odd},stage=\"disk\"}}"), 1.0),
+        (format!("forebay_request_stage_seconds_sum{{{odd},stage=\"disk\"}}"), 3e-6),
     ];
     for (key, expected) in exact {
         assert_eq!(samples.get(&key), Some(&expected), "{key}\n{text}");
