@@ -40,8 +40,11 @@ pub(crate) struct Conn {
     pub(crate) nr_in_flight: u32,
     /// Bytes of the pool that are on their way for it.
     pub(crate) held: Held,
-    /// It waits for memory, for the disk, or for the client to take its replies.
+    /// What was received behind its last request waits: for memory, for the disk, or for the client
+    /// to take its replies. Nothing more is received.
     pub(crate) is_stalled: bool,
+    /// It is in the worker's list of those that wait.
+    pub(crate) is_waiting: bool,
     /// It is in the worker's list of those to be looked at in this round.
     pub(crate) is_dirty: bool,
     /// Its time is over.
@@ -147,6 +150,7 @@ impl Conn {
             nr_in_flight: 0,
             held: Held::default(),
             is_stalled: false,
+            is_waiting: false,
             is_dirty: false,
             is_late: false,
             is_polite: false,

@@ -102,6 +102,7 @@ impl Worker {
             return;
         };
         if flight.wave.is_some() && !self.disks.end_wave(conn, key) {
+            self.wait_if_due(conn_key);
             self.mark_dirty(conn_key);
             return;
         }

@@ -60,7 +60,7 @@ pub(crate) struct Worker {
     /// Connections that something has happened to in this round.
     dirty: Vec<Key>,
     /// Connections that wait for memory, the disk, or their client; who waits longest first.
-    stalled: VecDeque<Key>,
+    waiting: VecDeque<Key>,
     /// Connections that have decrypted bytes left, of which no descriptor tells.
     again: Vec<Key>,
     /// Those in their handshake, oldest first; some may be further meanwhile, or gone.
@@ -100,7 +100,7 @@ impl Worker {
             scratch: vec![0; input::SCRATCH_LEN],
             done: Vec::new(),
             dirty: Vec::new(),
-            stalled: VecDeque::new(),
+            waiting: VecDeque::new(),
             again: Vec::new(),
             in_handshake: VecDeque::new(),
             nr_deadlines: 0,
@@ -161,7 +161,7 @@ impl Worker {
         loop {
             let mut moved = self.reap();
             self.flush();
-            if !self.stalled.is_empty() {
+            if !self.waiting.is_empty() {
                 let _plug = forebay::plug();
                 moved |= self.resume();
             } else if self.dirty.is_empty() {
