@@ -11,8 +11,8 @@ use io_uring::squeue::Flags;
 use io_uring::{IoUring, opcode};
 use std::io;
 
-/// What the driver puts into a ring.
-const OPCODES: [u8; 10] = [
+/// What the driver puts into a ring, on any kernel.
+const OPCODES: [u8; 9] = [
     opcode::Nop::CODE,
     opcode::Read::CODE,
     opcode::Write::CODE,
@@ -22,8 +22,10 @@ const OPCODES: [u8; 10] = [
     opcode::WriteFixed::CODE,
     opcode::Fsync::CODE,
     opcode::Fallocate::CODE,
-    opcode::UringCmd16::CODE,
 ];
+
+/// What it puts there only where the kernel knows it (Linux 5.19); others refuse to hear of it.
+const NEW_OPCODES: [u8; 1] = [opcode::UringCmd16::CODE];
 
 /// What is registered later, or taken back: `IORING_UNREGISTER_BUFFERS`, `IORING_UNREGISTER_FILES`,
 /// `IORING_REGISTER_EVENTFD`.
@@ -35,11 +37,17 @@ const REGISTERS: [u8; 3] = [1, 3, 4];
 /// # Errors
 /// The kernel's.
 pub(super) fn enable(ring: &IoUring) -> io::Result<()> {
+    let submitter = ring.submitter();
+    submitter
+        .register_restrictions(&mut list(&NEW_OPCODES))
+        .or_else(|_| submitter.register_restrictions(&mut list(&[])))?;
+    submitter.register_enable_rings()
+}
+
+fn list(new_opcodes: &[u8]) -> Vec<Restriction> {
     let file = Flags::FIXED_FILE.bits();
     let flags = [Restriction::sqe_flags_allowed(file), Restriction::sqe_flags_required(file)];
-    let mut all: Vec<_> = OPCODES.map(Restriction::sqe_op).into();
-    all.extend(REGISTERS.map(Restriction::register_op));
-    all.extend(flags);
-    ring.submitter().register_restrictions(&mut all)?;
-    ring.submitter().register_enable_rings()
+    let opcodes = OPCODES.iter().chain(new_opcodes).map(|opcode| Restriction::sqe_op(*opcode));
+    let registers = REGISTERS.iter().map(|opcode| Restriction::register_op(*opcode));
+    opcodes.chain(registers).chain(flags).collect()
 }
