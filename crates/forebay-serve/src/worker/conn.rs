@@ -169,9 +169,20 @@ impl Conn {
         is_free
     }
 
-    /// Whether nothing but replies is outstanding.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.filling.is_none()
+    /// Whether everything that was begun has been answered, and nothing more will be. A write whose
+    /// payload has not come to its end was not begun.
+    pub(crate) fn is_over(&self) -> bool {
+        let nr_half = u32::from(self.filling.is_some());
+        self.ending.is_some() && self.nr_in_flight == nr_half && !self.wants_write()
+    }
+
+    /// The last words of a connection that is not broken.
+    pub(crate) fn say_goodbye(&mut self) {
+        if let Transport::Tls(tls) = &mut self.transport
+            && !matches!(self.ending, Some(Ending::Broken(_)))
+        {
+            tls.close_notify(&self.fd);
+        }
     }
 
     /// Nothing can be said to this client any more.

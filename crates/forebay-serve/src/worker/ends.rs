@@ -192,7 +192,7 @@ impl Disks {
             conn.output.push_data(buf, len);
             *sent += len as u64;
         }
-        if flight.failed.is_some() || *asked == rq.len || conn.ending.is_some() {
+        if flight.failed.is_some() || *asked == rq.len {
             flight.is_all_there = true;
             return true;
         }

@@ -190,22 +190,20 @@ fn consume(
         if conn.skip > 0 || conn.filling.is_some() || at == bytes.len() {
             return at;
         }
+        if conn.nr_in_flight >= shared.limits.in_flight || conn.output.heads_len() >= HEADS_MAX {
+            conn.is_stalled = true;
+            return at;
+        }
         match &conn.phase {
             Phase::Handshake(_) => {
                 let taken = negotiate(disks, shared, conn, &bytes[at..]);
                 at += taken;
-                if matches!(conn.phase, Phase::Handshake(_)) {
-                    return if conn.ending.is_some() { bytes.len() } else { at };
+                if taken == 0 && conn.ending.is_none() {
+                    return at;
                 }
             }
             Phase::Transmission(transmission) => {
                 if bytes.len() - at < transmission.header_len() {
-                    return at;
-                }
-                if conn.nr_in_flight >= shared.limits.in_flight
-                    || conn.output.heads_len() >= HEADS_MAX
-                {
-                    conn.is_stalled = true;
                     return at;
                 }
                 let (export, len) = (transmission.export(), transmission.header_len());
@@ -259,11 +257,6 @@ fn take_up_io(disks: &mut Disks, conn: &mut Conn, key: Key, export: usize, rq: R
         Ok(Command::Disconnect) => unreachable!("the caller has seen to it"),
         Ok(Command::BlockStatus { .. }) => block_status(disks, conn, export, &rq),
         Ok(Command::Flush) => return disks.begin(conn, key, export, rq),
-        Ok(_) if rq.len == 0 => {
-            let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
-            conn.output.push(transmission.done(&rq).as_slice());
-            conn.counters.end(RequestKind::Read, 0);
-        }
         Ok(_) => return disks.begin(conn, key, export, rq),
         Err(refused) => {
             conn.skip = rq.payload_len.into();

@@ -211,8 +211,7 @@ impl Worker {
                 conn.break_off(error.to_string());
             }
             let is_broken = matches!(conn.ending, Some(Ending::Broken(_)));
-            let is_drained = conn.nr_in_flight == 0 && !conn.wants_write();
-            if is_broken || (conn.ending.is_some() && conn.is_settled() && is_drained) {
+            if is_broken || conn.is_over() {
                 self.close(key);
                 continue;
             }
@@ -238,9 +237,7 @@ impl Worker {
     /// Closes a connection. What it has at the disks ends without it.
     fn close(&mut self, key: Key) {
         let Some(mut conn) = self.conns.remove(key) else { return };
-        if let Transport::Tls(tls) = &mut conn.transport {
-            tls.close_notify(&conn.fd);
-        }
+        conn.say_goodbye();
         self.tell_end(&conn);
         let pool = &mut self.disks.pool;
         conn.output.clear(pool, &mut conn.held);
