@@ -126,7 +126,8 @@ fn resume_input(disks: &mut Disks, shared: &Arc<Shared>, conn: &mut Conn, key: K
     }
     let rest = std::mem::take(&mut conn.rest);
     let taken = consume(disks, shared, conn, key, &rest);
-    conn.rest.extend_from_slice(&rest[taken..]);
+    conn.rest = rest;
+    conn.rest.drain(..taken);
     taken > 0 || !conn.is_stalled
 }
 
