@@ -159,13 +159,18 @@ impl Server {
     /// Hands connections to workers until it is time to stop.
     fn accept_all(&self, doors: &[Arc<Door>]) -> Result<(), ServeError> {
         let mut is_exhausted = false;
+        // Twice within the time that the system's manager allows.
+        let watchdog = notify::watchdog_interval().and_then(|limit| (limit / 2).try_into().ok());
         loop {
+            if watchdog.is_some() {
+                notify::alive();
+            }
             let mut polled = vec![PollFd::new(&self.stop, PollFlags::IN)];
-            let pause = is_exhausted.then_some(&EXHAUSTED_PAUSE);
+            let pause = if is_exhausted { Some(EXHAUSTED_PAUSE) } else { watchdog };
             if !is_exhausted {
                 polled.extend(self.listeners.iter().map(|l| PollFd::new(l, PollFlags::IN)));
             }
-            match poll(&mut polled, pause) {
+            match poll(&mut polled, pause.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(system("waiting for connections")(error.into())),
             }
