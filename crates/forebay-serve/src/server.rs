@@ -160,7 +160,7 @@ impl Server {
     fn accept_all(&self, doors: &[Arc<Door>]) -> Result<(), ServeError> {
         let mut is_exhausted = false;
         // Twice within the time that the system's manager allows.
-        let watchdog = notify::watchdog_interval().and_then(|limit| (limit / 2).try_into().ok());
+        let watchdog = notify::watchdog_interval().and_then(|interval| interval.try_into().ok());
         loop {
             if watchdog.is_some() {
                 notify::alive();
