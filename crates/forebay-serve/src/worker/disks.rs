@@ -202,14 +202,33 @@ impl Disks {
             }
             self.pool.give(buf, &mut conn.held);
         }
+        if conn.must_be_contiguous(&flight.rq) && !self.has_room_for_all(conn, &flight) {
+            // Between its waves nothing else may be said: so it begins when everything before it
+            // has been answered, and what comes behind it waits.
+            if conn.nr_in_flight > 0 {
+                return Begun::NoRoom;
+            }
+            conn.is_exclusive = true;
+        }
         let wave = Some(Box::default());
         let key = self.flights.insert(Flight { is_all_there: false, wave, ..flight });
         if self.next_wave(conn, key) == Begun::NoRoom {
             self.flights.remove(key);
+            conn.is_exclusive = false;
             return Begun::NoRoom;
         }
         conn.nr_in_flight += 1;
         Begun::Yes
+    }
+
+    /// Whether a large read can have all of its pieces in one wave.
+    fn has_room_for_all(&mut self, conn: &Conn, flight: &Flight) -> bool {
+        let policy = &self.exports[flight.export].disk.info().policy;
+        let nr_bios = policy.nr_bios as usize;
+        let len = flight.rq.len;
+        len <= (WAVE * PIECE_MAX) as u64
+            && self.pool.may_have(len.next_multiple_of(PIECE_MAX as u64) as usize, &conn.held)
+            && self.queue(flight.export).len() + WAVE <= nr_bios
     }
 
     /// Begins a read of one piece.

@@ -111,6 +111,9 @@ impl Worker {
             return; // its payload is still to come
         }
         let flight = self.disks.flights.remove(key).expect("it is there");
+        if flight.wave.is_some() {
+            conn.is_exclusive = false; // if any was, it was this one, with nothing beside it
+        }
         conn.nr_in_flight -= 1;
         match (flight.failed, flight.rq.command) {
             (Some(_), _) => conn.counters.fail(),
