@@ -6,6 +6,7 @@ mod event;
 mod fixed;
 mod inline;
 mod limits;
+mod restricted;
 mod sqpoll;
 
 use crate::driver::testing::{DEPTH, issue, queue, reap};
