@@ -70,8 +70,10 @@ pub(crate) struct Disks {
     /// Requests of which the layer has refused a bio, and which may be over.
     pub(crate) refused: Vec<Key>,
     pub(crate) pool: Pool,
-    /// Requests since the timer last looked.
+    /// Requests of this round.
     nr_begun: u64,
+    /// Whether there were any since the timer last looked.
+    was_used: bool,
     /// When this round began, ns.
     pub(crate) now_ns: u64,
 }
@@ -87,6 +89,7 @@ impl Disks {
             refused: Vec::new(),
             pool: Pool::new(budget_bytes, nr_clients),
             nr_begun: 0,
+            was_used: false,
             now_ns: 0,
         }
     }
@@ -118,7 +121,15 @@ impl Disks {
 
     /// Whether no request has come since this was last asked.
     pub(crate) fn is_idle(&mut self) -> bool {
-        std::mem::replace(&mut self.nr_begun, 0) == 0
+        !std::mem::take(&mut self.was_used)
+    }
+
+    /// How many requests have come since this was last asked.
+    #[inline]
+    pub(crate) fn take_nr_begun(&mut self) -> u64 {
+        let nr = std::mem::take(&mut self.nr_begun);
+        self.was_used |= nr > 0;
+        nr
     }
 
     /// Begins a request. One with a payload is begun when its payload begins to come: the rest is
