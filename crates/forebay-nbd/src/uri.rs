@@ -122,7 +122,7 @@ impl fmt::Display for UriError {
             ),
             UriError::Part { part, expected } => write!(f, "`{part}`: expected {expected}"),
             UriError::UnknownKey(key) => {
-                write!(f, "`{key}` is no key of an NBD URI: there are {}", KEYS.join(", "))
+                write!(f, "`{key}` is no key of an NBD URI: there are {}", Uri::KEYS.join(", "))
             }
             UriError::Repeated(key) => write!(f, "`{key}` is there more than once"),
             UriError::Key { key, problem } => write!(f, "`{key}` {problem}"),
@@ -132,11 +132,11 @@ impl fmt::Display for UriError {
 
 impl core::error::Error for UriError {}
 
-/// All keys that a URI may have.
-const KEYS: [&str; 5] =
-    ["socket", "tls-type", "tls-hostname", "tls-verify-peer", "tls-certificates"];
-
 impl Uri {
+    /// All keys that a URI may have.
+    pub const KEYS: [&'static str; 5] =
+        ["socket", "tls-type", "tls-hostname", "tls-verify-peer", "tls-certificates"];
+
     /// Parses a URI or QEMU's older form.
     ///
     /// # Errors
