@@ -165,7 +165,7 @@ impl Uri {
         }
         let (scheme, rest) = scheme_of(place)?;
         if rest.contains('#') {
-            return Err(part(place, "no `#`: write it %23"));
+            return Err(part(rest, "no `#`: write it %23"));
         }
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         if authority.contains('@') {
@@ -340,11 +340,11 @@ fn legacy(text: &str, given: Given) -> Result<Uri, UriError> {
     }
     let (place, export) = rest.split_once(":exportname=").unwrap_or((rest, ""));
     let address = match place.strip_prefix("unix:") {
-        Some("") => return Err(part(text, "a path: nbd:unix:PATH:exportname=NAME")),
+        Some("") => return Err(part(rest, "a path: nbd:unix:PATH:exportname=NAME")),
         Some(path) => Address::Unix(path.as_bytes().to_vec()),
         None => match host_and_port(place)? {
             (host, Some(port)) if !host.is_empty() => Address::Tcp { host, port },
-            _ => return Err(part(text, "nbd:HOST:PORT, nbd:unix:PATH, or a URI: nbd://HOST/NAME")),
+            _ => return Err(part(rest, "nbd:HOST:PORT, nbd:unix:PATH, or a URI: nbd://HOST/NAME")),
         },
     };
     let export = name(export.to_owned())?;

@@ -16,9 +16,19 @@ fn check_open(spec: &str, expected: &str) {
 fn specs() {
     check_open("", "empty device spec; expected [driver:]target[?key=value&...], such as disk.img");
     check_open(
+        "rbd:image",
+        "driver `rbd` does not exist in this version; there are: null, ram, model, file, aio, \
+         psync, nbd, fault",
+    );
+    check_open(
         "nbd:localhost",
-        "driver `nbd` does not exist in this version; there are: null, ram, model, file, aio, \
-         psync, fault",
+        "nbd:localhost: `localhost`: expected nbd:HOST:PORT, nbd:unix:PATH, or a URI: \
+         nbd://HOST/NAME",
+    );
+    check_open(
+        "nbd+unix:///disk?socket=/nowhere/nbd.sock",
+        "nbd+unix:///disk?socket=/nowhere/nbd.sock: cannot connect: No such file or directory \
+         (os error 2); there is no such socket: start the server",
     );
     check_open("ram:1M?direct", "`direct` is not key=value");
     check_open("ram:1M?plugg=none", "unknown key `plugg` for driver `ram`; did you mean `plug`?");
@@ -125,7 +135,7 @@ fn files() {
     check_open(
         "rma:1G",
         "rma:1G: no such file; if `rma` was meant as a driver: there are null, ram, model, file, \
-         aio, psync, fault",
+         aio, psync, nbd, fault",
     );
     check_open(
         &folder,
