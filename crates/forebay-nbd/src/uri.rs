@@ -343,7 +343,7 @@ fn legacy(text: &str, given: Given) -> Result<Uri, UriError> {
         Some("") => return Err(part(rest, "a path: nbd:unix:PATH:exportname=NAME")),
         Some(path) => Address::Unix(path.as_bytes().to_vec()),
         None => match host_and_port(place)? {
-            (host, Some(port)) if !host.is_empty() => Address::Tcp { host, port },
+            (host, Some(port)) if !host.is_empty() => Address::Tcp { host: checked(host)?, port },
             _ => return Err(part(rest, "nbd:HOST:PORT, nbd:unix:PATH, or a URI: nbd://HOST/NAME")),
         },
     };
@@ -355,10 +355,17 @@ fn legacy(text: &str, given: Given) -> Result<Uri, UriError> {
 fn tcp(authority: &str) -> Result<Address, UriError> {
     let (host, port) = host_and_port(authority)?;
     let host = if host.is_empty() { String::from("localhost") } else { decoded_text(&host)? };
-    if host.contains('\0') {
-        return Err(part(authority, "the name of a host"));
+    Ok(Address::Tcp { host: checked(host)?, port: port.unwrap_or(PORT) })
+}
+
+/// A host's name or address. Nothing in it means something in a URI.
+fn checked(host: String) -> Result<String, UriError> {
+    let is_odd = |char: char| char.is_whitespace() || char.is_control() || "/?#@[]%".contains(char);
+    let is_address = host.parse::<core::net::Ipv6Addr>().is_ok();
+    match host.contains(is_odd) || host.contains(':') && !is_address {
+        true => Err(part(&host, "the name or the address of a host")),
+        false => Ok(host),
     }
-    Ok(Address::Tcp { host, port: port.unwrap_or(PORT) })
 }
 
 fn host_and_port(authority: &str) -> Result<(String, Option<u16>), UriError> {

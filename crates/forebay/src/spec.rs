@@ -16,7 +16,7 @@ use std::str::FromStr;
 /// | `ram` | a size | `req_ns`, `io_ns`, `kick_ns`, `logical_block_size` |
 /// | `model` | a device | `size`, `data`, `seed`, `logical_block_size`, its constants |
 /// | `null` | a size | `kick_ns`, `logical_block_size` |
-/// | `nbd` | an NBD URI, which has no other driver before it | `socket`, `tls-hostname`, and others |
+/// | `nbd` | an NBD URI, whose scheme says it all | `socket`, `tls-hostname`, and others |
 /// | `fault` | another spec, without keys | `rule` (repeated), `seed`, the keys of the other |
 ///
 /// A path is a file or a block device. `capacity` is `fixed` or `growing`; `engine` is what does
@@ -25,9 +25,9 @@ use std::str::FromStr;
 /// many threads make blocking calls at most, 1 to 1024; 32.
 ///
 /// An NBD URI is `nbd://HOST[:PORT]/EXPORT` or `nbd+unix:///EXPORT?socket=PATH`, or with `nbds` in
-/// the place of `nbd`, which insists on TLS. Its own keys (`socket`, and `tls-type`, `tls-hostname`,
-/// `tls-verify-peer`, `tls-certificates`) and the layer's stand side by side, and only its own are
-/// percent-encoded. QEMU's older form, `nbd:HOST:PORT:exportname=EXPORT` or
+/// the place of `nbd`, which insists on TLS. Its own keys (`socket`, and `tls-type`,
+/// `tls-hostname`, `tls-verify-peer`, `tls-certificates`) and the layer's stand side by side, and
+/// only its own are percent-encoded. QEMU's older form, `nbd:HOST:PORT:exportname=EXPORT` or
 /// `nbd:unix:PATH:exportname=EXPORT`, is understood as well.
 ///
 /// A modelled device takes as long as that of a published experiment did, by the constants of its

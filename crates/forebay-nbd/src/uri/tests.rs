@@ -99,6 +99,9 @@ fn what_is_wrong_is_said() {
         ("nbd://host/a%00", "`the name of the export`: expected no zero byte"),
         ("nbd:host", "`host`: expected nbd:HOST:PORT, nbd:unix:PATH, or a URI"),
         ("nbd::9", "`:9`: expected nbd:HOST:PORT"),
+        ("nbd:/host:9", "`/host`: expected the name or the address of a host"),
+        ("nbd://a%2Fb/", "`a/b`: expected the name or the address of a host"),
+        ("nbd://a%3A9/", "`a:9`: expected the name or the address of a host"),
         ("nbd:unix:", "`unix:`: expected a path"),
     ];
     for (text, said) in cases {
