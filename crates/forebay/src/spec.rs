@@ -25,10 +25,10 @@ use std::str::FromStr;
 /// many threads make blocking calls at most, 1 to 1024; 32.
 ///
 /// An NBD URI is `nbd://HOST[:PORT]/EXPORT` or `nbd+unix:///EXPORT?socket=PATH`, or with `nbds` in
-/// the place of `nbd`, which insists on TLS. Its own keys (`socket`, and `tls-type`,
-/// `tls-hostname`, `tls-verify-peer`, `tls-certificates`) and the layer's stand side by side, and
-/// only its own are percent-encoded. QEMU's older form, `nbd:HOST:PORT:exportname=EXPORT` or
-/// `nbd:unix:PATH:exportname=EXPORT`, is understood as well.
+/// the place of `nbd`, which insists on TLS (the cargo feature `tls`, which is off by default). Its
+/// own keys (`socket`, and `tls-type`, `tls-hostname`, `tls-verify-peer`, `tls-certificates`) and
+/// the layer's stand side by side, and only its own are percent-encoded. QEMU's older form,
+/// `nbd:HOST:PORT:exportname=EXPORT` or `nbd:unix:PATH:exportname=EXPORT`, is understood as well.
 ///
 /// A modelled device takes as long as that of a published experiment did, by the constants of its
 /// model in `forebay-model`:

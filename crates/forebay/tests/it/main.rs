@@ -12,6 +12,7 @@ mod group_commit;
 mod holds;
 mod miri;
 mod nbd;
+mod nbd_peers;
 #[path = "../support/nbd_server.rs"]
 mod nbd_server;
 mod overlap;

@@ -71,6 +71,11 @@ pub(super) fn handshake(
                  `{}`, or no room for another client",
                 uri.export
             ),
+            // A server that knows its clients says no after the session has begun.
+            _ if uri.tls => format!(
+                "the connection is lost during the handshake ({error}); the server may want a \
+                 certificate of ours: client-cert.pem and client-key.pem in tls-certificates=DIR"
+            ),
             _ => format!("the connection is lost during the handshake ({error})"),
         };
         exchange(&mut stream, deadline, &mut out, &mut input).map_err(broken)?;
@@ -88,7 +93,7 @@ fn exchange(
     while !rest.is_empty() {
         stream.socket().set_timeout(Some(deadline.left()?))?;
         // SAFETY: a buffer of our own.
-        match unsafe { stream.send_waiting(&[Vector::of(rest)]) } {
+        match unsafe { stream.send(&[Vector::of(rest)], true) } {
             Ok(len) => rest = &rest[len..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
@@ -101,7 +106,7 @@ fn exchange(
         stream.socket().set_timeout(Some(deadline.left()?))?;
         let place = Vector::of_mut(&mut input[begin..]);
         // SAFETY: as above.
-        match unsafe { stream.recv_waiting(&[place]) } {
+        match unsafe { stream.recv(&[place], true) } {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(len) => {
                 input.truncate(begin + len);

@@ -162,6 +162,7 @@ impl Link {
         self.replies.disconnect(&mut self.heads[0]);
         self.out.push(Vector::of(self.heads[0].as_slice()));
         self.send();
+        self.stream.close();
     }
 
     /// Sends what there is to be sent, as far as there is room for it.
@@ -170,7 +171,7 @@ impl Link {
             self.nr_syscalls += 1;
             // SAFETY: headers, which stay where they are, and segments of requests that are not
             // reaped (K2).
-            match unsafe { self.stream.send(self.out.next()) } {
+            match unsafe { self.stream.send(self.out.next(), false) } {
                 Ok(len) => self.out.advance(len),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => break,
@@ -341,7 +342,9 @@ const CLOSED: &str = "the server has closed the connection";
 fn lost(error: &io::Error) -> String {
     match error.kind() {
         // Which of these it is depends on who was faster.
-        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => String::from(CLOSED),
+        io::ErrorKind::BrokenPipe
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::UnexpectedEof => String::from(CLOSED),
         _ => format!("the connection is lost ({error})"),
     }
 }

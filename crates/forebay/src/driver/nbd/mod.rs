@@ -24,6 +24,8 @@ mod status;
 mod stream;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "tls")]
+mod tls;
 mod waiter;
 
 pub(super) use open::open;
