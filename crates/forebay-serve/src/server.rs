@@ -4,17 +4,22 @@ use crate::config::{Limits, Options};
 use crate::error::ServeError;
 use crate::export::Export;
 use crate::listen::{self, Address, Listener};
+use crate::log::Log;
+use crate::metrics::{Endpoint, ExportSource, Refusal, Source, metrics_address};
 use crate::notify;
+use crate::sandbox::{Needs, confine};
 use crate::signals::StopSignal;
 use crate::tls::ServerTls;
 use crate::worker::Worker;
 use crate::worker::door::{Arrival, Door};
+use forebay::now_ns;
 use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::TlsPolicy;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getpid, getrlimit, kill_process, setrlimit};
 use rustix::time::Timespec;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -35,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// Connections that have chosen an export.
     pub(crate) nr_open: Arc<AtomicUsize>,
+    pub(crate) counters: Arc<Source>,
+    pub(crate) log: Log,
 }
 
 /// A server whose disks are open and whose sockets listen.
@@ -42,6 +49,7 @@ pub(crate) struct Shared {
 pub struct Server {
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
+    metrics: Option<Endpoint>,
     stop: StopSignal,
 }
 
@@ -69,6 +77,15 @@ impl Server {
             exports.push(Export::open(export)?);
         }
         let listeners = open_listeners(&options.listen)?;
+        let counted = exports.iter().map(|export| ExportSource {
+            name: export.info.name.clone(),
+            disk: export.disk.clone(),
+        });
+        let counters = Source::new(counted.collect());
+        let metrics = match &options.metrics {
+            Some(text) => Some(Endpoint::open(&metrics_address(text)?, Arc::clone(&counters))?),
+            None => None,
+        };
         let shared = Arc::new(Shared {
             infos: exports.iter().map(|export| export.info.clone()).collect(),
             exports: exports.into(),
@@ -76,8 +93,10 @@ impl Server {
             tls_policy: options.tls.policy,
             limits: options.limits,
             nr_open: Arc::default(),
+            counters,
+            log: Log::to_stderr(),
         });
-        Ok(Server { shared, listeners, stop })
+        Ok(Server { shared, listeners, metrics, stop })
     }
 
     /// The NBD URIs of all exports, at every socket.
@@ -95,7 +114,14 @@ impl Server {
     ///
     /// # Errors
     /// If a thread cannot be started, or a flush at the end fails.
-    pub fn run(self) -> Result<(), ServeError> {
+    pub fn run(mut self) -> Result<(), ServeError> {
+        // Before any thread is started: each has the rights of who starts it.
+        self.shared.log.line(now_ns(), confine(&self.needs()));
+        let metrics = self.metrics.take();
+        if let Some(metrics) = &metrics {
+            self.shared.log.line(now_ns(), format_args!("metrics at {}", metrics.place()));
+        }
+        let _metrics = metrics.map(Endpoint::start).transpose()?;
         let mut doors = Vec::new();
         let mut threads = Vec::new();
         for number in 0..self.shared.limits.threads.max(1) {
@@ -117,16 +143,34 @@ impl Server {
         }
     }
 
+    /// What is still needed from here on.
+    fn needs(&self) -> Needs {
+        let mut needs = Needs::default();
+        self.shared.exports.iter().for_each(|export| needs.disk(&export.disk));
+        let metrics = self.metrics.as_ref().map(Endpoint::address);
+        for address in self.listeners.iter().map(Listener::address).chain(metrics) {
+            if let Address::Unix(path) = address {
+                needs.unlink(&path);
+            }
+        }
+        needs
+    }
+
     /// Hands connections to workers until it is time to stop.
     fn accept_all(&self, doors: &[Arc<Door>]) -> Result<(), ServeError> {
         let mut is_exhausted = false;
+        // Twice within the time that the system's manager allows.
+        let watchdog = notify::watchdog_interval().and_then(|interval| interval.try_into().ok());
         loop {
+            if watchdog.is_some() {
+                notify::alive();
+            }
             let mut polled = vec![PollFd::new(&self.stop, PollFlags::IN)];
-            let pause = is_exhausted.then_some(&EXHAUSTED_PAUSE);
+            let pause = if is_exhausted { Some(EXHAUSTED_PAUSE) } else { watchdog };
             if !is_exhausted {
                 polled.extend(self.listeners.iter().map(|l| PollFd::new(l, PollFlags::IN)));
             }
-            match poll(&mut polled, pause) {
+            match poll(&mut polled, pause.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(system("waiting for connections")(error.into())),
             }
@@ -149,7 +193,13 @@ impl Server {
                     door.expect("there is a thread").bring(Arrival { fd, peer });
                 }
                 Ok(None) => return Ok(false),
-                Err(error) if listen::is_exhausted(&error) => return Ok(true),
+                Err(error) if listen::is_exhausted(&error) => {
+                    let counters = self.shared.counters.server();
+                    counters.accept_errors.count();
+                    counters.refuse(Refusal::NoDescriptor);
+                    self.shared.log.line(now_ns(), format_args!("cannot accept: {error}"));
+                    return Ok(true);
+                }
                 Err(error) => return Err(system("accepting connections")(error)),
             }
         }
@@ -194,7 +244,14 @@ fn start_worker(
     let epoll = Worker::epoll(door).map_err(system("a descriptor for a thread"))?;
     let (shared, door) = (Arc::clone(shared), Arc::clone(door));
     let builder = std::thread::Builder::new().name(format!("worker-{number}"));
-    let thread = builder.spawn(move || Worker::new(shared, door, epoll).run());
+    let thread = builder.spawn(move || {
+        let worker = AssertUnwindSafe(|| Worker::new(shared, door, epoll).run());
+        if let Err(panic) = catch_unwind(worker) {
+            // Its clients would wait for ever: the server ends, and who started it may start it anew.
+            let _ = kill_process(getpid(), Signal::TERM);
+            resume_unwind(panic);
+        }
+    });
     thread.map_err(system("starting a thread"))
 }
 

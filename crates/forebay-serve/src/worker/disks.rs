@@ -24,6 +24,8 @@ pub(crate) struct Flight {
     pub(crate) rq: Request,
     /// When it was looked at, ns.
     pub(crate) begun_ns: u64,
+    /// When the last part of it was handed to the disk, ns.
+    pub(crate) issued_ns: u64,
     /// Pieces that the disk has.
     pub(crate) in_disk: u32,
     /// Nothing of it will be handed to the disk any more.
@@ -68,6 +70,8 @@ pub(crate) struct Disks {
     /// Requests of which the layer has refused a bio, and which may be over.
     pub(crate) refused: Vec<Key>,
     pub(crate) pool: Pool,
+    /// Requests since the timer last looked.
+    nr_begun: u64,
     /// When this round began, ns.
     pub(crate) now_ns: u64,
 }
@@ -82,6 +86,7 @@ impl Disks {
             flights: Slots::new(),
             refused: Vec::new(),
             pool: Pool::new(budget_bytes, nr_clients),
+            nr_begun: 0,
             now_ns: 0,
         }
     }
@@ -111,15 +116,22 @@ impl Disks {
         })
     }
 
+    /// Whether no request has come since this was last asked.
+    pub(crate) fn is_idle(&mut self) -> bool {
+        std::mem::replace(&mut self.nr_begun, 0) == 0
+    }
+
     /// Begins a request. One with a payload is begun when its payload begins to come: the rest is
     /// [`Disks::fill`]'s.
     #[inline]
     pub(crate) fn begin(&mut self, conn: &mut Conn, key: Key, export: usize, rq: Request) -> Begun {
+        self.nr_begun += 1;
         let flight = Flight {
             conn: key,
             export,
             rq,
             begun_ns: self.now_ns,
+            issued_ns: self.now_ns,
             in_disk: 0,
             is_all_there: true,
             failed: None,
@@ -190,14 +202,33 @@ impl Disks {
             }
             self.pool.give(buf, &mut conn.held);
         }
+        if conn.must_be_contiguous(&flight.rq) && !self.has_room_for_all(conn, &flight) {
+            // Between its waves nothing else may be said: so it begins when everything before it
+            // has been answered, and what comes behind it waits.
+            if conn.nr_in_flight > 0 {
+                return Begun::NoRoom;
+            }
+            conn.is_exclusive = true;
+        }
         let wave = Some(Box::default());
         let key = self.flights.insert(Flight { is_all_there: false, wave, ..flight });
         if self.next_wave(conn, key) == Begun::NoRoom {
             self.flights.remove(key);
+            conn.is_exclusive = false;
             return Begun::NoRoom;
         }
         conn.nr_in_flight += 1;
         Begun::Yes
+    }
+
+    /// Whether a large read can have all of its pieces in one wave.
+    fn has_room_for_all(&mut self, conn: &Conn, flight: &Flight) -> bool {
+        let policy = &self.exports[flight.export].disk.info().policy;
+        let nr_bios = policy.nr_bios as usize;
+        let len = flight.rq.len;
+        len <= (WAVE * PIECE_MAX) as u64
+            && self.pool.may_have(len.next_multiple_of(PIECE_MAX as u64) as usize, &conn.held)
+            && self.queue(flight.export).len() + WAVE <= nr_bios
     }
 
     /// Begins a read of one piece.
@@ -238,6 +269,7 @@ impl Disks {
             let flight = self.flights.get_mut(key).expect("looked up above");
             flight.in_disk += 1;
             flight.is_all_there = at == rq.len;
+            flight.issued_ns = self.now_ns;
             let wave = flight.wave.as_mut().expect("the caller has made it");
             (wave.asked, wave.lens[nr - 1]) = (at, len);
         }
@@ -286,6 +318,7 @@ impl Disks {
         let export = flight.export;
         flight.in_disk += 1;
         flight.is_all_there = is_last;
+        flight.issued_ns = self.now_ns;
         if let Err((refusal, io)) = self.submit(export, io) {
             let flight = self.flights.get_mut(key).expect("as above");
             flight.in_disk -= 1;

@@ -4,8 +4,9 @@ use super::Worker;
 use super::conn::{Conn, Phase};
 use super::disks::{Begun, Disks, Flight, Wave};
 use super::slots::{Key, MARK_SHIFT};
-use forebay::{BlockStatus, Completion};
-use forebay_nbd::server::{Command, NbdError, Transmission};
+use crate::metrics::{RequestKind, Stage};
+use forebay::{BlockStatus, Completion, now_ns};
+use forebay_nbd::server::{Command, NbdError, Request, Transmission};
 
 impl Worker {
     /// Takes what has completed, and answers what is over. Says whether anything had.
@@ -15,6 +16,9 @@ impl Worker {
             queue.reap(0, usize::MAX, &mut done);
         }
         let any = !done.is_empty() || !self.disks.refused.is_empty();
+        if any {
+            self.ended_ns = now_ns();
+        }
         for completion in done.drain(..) {
             self.complete(completion);
         }
@@ -59,7 +63,10 @@ impl Worker {
                     .push(transmission.data(&rq, rq.offset, len as u32, true, true).as_slice());
                 conn.output.push_data(buf, len as usize);
                 conn.nr_in_flight -= 1;
+                conn.counters.end(RequestKind::Read, len);
+                let (begun_ns, issued_ns) = (flight.begun_ns, flight.issued_ns);
                 self.disks.flights.remove(key);
+                self.count(export, begun_ns, issued_ns);
                 self.mark_dirty(conn_key);
                 return;
             }
@@ -104,9 +111,31 @@ impl Worker {
             return; // its payload is still to come
         }
         let flight = self.disks.flights.remove(key).expect("it is there");
+        if flight.wave.is_some() {
+            conn.is_exclusive = false; // if any was, it was this one, with nothing beside it
+        }
         conn.nr_in_flight -= 1;
+        match (flight.failed, flight.rq.command) {
+            (Some(_), _) => conn.counters.fail(),
+            (None, Ok(Command::Read { .. })) => {
+                conn.counters.end(RequestKind::Read, flight.rq.len);
+            }
+            (None, Ok(Command::Write { .. })) => {
+                conn.counters.end(RequestKind::Write, flight.rq.len);
+            }
+            (None, _) => conn.counters.end(RequestKind::Flush, 0),
+        }
         answer(conn, &flight);
+        self.count(flight.export, flight.begun_ns, flight.issued_ns);
         self.mark_dirty(conn_key);
+    }
+
+    /// Counts where the time of a request has gone.
+    #[inline]
+    fn count(&self, export: usize, begun_ns: u64, issued_ns: u64) {
+        let times = &self.counters;
+        times.record(export, Stage::Receive, issued_ns.saturating_sub(begun_ns));
+        times.record(export, Stage::Disk, self.ended_ns.saturating_sub(issued_ns));
     }
 }
 
@@ -118,7 +147,9 @@ fn answer(conn: &mut Conn, flight: &Flight) {
     match flight.failed {
         None if sent > 0 => {} // the last piece said so
         None => conn.output.push(transmission.done(rq).as_slice()),
-        Some((error, message)) if sent == 0 || transmission.can_fail_late() => {
+        Some((error, message))
+            if sent == 0 || (transmission.can_fail_late() && !is_one_chunk(rq)) =>
+        {
             let mut bytes = std::mem::take(&mut conn.scribble);
             transmission.error(rq, error, message, &mut bytes);
             conn.output.push(&bytes);
@@ -126,10 +157,15 @@ fn answer(conn: &mut Conn, flight: &Flight) {
             conn.scribble = bytes;
         }
         Some((_, message)) => {
-            // A simple reply cannot take back that it promised data.
+            // A simple reply cannot take back that it promised data, nor can a single chunk.
             conn.break_off(format!("a read failed after its reply had begun: {message}"));
         }
     }
+}
+
+/// Whether its data must come in one chunk, whatever the pieces in which the disk brings them.
+fn is_one_chunk(rq: &Request) -> bool {
+    rq.command == Ok(Command::Read { df: true })
 }
 
 impl Flight {
@@ -161,8 +197,15 @@ impl Disks {
                 buf[..len].fill(0);
             }
             let is_last = *sent + len as u64 == rq.len;
-            let head = transmission.data(&rq, rq.offset + *sent, len as u32, *sent == 0, is_last);
-            conn.output.push(head.as_slice());
+            let is_first = *sent == 0;
+            if !is_one_chunk(&rq) {
+                let at = rq.offset + *sent;
+                let head = transmission.data(&rq, at, len as u32, is_first, is_last);
+                conn.output.push(head.as_slice());
+            } else if is_first {
+                let head = transmission.data(&rq, rq.offset, rq.len as u32, true, true);
+                conn.output.push(head.as_slice());
+            }
             conn.output.push_data(buf, len);
             *sent += len as u64;
         }
