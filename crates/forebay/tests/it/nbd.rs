@@ -11,6 +11,7 @@ use forebay_nbd::export::{Abilities, BlockSizes};
 use forebay_nbd::server::{Command, NbdError, Request, Transmission};
 use forebay_nbd::wire::numbers::{OPT_EXTENDED_HEADERS, OPT_GO, OPT_STRUCTURED_REPLY};
 use std::io::{BufReader, Read, Write};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -111,6 +112,56 @@ fn each_context_has_a_connection_where_the_server_allows_several() {
         let nr = server.nr_connections();
         assert!(if multi_conn { (2..=5).contains(&nr) } else { nr == 1 }, "{multi_conn} {nr}");
     }
+}
+
+#[test]
+fn threads_for_which_the_server_has_no_connection_share_one() {
+    let server = NbdServer::limited(export(LEN), 2);
+    let disk = open(&format!("{}&nr_hw_queues=5", server.uri()));
+    let all_there = std::sync::Barrier::new(5);
+    std::thread::scope(|scope| {
+        for nth in 0..5u64 {
+            let (disk, all_there) = (&disk, &all_there);
+            scope.spawn(move || {
+                let mut queue = disk.queue();
+                let mut done = Vec::new();
+                for round in 0..50 {
+                    submit(&mut queue, Io::write(Buf::new(512), (nth * 50 + round) * 512));
+                    queue.reap(1, 1, &mut done);
+                }
+                assert!(done.iter().all(|one| one.result == Ok(512)));
+                // Nobody leaves its connection to another.
+                all_there.wait();
+            });
+        }
+    });
+    assert!(server.nr_connections() <= 2 + 4, "at most those that asked at once");
+}
+
+#[test]
+fn an_event_loop_without_io_is_left_alone_whatever_the_server_does() {
+    let (go, gone) = channel::<()>();
+    let gone = Mutex::new(gone);
+    let server = NbdServer::scripted(export(LEN), &[], move |_, _| {
+        let _ = gone.lock().expect("no panic").recv();
+        Ok(())
+    });
+    let disk = open(&format!("{}&nr_hw_queues=1", server.uri()));
+    let (mut queue, mut done) = (disk.queue(), Vec::new());
+    queue.poll_fd().expect("a descriptor");
+    // It may say once that there is something, before there is anything.
+    queue.reap(0, 1, &mut done);
+    assert!(!is_readable(queue.poll_fd().expect("a descriptor")));
+    // It hangs up. With nothing under way there is nothing to be done about that.
+    drop(go);
+    for _ in 0..1000 {
+        assert!(!is_readable(queue.poll_fd().expect("a descriptor")));
+        std::thread::yield_now();
+    }
+    submit(&mut queue, Io::read(Buf::new(512), 0));
+    wait_readable(queue.poll_fd().expect("a descriptor"));
+    queue.reap(1, 1, &mut done);
+    assert_eq!(done[0].result, Err(BlockStatus::Offline));
 }
 
 #[test]
@@ -415,12 +466,18 @@ fn an_event_loop_is_told_of_room_to_send_as_well() {
 }
 
 /// Waits until a descriptor is readable, by a wait of the system's for input alone.
-fn wait_readable(fd: std::os::fd::BorrowedFd<'_>) {
-    use std::os::fd::AsRawFd;
+fn wait_readable(fd: BorrowedFd<'_>) {
+    assert!(poll(fd, 60_000), "it is told");
+}
+
+fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    poll(fd, 0)
+}
+
+fn poll(fd: BorrowedFd<'_>, timeout_ms: i32) -> bool {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one structure, which the kernel writes to.
-    let nr = unsafe { libc::poll(&raw mut poll, 1, 60_000) };
-    assert_eq!(nr, 1, "it is told");
+    unsafe { libc::poll(&raw mut poll, 1, timeout_ms) == 1 }
 }
 
 #[test]

@@ -57,7 +57,7 @@ pub(crate) fn export(len: u64) -> ExportInfo {
 impl NbdServer {
     /// Serves this export, without knowing these options.
     pub(crate) fn new(export: ExportInfo, declined: &[u32]) -> NbdServer {
-        NbdServer::start(export, declined, None)
+        NbdServer::start(export, declined, None, usize::MAX)
     }
 
     /// Likewise, up to where the export is chosen; then it does this.
@@ -69,10 +69,20 @@ impl NbdServer {
         + Sync
         + 'static,
     ) -> NbdServer {
-        NbdServer::start(export, declined, Some(Box::new(script)))
+        NbdServer::start(export, declined, Some(Box::new(script)), usize::MAX)
     }
 
-    fn start(export: ExportInfo, declined: &[u32], script: Option<Box<Script>>) -> NbdServer {
+    /// Serves this export to so many clients, and hangs up on others.
+    pub(crate) fn limited(export: ExportInfo, nr_connections_max: usize) -> NbdServer {
+        NbdServer::start(export, &[], None, nr_connections_max)
+    }
+
+    fn start(
+        export: ExportInfo,
+        declined: &[u32],
+        script: Option<Box<Script>>,
+        nr_connections_max: usize,
+    ) -> NbdServer {
         let folder = tempfile::tempdir().expect("a scratch folder");
         let socket = folder.path().join("nbd.sock");
         let listener = UnixListener::bind(&socket).expect("a socket");
@@ -91,7 +101,9 @@ impl NbdServer {
                     return;
                 }
                 let (served, stream) = (Arc::clone(&serving), stream.expect("a connection"));
-                served.nr_connections.fetch_add(1, Ordering::Relaxed);
+                if served.nr_connections.fetch_add(1, Ordering::Relaxed) >= nr_connections_max {
+                    continue;
+                }
                 // Whose client leaves has nothing to say.
                 std::thread::spawn(move || served.serve(&stream));
             }

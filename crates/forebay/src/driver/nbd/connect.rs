@@ -13,15 +13,19 @@ use std::time::Duration;
 /// How long a connection and its handshake may take. A name is looked up as long as that takes.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 
+/// The same of another connection to a server that has answered before. Some say that they allow
+/// several, and then let one of them wait; a thread that wants one has the shared one as well.
+pub(super) const MORE_TIMEOUT: Duration = Duration::from_secs(3);
+
 /// How much of a handshake is received at once: as much as one answer may be long.
 const ROOM: usize = 33 << 10;
 
-/// Connects to what a URI names.
+/// Connects to what a URI names, within a time.
 ///
 /// # Errors
 /// What went wrong, and what to do.
-pub(super) fn connect(uri: &Uri) -> Result<(Stream, Export), String> {
-    let deadline = Deadline::after(TIMEOUT);
+pub(super) fn connect(uri: &Uri, timeout: Duration) -> Result<(Stream, Export), String> {
+    let deadline = Deadline::after(timeout);
     let socket = Socket::connect(&uri.address, deadline)
         .map_err(|error| cannot_connect(&uri.address, &error))?;
     handshake(uri, socket, deadline)

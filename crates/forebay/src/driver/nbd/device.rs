@@ -13,6 +13,7 @@ use forebay_core::{BlockStatus, QueueLimits};
 use forebay_nbd::client::Export;
 use forebay_nbd::uri::Uri;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub(super) struct NbdDevice {
@@ -24,21 +25,32 @@ pub(super) struct NbdDevice {
     /// That of the shared context, once there is one.
     shared: OnceLock<Arc<Shared>>,
     failure: Failure,
+    /// The server would not have another connection: nobody asks again, and waits for its answer.
+    /// Relaxed: whoever does not see it asks.
+    is_full: AtomicBool,
 }
 
 impl NbdDevice {
     pub(super) fn new(uri: Uri, stream: Stream, export: Export, limits: QueueLimits) -> NbdDevice {
-        let (first, failure) = (Mutex::new(Some(stream)), Failure::default());
-        NbdDevice { uri, export, limits, first, shared: OnceLock::new(), failure }
+        let (first, shared) = (Mutex::new(Some(stream)), OnceLock::new());
+        let (failure, is_full) = (Failure::default(), AtomicBool::new(false));
+        NbdDevice { uri, export, limits, first, shared, failure, is_full }
     }
 
     /// Another connection to the same export, with the same answers.
     fn connect(&self) -> io::Result<Stream> {
-        let (stream, export) = connect::connect(&self.uri).map_err(io::Error::other)?;
-        match export == self.export {
-            true => Ok(stream),
-            false => Err(io::Error::other("the server tells another story of the export now")),
+        if self.is_full.load(Ordering::Relaxed) {
+            return Err(io::Error::other("the server would not have another connection"));
         }
+        let connected = connect::connect(&self.uri, connect::MORE_TIMEOUT);
+        let same = connected.and_then(|(stream, export)| match export == self.export {
+            true => Ok(stream),
+            false => Err(String::from("the server tells another story of the export now")),
+        });
+        same.map_err(|why| {
+            self.is_full.store(true, Ordering::Relaxed);
+            io::Error::other(why)
+        })
     }
 }
 

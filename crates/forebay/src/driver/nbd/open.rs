@@ -48,7 +48,7 @@ pub(in crate::driver) fn open(
         }));
     }
     let refused = |why| OpenError::Nbd { uri: uri.to_string(), why };
-    let (stream, export) = connect::connect(&uri).map_err(refused)?;
+    let (stream, export) = connect::connect(&uri, connect::TIMEOUT).map_err(refused)?;
     let limits = limits(&export, settings);
     let one_hw_queue = (!export.can.multi_conn).then_some(ONE_HW_QUEUE);
     let features = features(&uri, &export, &limits);

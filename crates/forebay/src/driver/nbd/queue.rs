@@ -108,8 +108,10 @@ impl Shared {
             let any = AnyOf::new(&self.event, Some(fd.as_fd())).ok()?;
             let _ = self.watched.set(Watched { any, fd, now: AtomicU8::new(IS_INPUT) });
             self.watch(&link);
-            // What is there already is reaped by this.
-            self.event.signal();
+            // What was received already is reaped by this. (With nothing in flight nobody reaps.)
+            if link.nr_in_flight() > 0 {
+                self.event.signal();
+            }
         }
         self.watched.get().map(|watched| watched.any.fd())
     }

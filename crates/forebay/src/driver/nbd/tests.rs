@@ -57,6 +57,18 @@ fn a_queue_of_its_own_has_a_connection_of_its_own() {
 }
 
 #[test]
+fn a_server_that_wants_no_more_connections_is_not_asked_again() {
+    let server = NbdServer::limited(export(1 << 20), 2);
+    let device = device(&server.uri());
+    let _queues =
+        [Mode::Shared, Mode::Owned].map(|mode| device.open_queue(DEPTH, mode).expect("a queue"));
+    for _ in 0..5 {
+        assert!(device.open_queue(DEPTH, Mode::Owned).is_err(), "its thread has the shared one");
+        assert_eq!(server.nr_connections(), 3);
+    }
+}
+
+#[test]
 fn a_reply_that_comes_byte_by_byte_is_put_together() {
     for declined in [vec![], vec![11], vec![8, 11]] {
         let server = NbdServer::scripted(export(1 << 20), &declined, |reader, transmission| {
