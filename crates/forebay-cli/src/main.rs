@@ -2,6 +2,7 @@
 //!
 //! - [`mod@bench`]: `forebay bench`, with the options and the report of fio;
 //! - [`info`]: `forebay info`, what a disk is and can do;
+//! - [`serve`]: `forebay serve`, disks for the network;
 //! - [`sim`]: `forebay sim`, the layer in virtual time, with faults, checked;
 //! - [`lab`]: `forebay lab`, the published experiments beside what was published;
 //! - [`machine`]: what job files need to know of the machine;
@@ -18,6 +19,7 @@ mod info;
 mod lab;
 mod machine;
 mod output;
+mod serve;
 mod sim;
 
 use std::ffi::OsString;
@@ -57,6 +59,8 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Serve disks to the network, over NBD
+    Serve(serve::ServeArgs),
     /// Run a fio job file, or random scenarios, in virtual time on a modelled device, and check all
     Sim(sim::Args),
     /// Run the published experiments, and put the figures beside what was published
@@ -84,6 +88,7 @@ fn run() -> Result<(), Failure> {
     match Cli::try_parse() {
         Ok(Cli { command: Command::Bench { options } }) => bench::main(options.into_iter()),
         Ok(Cli { command: Command::Info { spec, json } }) => info::main(&spec, json),
+        Ok(Cli { command: Command::Serve(args) }) => serve::main(&args),
         Ok(Cli { command: Command::Sim(args) }) => sim::main(&args),
         Ok(Cli { command: Command::Lab(args) }) => lab::main(&args),
         Err(error) if error.use_stderr() => {

@@ -5,6 +5,7 @@
 use crate::buf::Buf;
 use crate::driver;
 use crate::error::{IoError, OpenError, SpecError};
+use crate::extent::{Extent, ExtentKind, Extents};
 use crate::future::IoFuture;
 use crate::info::{DiskInfo, DiskStats};
 use crate::io::{Io, segments_of};
@@ -14,7 +15,7 @@ use crate::runtime::gates::Hold;
 use crate::runtime::shared::Shared;
 use crate::settings::Settings;
 use crate::spec::Spec;
-use forebay_core::{Bio, Gate, Op, QueueLimits};
+use forebay_core::{Bio, BlockStatus, Gate, Op, QueueLimits, Refusal};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -174,6 +175,48 @@ impl Disk {
     /// Why it was refused, or why it failed.
     pub fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), IoError> {
         self.run_without_memory(Bio::range(Op::WriteZeroes, offset, len))
+    }
+
+    /// Tells what is known of `len` bytes from `offset` on: `out`, whose contents are forgotten,
+    /// gets at most `max` extents, front to back, without gaps, never more than was asked for and
+    /// never beyond the end of the disk. What is unknown is [`ExtentKind::Data`]. Costs a few
+    /// system calls for each extent, none of which moves data; may wait for the device, beside the
+    /// layer: what was submitted and has not ended may be told as it was before.
+    ///
+    /// # Errors
+    /// [`IoError::Ended`]: why the device cannot tell. [`IoError::Refused`]: in a child of a fork.
+    ///
+    /// Counterparts: `SEEK_DATA` and `SEEK_HOLE`; `NBD_CMD_BLOCK_STATUS`.
+    ///
+    /// ```
+    /// use forebay::{Disk, Extent, ExtentKind};
+    ///
+    /// let (disk, mut extents) = (Disk::open("ram:1M")?, Vec::new());
+    /// disk.block_status(4096, 8192, 16, &mut extents)?;
+    /// assert_eq!(extents, [Extent { len: 8192, kind: ExtentKind::Data }]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn block_status(
+        &self,
+        offset: u64,
+        len: u64,
+        max: usize,
+        out: &mut Vec<Extent>,
+    ) -> Result<(), IoError> {
+        if self.shared.is_foreign() {
+            return Err(Refusal::Forked.into());
+        }
+        if self.is_failed() {
+            return Err(BlockStatus::Offline.into());
+        }
+        let len = match self.capacity_bytes() {
+            Some(capacity) => len.min(capacity.saturating_sub(offset)),
+            None => len.min(u64::MAX - offset),
+        };
+        let mut extents = Extents::new(out, len, max);
+        self.shared.device().block_status(offset, &mut extents)?;
+        extents.finish(ExtentKind::Data);
+        Ok(())
     }
 
     /// An I/O as a future; see [`IoFuture`] for who makes it progress. If it is refused, the future

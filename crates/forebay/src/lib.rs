@@ -48,6 +48,7 @@ mod driver;
 mod durable;
 mod errno;
 mod error;
+mod extent;
 mod future;
 mod info;
 mod io;
@@ -66,6 +67,7 @@ pub use commit::{
 pub use disk::Disk;
 pub use durable::{Durable, DurableFuture};
 pub use error::{IoError, OpenError, SpecError, SubmitError};
+pub use extent::{Extent, ExtentKind};
 pub use forebay_core::{
     Bio, BioFlags, BlockStatus, FlushPolicy, Histogram, KickPolicy, LimitsError, LostWrites,
     MergeKind, MergePolicy, Op, OpStats, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits,

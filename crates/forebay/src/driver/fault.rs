@@ -15,6 +15,7 @@ use self::rule::{Effect, Rule, Rules, rule};
 use super::{Device, DriverQueue, Mode, Opened, Waiter};
 use crate::arena::Arena;
 use crate::error::{OpenError, SpecError};
+use crate::extent::Extents;
 use crate::info::Feature;
 use crate::keys::Keys;
 use crate::runtime::clock;
@@ -74,6 +75,10 @@ impl Device for FaultDevice {
 
     fn arena(&self) -> Option<&Arc<Arena>> {
         self.inner.arena()
+    }
+
+    fn block_status(&self, offset: u64, extents: &mut Extents<'_>) -> Result<(), BlockStatus> {
+        self.inner.block_status(offset, extents)
     }
 
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {

@@ -8,10 +8,10 @@
 //! - [`psync`]: the same through system calls that block;
 //! - [`fault`]: wraps another device and lets chosen requests fail.
 //!
-//! They share [`own_file`], open files of queues; [`vectors`], memory as the kernel wants it;
-//! [`zeroing`], the ways to zero a range;
-//! [`doorbell`], the price of a kick; [`timer`] and [`slack`], waits by the clock; and [`memory`],
-//! the bytes of a disk in memory.
+//! They share [`own_file`], open files of queues; [`holes`], where a file's data is; [`vectors`],
+//! memory as the kernel wants it; [`zeroing`], the ways to zero a range; [`doorbell`], the price of
+//! a kick; [`timer`] and [`slack`], waits by the clock; and [`memory`], the bytes of a disk in
+//! memory.
 //!
 //! A [`Device`] makes a queue for each hardware context: a driver, which one thread uses at a time,
 //! and a [`Waiter`], with which another waits meanwhile.
@@ -23,6 +23,7 @@ mod aio;
 mod doorbell;
 mod fault;
 mod file;
+mod holes;
 mod memory;
 mod model;
 mod null;
@@ -41,11 +42,12 @@ mod zeroing;
 use crate::arena::Arena;
 use crate::claim::Claim;
 use crate::error::{OpenError, SpecError};
+use crate::extent::Extents;
 use crate::info::Feature;
 use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
-use forebay_core::{Driver, QueueLimits};
+use forebay_core::{BlockStatus, Driver, QueueLimits};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -69,6 +71,16 @@ pub(crate) trait Device: Send + Sync {
     /// Memory that its queues know, from which buffers may be taken; if there is any.
     fn arena(&self) -> Option<&Arc<Arena>> {
         None
+    }
+
+    /// Tells what is in a range of the disk, from `offset` on, as far as it is known; what is not
+    /// told is data. May wait for the device. Any thread may ask, whatever the queues do meanwhile.
+    ///
+    /// # Errors
+    /// Why the device cannot tell.
+    fn block_status(&self, offset: u64, extents: &mut Extents<'_>) -> Result<(), BlockStatus> {
+        let _ = (offset, extents);
+        Ok(())
     }
 
     /// A queue of `depth` tags. Whoever calls this for [`Mode::Owned`] is its one thread.

@@ -172,6 +172,10 @@ impl Shared {
         &self.info
     }
 
+    pub(crate) fn device(&self) -> &dyn Device {
+        &*self.device
+    }
+
     /// Memory that is registered with the device.
     pub(crate) fn arena(&self) -> Option<&Arc<Arena>> {
         self.device.arena()

@@ -6,6 +6,7 @@ mod contract;
 mod crowd;
 mod data;
 mod durability;
+mod extents;
 mod fallback;
 mod group_commit;
 mod holds;

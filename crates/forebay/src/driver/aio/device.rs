@@ -6,11 +6,12 @@ use super::waiter::AioWaiter;
 use crate::driver::psync::call::Target;
 use crate::driver::psync::pool::Pool;
 use crate::driver::psync::queue::Queue;
-use crate::driver::{Device, DriverQueue, Mode};
+use crate::driver::{Device, DriverQueue, Mode, holes};
 use crate::error::OpenError;
+use crate::extent::Extents;
 use crate::info::Feature;
 use crate::runtime::event::Event;
-use forebay_core::QueueLimits;
+use forebay_core::{BlockStatus, QueueLimits};
 use std::io;
 use std::sync::Arc;
 
@@ -71,6 +72,10 @@ pub(in crate::driver) fn no_aio(source: io::Error) -> OpenError {
 impl Device for AioDevice {
     fn limits(&self) -> QueueLimits {
         self.limits
+    }
+
+    fn block_status(&self, offset: u64, extents: &mut Extents<'_>) -> Result<(), BlockStatus> {
+        holes::of_file(&self.target.file, offset, extents)
     }
 
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {

@@ -8,9 +8,10 @@ use super::uring::UringDriver;
 use super::waiter::UringWaiter;
 use crate::arena::Arena;
 use crate::driver::zeroing::Ranges;
-use crate::driver::{Device, DriverQueue, Mode, own_file};
+use crate::driver::{Device, DriverQueue, Mode, holes, own_file};
+use crate::extent::Extents;
 use crate::info::Feature;
-use forebay_core::QueueLimits;
+use forebay_core::{BlockStatus, QueueLimits};
 use io_uring::IoUring;
 use std::fs::File;
 use std::io;
@@ -99,6 +100,10 @@ impl Device for FileDevice {
 
     fn arena(&self) -> Option<&Arc<Arena>> {
         self.base.as_ref()?.arena()
+    }
+
+    fn block_status(&self, offset: u64, extents: &mut Extents<'_>) -> Result<(), BlockStatus> {
+        holes::of_file(&self.file, offset, extents)
     }
 
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {

@@ -7,11 +7,12 @@ use crate::claim::Claim;
 use crate::driver::timer::Timer;
 use crate::driver::{Device, DriverQueue, Mode, Opened, ideal_limits, take_block};
 use crate::error::{OpenError, SpecError};
+use crate::extent::Extents;
 use crate::info::Feature;
 use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
-use forebay_core::QueueLimits;
+use forebay_core::{BlockStatus, QueueLimits};
 use forebay_model::machines::{self, Preset};
 use forebay_model::{Machine, Random};
 use std::io;
@@ -131,6 +132,13 @@ fn take_machine(keys: &mut Keys, preset: &Preset) -> Result<(Box<dyn Machine>, S
 impl Device for ModelDevice {
     fn limits(&self) -> QueueLimits {
         self.limits
+    }
+
+    fn block_status(&self, offset: u64, extents: &mut Extents<'_>) -> Result<(), BlockStatus> {
+        if let Some(store) = &self.store {
+            store.block_status(offset, extents);
+        }
+        Ok(())
     }
 
     fn open_queue(&self, depth: u32, _: Mode) -> io::Result<DriverQueue> {

@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use crate::driver::memory::Memory;
+use crate::extent::{ExtentKind, Extents};
 use forebay_core::{IssuedRequest, Op};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,6 +65,21 @@ impl Store {
                 self.memory.zero(from, to - from);
             }
             from = to;
+        }
+    }
+
+    /// Tells where nothing was ever written, from `offset` on.
+    pub(super) fn block_status(&self, offset: u64, extents: &mut Extents<'_>) {
+        let nr_ranges = self.is_written.len() as u64 * 64;
+        let mut at = offset;
+        while extents.left() > 0 && at / RANGE < nr_ranges {
+            let kind = match self.is_marked(at / RANGE) {
+                true => ExtentKind::Data,
+                false => ExtentKind::Hole,
+            };
+            let end = (at / RANGE + 1) * RANGE;
+            extents.push(end - at, kind);
+            at = end;
         }
     }
 

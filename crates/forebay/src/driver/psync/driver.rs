@@ -4,11 +4,12 @@ use super::call::{Call, Target};
 use super::pool::Pool;
 use super::queue::{Done, PsyncWaiter, Queue};
 use crate::driver::vectors::Vectors;
-use crate::driver::{Device, DriverQueue, Mode};
+use crate::driver::{Device, DriverQueue, Mode, holes};
 use crate::error::SpecError;
+use crate::extent::Extents;
 use crate::info::Feature;
 use crate::keys::Keys;
-use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, QueueLimits};
+use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, QueueLimits};
 use std::io;
 use std::sync::Arc;
 
@@ -53,6 +54,10 @@ impl PsyncDevice {
 impl Device for PsyncDevice {
     fn limits(&self) -> QueueLimits {
         self.limits
+    }
+
+    fn block_status(&self, offset: u64, extents: &mut Extents<'_>) -> Result<(), BlockStatus> {
+        holes::of_file(&self.target.file, offset, extents)
     }
 
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {

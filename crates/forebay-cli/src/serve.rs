@@ -1,0 +1,125 @@
+//! `forebay serve`: disks for the network, over NBD.
+
+use crate::failure::Failure;
+use crate::output;
+use clap::{Args, ValueEnum};
+use forebay_serve::listen::Address;
+use forebay_serve::{ExportOptions, Limits, Options, Server, TlsOptions, TlsPolicy};
+use std::path::PathBuf;
+
+/// What `forebay serve --help` says at its end.
+const EXAMPLES: &str = "\
+Examples:
+  forebay serve disk.img                          at unix:./forebay.sock, as the default export
+  forebay serve disk.img --nbd tcp:0.0.0.0 --tls require --tls-certificates pki/
+  forebay serve a.img b.img --name a --name b     two exports
+It runs in the foreground until SIGTERM or SIGINT: then it takes no more connections, finishes what
+was begun, flushes the disks, and ends.";
+
+/// Options of `forebay serve`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ServeArgs {
+    /// The disks
+    #[arg(required = true, value_name = "SPEC")]
+    specs: Vec<String>,
+    /// Where to listen: unix:PATH or tcp:HOST[:PORT]; may be repeated [default: unix:./forebay.sock]
+    #[arg(long, value_name = "ADDRESS")]
+    nbd: Vec<Address>,
+    /// The name of an export; repeated, for the disks in their order [default: a single disk is the
+    /// default export, of several each has the last part of its path]
+    #[arg(long, value_name = "NAME")]
+    name: Vec<String>,
+    /// What clients are told of an export; repeated, for the disks in their order
+    #[arg(long, value_name = "TEXT")]
+    description: Vec<String>,
+    /// Refuse writes
+    #[arg(long)]
+    read_only: bool,
+    /// Whether clients may use TLS, or must
+    #[arg(long, value_enum, default_value_t = Tls::Off, value_name = "off|on|require")]
+    tls: Tls,
+    /// Where server-cert.pem, server-key.pem and ca-cert.pem are
+    #[arg(long, value_name = "DIR")]
+    tls_certificates: Option<PathBuf>,
+    /// Clients must have a certificate of ca-cert.pem
+    #[arg(long)]
+    tls_verify_peer: bool,
+    /// How many connections may have chosen an export at once
+    #[arg(long, default_value_t = Limits::default().connections, value_name = "N")]
+    max_connections: usize,
+    /// How many threads serve connections [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Where metrics are served: tcp:HOST:PORT or unix:PATH
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Tls {
+    Off,
+    On,
+    Require,
+}
+
+/// Serves until it is told to stop.
+pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
+    let options = options(args)?;
+    let server = Server::open(&options).map_err(|error| Failure::Run(error.to_string()))?;
+    for uri in server.uris() {
+        output::stdout(&format!("{uri}\n"))?;
+    }
+    server.run().map_err(|error| Failure::Run(error.to_string()))
+}
+
+fn options(args: &ServeArgs) -> Result<Options, Failure> {
+    for (option, nr) in [("--name", args.name.len()), ("--description", args.description.len())] {
+        if nr > args.specs.len() {
+            let nr_specs = args.specs.len();
+            let told =
+                format!("{option} was given {nr} times, for {nr_specs} disks; once for each");
+            return Err(Failure::Usage(told));
+        }
+    }
+    if args.threads == Some(0) || args.max_connections == 0 {
+        let told = "--threads and --max-connections must be at least 1";
+        return Err(Failure::Usage(told.to_owned()));
+    }
+    let exports = args.specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
+        spec: spec.clone(),
+        name: args.name.get(nr).cloned().unwrap_or_else(|| default_name(spec, args.specs.len())),
+        description: args.description.get(nr).cloned().unwrap_or_default(),
+        read_only: args.read_only,
+    });
+    let limits = Limits::default();
+    Ok(Options {
+        exports: exports.collect(),
+        listen: args.nbd.clone(),
+        tls: TlsOptions {
+            policy: match args.tls {
+                Tls::Off => TlsPolicy::Off,
+                Tls::On => TlsPolicy::On,
+                Tls::Require => TlsPolicy::Require,
+            },
+            certificates: args.tls_certificates.clone(),
+            verify_peer: args.tls_verify_peer,
+        },
+        limits: Limits {
+            connections: args.max_connections,
+            half_open: args.max_connections.max(limits.half_open),
+            threads: args.threads.unwrap_or(limits.threads),
+            ..limits
+        },
+        metrics: args.metrics.clone(),
+    })
+}
+
+/// What a disk is called that was given no name: of several, the last part of the target.
+fn default_name(spec: &str, nr_specs: usize) -> String {
+    if nr_specs == 1 {
+        return String::new();
+    }
+    let target = spec.split_once('?').map_or(spec, |(target, _)| target);
+    target.rsplit('/').next().unwrap_or(target).to_owned()
+}

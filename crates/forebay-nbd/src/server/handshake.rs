@@ -1,0 +1,286 @@
+//! The handshake: from the greeting to an export that was chosen, in whatever pieces bytes come.
+//!
+//! It keeps nothing of a client's but the piece of a message that is not whole yet, and that is at
+//! most [`OPTION_MAX`] bytes. An option that is longer, or whose data do not matter, is skipped as
+//! it comes and answered at its end, so that the next one is where it should be. How much is
+//! skipped and how many options there are is limited for the connection as a whole, since a
+//! handshake that never ends serves nobody.
+
+use alloc::vec::Vec;
+
+use super::close::CloseReason;
+use super::transmission::Transmission;
+use crate::export::ExportInfo;
+use crate::wire::numbers::{
+    FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, GREETING_LEN, INIT_MAGIC, OPT_ABORT, OPT_EXPORT_NAME,
+    OPT_GO, OPT_INFO, OPT_LIST_META_CONTEXT, OPT_SET_META_CONTEXT, OPT_STARTTLS, OPTION_MAGIC,
+    STRING_MAX,
+};
+use crate::wire::{Framing, OptionHeader, Sink};
+
+/// The longest data of an option that are looked at: three or four strings of full length.
+pub(super) const OPTION_MAX: u32 = 16 << 10;
+/// How many bytes of data are skipped on one connection. It is as much as a client may send in one
+/// request anyway.
+pub(super) const SKIPPED_MAX: u32 = 1 << 25;
+/// How many options a connection may send. The largest need is that of a client which asks about
+/// every export of a list.
+pub(super) const NR_OPTIONS_MAX: u32 = 1024;
+/// Once so many bytes of replies were made in one call, the rest of its input has to wait. A client
+/// waits for the end of a reply, so there is none.
+pub(super) const REPLIES_PAUSE: usize = 64 << 10;
+
+/// Whether clients may or must use TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TlsPolicy {
+    /// STARTTLS is refused.
+    #[default]
+    Off,
+    /// Each client decides.
+    On,
+    /// Without TLS every option but STARTTLS and ABORT is refused.
+    Require,
+}
+
+/// What became of the bytes that were fed.
+#[derive(Debug)]
+pub struct Fed {
+    /// How many of them were taken. What is left has to be fed again, before what comes next: with
+    /// [`Next::More`] that only happens when many replies were made, which should go out first.
+    pub consumed: usize,
+    /// How it goes on.
+    pub next: Next,
+}
+
+/// How a handshake goes on, once what it wrote was sent.
+#[derive(Debug)]
+pub enum Next {
+    /// With more bytes.
+    More,
+    /// With TLS, and then [`Handshake::tls_started`]. If there are bytes that were read and not
+    /// consumed, they are plaintext which somebody may have slipped in: the connection has to be
+    /// closed, or they go to TLS, which will not like them. They must never be fed here.
+    StartTls,
+    /// With requests. What was read and not consumed is the beginning of the first.
+    Transmission(Transmission),
+    /// Not at all.
+    Close(CloseReason),
+}
+
+/// A connection before its export is chosen.
+#[derive(Debug)]
+pub struct Handshake {
+    pub(super) tls: TlsPolicy,
+    pub(super) is_tls: bool,
+    pub(super) no_zeroes: bool,
+    is_fixed: bool,
+    pub(super) framing: Framing,
+    /// The export that `base:allocation` was selected for, by its place among the exports.
+    pub(super) context: Option<usize>,
+    step: Step,
+    /// The beginning of what `step` waits for, if it came in pieces.
+    held: Vec<u8>,
+    nr_options: u32,
+    nr_skipped: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    ClientFlags,
+    Header,
+    Data(OptionHeader),
+    /// So many bytes of an option's data are still to be thrown away.
+    Skip(OptionHeader, u32),
+    /// STARTTLS was granted, and TLS has not begun.
+    Tls,
+    Over,
+}
+
+impl Handshake {
+    /// Greets the client: the greeting goes to `out`.
+    pub fn new(tls: TlsPolicy, out: &mut Vec<u8>) -> Handshake {
+        out.reserve(GREETING_LEN);
+        out.put_u64(INIT_MAGIC);
+        out.put_u64(OPTION_MAGIC);
+        out.put_u16(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES);
+        Handshake {
+            tls,
+            is_tls: false,
+            no_zeroes: false,
+            is_fixed: false,
+            framing: Framing::Simple,
+            context: None,
+            step: Step::ClientFlags,
+            held: Vec::new(),
+            nr_options: 0,
+            nr_skipped: 0,
+        }
+    }
+
+    /// Takes what it can of `input`; what must be sent goes behind what is in `out`. `exports` are
+    /// the same in each call.
+    pub fn feed(&mut self, exports: &[ExportInfo], input: &[u8], out: &mut Vec<u8>) -> Fed {
+        let replies_start = out.len();
+        let mut rest = input;
+        let next = loop {
+            if out.len().saturating_sub(replies_start) > REPLIES_PAUSE {
+                break Next::More;
+            }
+            match self.step(exports, &mut rest, out) {
+                Some(Next::More) => {}
+                Some(next) => break next,
+                None => break Next::More,
+            }
+        };
+        if matches!(next, Next::Transmission(_) | Next::Close(_)) {
+            self.step = Step::Over;
+            self.held = Vec::new();
+        }
+        Fed { consumed: input.len().saturating_sub(rest.len()), next }
+    }
+
+    /// To be called when TLS has begun, before anything that came through it is fed. What was
+    /// negotiated in the clear is forgotten, but for the flags of the greeting, which are not sent
+    /// again.
+    pub fn tls_started(&mut self) {
+        self.is_tls = true;
+        self.framing = Framing::Simple;
+        self.context = None;
+        self.held = Vec::new();
+        self.step = Step::Header;
+    }
+
+    /// One message, or a part of what is skipped. `None`: all of `rest` was taken, and is not
+    /// enough.
+    fn step(
+        &mut self,
+        exports: &[ExportInfo],
+        rest: &mut &[u8],
+        out: &mut Vec<u8>,
+    ) -> Option<Next> {
+        match self.step {
+            Step::ClientFlags => self.with(4, rest, |this, bytes| this.client_flags(bytes)),
+            Step::Header => self.with(OptionHeader::LEN, rest, |this, bytes| this.header(bytes)),
+            Step::Data(header) => {
+                let len = usize::try_from(header.len).unwrap_or(usize::MAX);
+                self.with(len, rest, |this, data| {
+                    this.step = Step::Header;
+                    this.answer(header, Some(data), exports, out)
+                })
+            }
+            Step::Skip(header, 0) => {
+                self.step = Step::Header;
+                Some(self.answer(header, None, exports, out))
+            }
+            Step::Skip(..) if rest.is_empty() => None,
+            Step::Skip(header, left) => {
+                let nr = u32::try_from(rest.len()).unwrap_or(u32::MAX).min(left);
+                let nr_bytes = usize::try_from(nr).unwrap_or(usize::MAX);
+                *rest = rest.get(nr_bytes..).unwrap_or_default();
+                self.step = Step::Skip(header, left.saturating_sub(nr));
+                Some(Next::More)
+            }
+            Step::Tls if rest.is_empty() => None,
+            Step::Tls => Some(Next::Close(CloseReason::PlaintextAfterStartTls)),
+            Step::Over => Some(Next::Close(CloseReason::HandshakeIsOver)),
+        }
+    }
+
+    /// Calls `take` with the next `len` bytes, straight from `rest` if they are all there.
+    fn with(
+        &mut self,
+        len: usize,
+        rest: &mut &[u8],
+        take: impl FnOnce(&mut Self, &[u8]) -> Next,
+    ) -> Option<Next> {
+        if self.held.is_empty()
+            && let Some((bytes, behind)) = rest.split_at_checked(len)
+        {
+            *rest = behind;
+            return Some(take(self, bytes));
+        }
+        let missing = len.saturating_sub(self.held.len());
+        let (piece, behind) = rest.split_at_checked(missing).unwrap_or((*rest, &[]));
+        self.held.extend_from_slice(piece);
+        *rest = behind;
+        if self.held.len() < len {
+            return None;
+        }
+        // Dropped afterwards: a connection that waits keeps no memory.
+        let held = core::mem::take(&mut self.held);
+        Some(take(self, &held))
+    }
+
+    fn client_flags(&mut self, bytes: &[u8]) -> Next {
+        let flags = bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes));
+        if flags & !u32::from(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES) != 0 {
+            return Next::Close(CloseReason::ClientFlags(flags));
+        }
+        self.is_fixed = flags & u32::from(FLAG_FIXED_NEWSTYLE) != 0;
+        self.no_zeroes = flags & u32::from(FLAG_NO_ZEROES) != 0;
+        self.step = Step::Header;
+        Next::More
+    }
+
+    /// An option begins: decides whether its data matter.
+    fn header(&mut self, bytes: &[u8]) -> Next {
+        let Some(header) = OptionHeader::parse(bytes) else {
+            return Next::Close(CloseReason::OptionMagic);
+        };
+        let OptionHeader { option, len } = header;
+        self.nr_options = self.nr_options.saturating_add(1);
+        if self.nr_options > NR_OPTIONS_MAX {
+            return Next::Close(CloseReason::TooManyOptions);
+        }
+        if option == OPT_EXPORT_NAME {
+            if let Some(reason) = self.refuses_export_name(len) {
+                return Next::Close(reason);
+            }
+        } else if !self.is_fixed {
+            return Next::Close(CloseReason::NotFixedNewstyle(option));
+        }
+        if option == OPT_SET_META_CONTEXT {
+            // Whatever becomes of it, it replaces what was selected before.
+            self.context = None;
+        }
+        let reads_data = matches!(
+            option,
+            OPT_EXPORT_NAME | OPT_INFO | OPT_GO | OPT_LIST_META_CONTEXT | OPT_SET_META_CONTEXT
+        );
+        if len == 0 || (reads_data && len <= OPTION_MAX && !self.lacks_tls(option)) {
+            self.step = Step::Data(header);
+            return Next::More;
+        }
+        self.nr_skipped = self.nr_skipped.saturating_add(len);
+        if self.nr_skipped > SKIPPED_MAX {
+            return Next::Close(CloseReason::OptionTooLong { option, len });
+        }
+        self.step = Step::Skip(header, len);
+        Next::More
+    }
+
+    /// Why EXPORT_NAME cannot be granted, whatever the name. That cannot be told to the client.
+    fn refuses_export_name(&self, name_len: u32) -> Option<CloseReason> {
+        if self.lacks_tls(OPT_EXPORT_NAME) {
+            Some(CloseReason::TlsRequired)
+        } else if self.framing == Framing::Extended {
+            Some(CloseReason::ExportNameExtended)
+        } else if usize::try_from(name_len).map_or(true, |len| len > STRING_MAX) {
+            Some(CloseReason::OptionTooLong { option: OPT_EXPORT_NAME, len: name_len })
+        } else {
+            None
+        }
+    }
+
+    /// Whether this option is refused because TLS has not begun.
+    pub(super) fn lacks_tls(&self, option: u32) -> bool {
+        let is_free = matches!(option, OPT_STARTTLS | OPT_ABORT);
+        self.tls == TlsPolicy::Require && !self.is_tls && !is_free
+    }
+
+    /// STARTTLS was granted: nothing is read before TLS has begun.
+    pub(super) fn expect_tls(&mut self) -> Next {
+        self.step = Step::Tls;
+        Next::StartTls
+    }
+}

@@ -1,0 +1,129 @@
+//! Options, as a client sends them.
+//!
+//! Source: "Option types" in the NBD protocol document.
+
+use super::bytes::{Reader, Sink, len_u32};
+use super::numbers::OPTION_MAGIC;
+
+/// What goes before the data of each option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OptionHeader {
+    /// Which option, one of `OPT_*` or any other.
+    pub option: u32,
+    /// How many bytes of data follow.
+    pub len: u32,
+}
+
+impl OptionHeader {
+    /// How long it is, in bytes.
+    pub const LEN: usize = 16;
+
+    /// `None`: too short, or its magic is wrong.
+    pub fn parse(bytes: &[u8]) -> Option<OptionHeader> {
+        let mut reader = Reader::new(bytes);
+        (reader.u64()? == OPTION_MAGIC).then_some(())?;
+        Some(OptionHeader { option: reader.u32()?, len: reader.u32()? })
+    }
+
+    /// Writes it.
+    pub fn emit(&self, out: &mut impl Sink) {
+        out.put_u64(OPTION_MAGIC);
+        out.put_u32(self.option);
+        out.put_u32(self.len);
+    }
+
+    /// Writes an option with data that stands ready.
+    pub fn emit_with(option: u32, data: &[u8], out: &mut impl Sink) {
+        OptionHeader { option, len: len_u32(data.len()) }.emit(out);
+        out.put(data);
+    }
+}
+
+/// The data of INFO and GO: an export, and what the client wants to know of it.
+#[derive(Clone, Copy, Debug)]
+pub struct ExportRequest<'a> {
+    /// The export's name; empty for the default one.
+    pub name: &'a [u8],
+    infos: &'a [u8],
+}
+
+impl<'a> ExportRequest<'a> {
+    /// `None`: its lengths do not agree.
+    pub fn parse(data: &'a [u8]) -> Option<Self> {
+        let mut reader = Reader::new(data);
+        let name = reader.string()?;
+        let nr_infos = usize::from(reader.u16()?);
+        let infos = reader.take(nr_infos.checked_mul(2)?)?;
+        reader.is_empty().then_some(ExportRequest { name, infos })
+    }
+
+    /// The kinds of information that are asked for, `INFO_*` or any other.
+    pub fn infos(&self) -> impl Iterator<Item = u16> + use<'a> {
+        let mut reader = Reader::new(self.infos);
+        core::iter::from_fn(move || reader.u16())
+    }
+
+    /// Writes the whole option, INFO or GO.
+    pub fn emit(option: u32, name: &[u8], infos: &[u16], out: &mut impl Sink) {
+        let len = infos.len().saturating_mul(2).saturating_add(name.len()).saturating_add(6);
+        OptionHeader { option, len: len_u32(len) }.emit(out);
+        out.put_string(name);
+        out.put_u16(u16::try_from(infos.len()).unwrap_or(u16::MAX));
+        for &info in infos {
+            out.put_u16(info);
+        }
+    }
+}
+
+/// The data of LIST_META_CONTEXT and SET_META_CONTEXT: an export, and queries for contexts.
+#[derive(Clone, Copy, Debug)]
+pub struct ContextRequest<'a> {
+    /// The export's name; empty for the default one.
+    pub name: &'a [u8],
+    queries: Queries<'a>,
+}
+
+/// The queries of a [`ContextRequest`], one after another.
+#[derive(Clone, Copy, Debug)]
+pub struct Queries<'a>(Reader<'a>);
+
+impl<'a> Iterator for Queries<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.0.string()
+    }
+}
+
+impl<'a> ContextRequest<'a> {
+    /// `None`: its lengths do not agree.
+    pub fn parse(data: &'a [u8]) -> Option<Self> {
+        let mut reader = Reader::new(data);
+        let name = reader.string()?;
+        let nr_queries = reader.u32()?;
+        let queries = Queries(reader);
+        // A large number costs nothing: the first string that is not there ends this.
+        for _ in 0..nr_queries {
+            reader.string()?;
+        }
+        reader.is_empty().then_some(ContextRequest { name, queries })
+    }
+
+    /// The queries; none at all means something of its own.
+    pub const fn queries(&self) -> Queries<'a> {
+        self.queries
+    }
+
+    /// Writes the whole option.
+    pub fn emit(option: u32, name: &[u8], queries: &[&[u8]], out: &mut impl Sink) {
+        let strings = queries
+            .iter()
+            .fold(8_usize, |sum, query| sum.saturating_add(4).saturating_add(query.len()));
+        OptionHeader { option, len: len_u32(strings.saturating_add(name.len())) }.emit(out);
+        out.put_string(name);
+        out.put_u32(len_u32(queries.len()));
+        for query in queries {
+            out.put_string(query);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Why a server cannot start.
+
+use std::io;
+use thiserror::Error;
+
+/// Why a server cannot start, or ended badly.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// A disk cannot be opened.
+    #[error("{spec}: {source}")]
+    Open {
+        /// The disk.
+        spec: String,
+        /// Why.
+        source: forebay::OpenError,
+    },
+    /// A disk without a size.
+    #[error("{spec}: its size is not fixed; leave out capacity=growing: clients need a size")]
+    Grows {
+        /// The disk.
+        spec: String,
+    },
+    /// Nothing to serve.
+    #[error("no disk to serve; name one, such as disk.img")]
+    NoExport,
+    /// Two exports of one name.
+    #[error("two exports are named `{0}`; give each SPEC a --name of its own")]
+    SameName(String),
+    /// A socket cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] crate::listen::ListenError),
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] crate::tls::TlsError),
+    /// TLS was asked for without certificates.
+    #[error("TLS needs certificates; name their directory with --tls-certificates")]
+    NoCertificates,
+    /// A system call failed.
+    #[error("{what}: {source}")]
+    System {
+        /// What it was for.
+        what: &'static str,
+        /// How it failed.
+        source: io::Error,
+    },
+    /// A flush at the end failed: what clients have written last may not be on stable storage.
+    #[error("{spec}: the last flush failed, and writes may be lost: {source}")]
+    LastFlush {
+        /// The disk.
+        spec: String,
+        /// How it failed.
+        source: forebay::IoError,
+    },
+}

@@ -1,0 +1,63 @@
+//! A disk as clients see it.
+
+use crate::config::ExportOptions;
+use crate::error::ServeError;
+use crate::pool::PIECE_MAX;
+use forebay::{Disk, FeatureState};
+use forebay_nbd::export::{Abilities, BlockSizes, ExportInfo};
+
+/// The largest payload of a read or a write, bytes: what clients may take for granted.
+const PAYLOAD_MAX: u32 = 32 << 20;
+
+/// A disk that is served.
+#[derive(Debug)]
+pub(crate) struct Export {
+    pub(crate) disk: Disk,
+    /// What clients are told.
+    pub(crate) info: ExportInfo,
+    /// Whether a read fills its memory. Where not, that is cleared: it has been somebody else's.
+    pub(crate) keeps_data: bool,
+}
+
+impl Export {
+    /// Opens the disk of an export.
+    pub(crate) fn open(options: &ExportOptions) -> Result<Export, ServeError> {
+        let failed = |source| ServeError::Open { spec: options.spec.clone(), source };
+        let disk = Disk::open(&options.spec).map_err(failed)?;
+        let Some(size_bytes) = disk.capacity_bytes() else {
+            return Err(ServeError::Grows { spec: options.spec.clone() });
+        };
+        let limits = disk.limits();
+        let has = |name| {
+            let features = &disk.info().features;
+            let found = features.iter().find(|feature| feature.name == name);
+            found.map(|feature| matches!(feature.state, FeatureState::Present(_)))
+        };
+        let read_only = options.read_only || limits.read_only;
+        let has_zeroes = limits.max_write_zeroes_sectors > 0;
+        let can = Abilities {
+            read_only,
+            flush: true,
+            fua: true,
+            trim: !read_only && limits.max_discard_sectors > 0,
+            write_zeroes: !read_only && has_zeroes,
+            fast_zero: !read_only && has_zeroes && has("write_zeroes") == Some(true),
+            cache: true,
+            // A flush of any connection covers what all of them have written: their workers' queues
+            // are of one disk.
+            multi_conn: true,
+            rotational: limits.rotational,
+        };
+        let min = limits.logical_block_size;
+        let block_size = BlockSizes {
+            min,
+            preferred: limits.io_min.max(4096).max(min).next_power_of_two(),
+            max: PAYLOAD_MAX,
+        };
+        const { assert!(PIECE_MAX.is_power_of_two() && PIECE_MAX <= PAYLOAD_MAX as usize) };
+        let (name, description) = (options.name.clone(), options.description.clone());
+        let info = ExportInfo { name, description, size_bytes, can, block_size };
+        let keeps_data = has("data") != Some(false);
+        Ok(Export { disk, info, keeps_data })
+    }
+}

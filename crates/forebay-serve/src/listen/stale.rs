@@ -1,0 +1,71 @@
+//! The file of a unix socket: one that a dead server left is removed, and so is one's own in the
+//! end, but never what somebody else has put in its place.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+use super::{Address, ListenError};
+
+/// A socket file that this process has made. Dropping it removes the file, if it is still there.
+#[derive(Debug)]
+pub(super) struct SocketFile {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl SocketFile {
+    /// The file at `path`, which was made just now.
+    pub(super) fn of(path: &Path) -> io::Result<SocketFile> {
+        Ok(SocketFile { path: path.to_owned(), identity: identity(&fs::symlink_metadata(path)?) })
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let unchanged = |found: &fs::Metadata| identity(found) == self.identity;
+        if fs::symlink_metadata(&self.path).as_ref().is_ok_and(unchanged) {
+            // If it cannot be removed the next server finds it, and that nobody listens there.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn identity(file: &fs::Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+/// Removes the socket file at `path` if nobody listens there.
+///
+/// Two servers that start at the same moment may both find the old file, and the slower one removes
+/// the faster one's. That the file is looked at before and after leaves little room for it.
+pub(super) fn remove(path: &Path) -> Result<(), ListenError> {
+    let refused = |source| ListenError::Refused { address: Address::Unix(path.to_owned()), source };
+    let found = fs::symlink_metadata(path).map_err(refused)?;
+    if !found.file_type().is_socket() {
+        return Err(ListenError::NoSocket { path: path.to_owned() });
+    }
+    match try_to_connect(path) {
+        Err(Errno::CONNREFUSED) => {}
+        // It went away meanwhile.
+        Err(Errno::NOENT) => return Ok(()),
+        // Nobody is accepting, but somebody listens.
+        Ok(()) | Err(Errno::AGAIN) => return Err(ListenError::InUse { path: path.to_owned() }),
+        Err(errno) => return Err(refused(errno.into())),
+    }
+    let again = fs::symlink_metadata(path).map_err(refused)?;
+    if identity(&again) != identity(&found) {
+        return Err(ListenError::InUse { path: path.to_owned() });
+    }
+    fs::remove_file(path).map_err(refused)
+}
+
+fn try_to_connect(path: &Path) -> Result<(), Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(socket, &SocketAddrUnix::new(path)?)
+}

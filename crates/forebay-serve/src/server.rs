@@ -1,0 +1,194 @@
+//! The server as a whole: what it opens, its threads, and how it ends.
+
+use crate::config::{Limits, Options};
+use crate::error::ServeError;
+use crate::export::Export;
+use crate::listen::{self, Address, Listener};
+use crate::notify;
+use crate::signals::StopSignal;
+use crate::tls::ServerTls;
+use crate::worker::Worker;
+use crate::worker::door::{Arrival, Door};
+use forebay_nbd::export::ExportInfo;
+use forebay_nbd::server::TlsPolicy;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::thread::JoinHandle;
+
+/// Where a server listens that was told nothing.
+const DEFAULT_SOCKET: &str = "./forebay.sock";
+/// How long no connection is accepted after the last descriptor was used up.
+const EXHAUSTED_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+
+/// What all threads of a server know.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) exports: Arc<[Export]>,
+    pub(crate) infos: Vec<ExportInfo>,
+    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
+    pub(crate) tls_policy: TlsPolicy,
+    pub(crate) limits: Limits,
+    /// Connections that have chosen an export.
+    pub(crate) nr_open: Arc<AtomicUsize>,
+}
+
+/// A server whose disks are open and whose sockets listen.
+#[derive(Debug)]
+pub struct Server {
+    shared: Arc<Shared>,
+    listeners: Vec<Listener>,
+    stop: StopSignal,
+}
+
+impl Server {
+    /// Opens the disks and the sockets. From here on clients may connect, and wait.
+    ///
+    /// # Errors
+    /// What cannot be opened, and what to do.
+    pub fn open(options: &Options) -> Result<Server, ServeError> {
+        let stop = StopSignal::install().map_err(system("handling signals"))?;
+        let tls = match (options.tls.policy, &options.tls.certificates) {
+            (TlsPolicy::Off, _) => None,
+            (_, Some(folder)) => Some(ServerTls::load(folder, options.tls.verify_peer)?),
+            (_, None) => return Err(ServeError::NoCertificates),
+        };
+        if options.exports.is_empty() {
+            return Err(ServeError::NoExport);
+        }
+        let mut exports: Vec<Export> = Vec::new();
+        for export in &options.exports {
+            if exports.iter().any(|other| other.info.name == export.name) {
+                return Err(ServeError::SameName(export.name.clone()));
+            }
+            exports.push(Export::open(export)?);
+        }
+        let listeners = open_listeners(&options.listen)?;
+        let shared = Arc::new(Shared {
+            infos: exports.iter().map(|export| export.info.clone()).collect(),
+            exports: exports.into(),
+            tls,
+            tls_policy: options.tls.policy,
+            limits: options.limits,
+            nr_open: Arc::default(),
+        });
+        Ok(Server { shared, listeners, stop })
+    }
+
+    /// The NBD URIs of all exports, at every socket.
+    pub fn uris(&self) -> Vec<String> {
+        let is_tls = self.shared.tls_policy == TlsPolicy::Require;
+        let of = |listener: &Listener| {
+            let infos = self.shared.infos.iter();
+            infos.map(|info| listener.uri(&info.name, is_tls)).collect::<Vec<_>>()
+        };
+        self.listeners.iter().flat_map(of).collect()
+    }
+
+    /// Serves until SIGTERM or SIGINT. Then no more connections are accepted, what was begun is
+    /// finished and answered, and every disk is flushed.
+    ///
+    /// # Errors
+    /// If a thread cannot be started, or a flush at the end fails.
+    pub fn run(self) -> Result<(), ServeError> {
+        let mut doors = Vec::new();
+        let mut threads = Vec::new();
+        for number in 0..self.shared.limits.threads.max(1) {
+            let door = Arc::new(Door::new().map_err(system("a descriptor for a thread"))?);
+            threads.push(start_worker(number, &self.shared, &door)?);
+            doors.push(door);
+        }
+        notify::ready(&format!("{} exports", self.shared.exports.len()));
+        let accepted = self.accept_all(&doors);
+        notify::stopping();
+        doors.iter().for_each(|door| door.close());
+        // Workers bound their own end: connections that do not take their replies are closed.
+        let died = threads.into_iter().filter_map(|thread| thread.join().err()).count();
+        accepted?;
+        self.flush_all()?;
+        match died {
+            0 => Ok(()),
+            _ => Err(system("serving")(io::Error::other("a thread of the server has panicked"))),
+        }
+    }
+
+    /// Hands connections to workers until it is time to stop.
+    fn accept_all(&self, doors: &[Arc<Door>]) -> Result<(), ServeError> {
+        let mut is_exhausted = false;
+        loop {
+            let mut polled = vec![PollFd::new(&self.stop, PollFlags::IN)];
+            let pause = is_exhausted.then_some(&EXHAUSTED_PAUSE);
+            if !is_exhausted {
+                polled.extend(self.listeners.iter().map(|l| PollFd::new(l, PollFlags::IN)));
+            }
+            match poll(&mut polled, pause) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(system("waiting for connections")(error.into())),
+            }
+            if self.stop.is_set() {
+                return Ok(());
+            }
+            is_exhausted = false;
+            for listener in &self.listeners {
+                is_exhausted |= self.accept_from(listener, doors)?;
+            }
+        }
+    }
+
+    /// Accepts what waits at one socket. Says whether descriptors have run out.
+    fn accept_from(&self, listener: &Listener, doors: &[Arc<Door>]) -> Result<bool, ServeError> {
+        loop {
+            match listener.accept() {
+                Ok(Some((fd, peer))) => {
+                    let door = doors.iter().min_by_key(|door| door.nr_conns());
+                    door.expect("there is a thread").bring(Arrival { fd, peer });
+                }
+                Ok(None) => return Ok(false),
+                Err(error) if listen::is_exhausted(&error) => return Ok(true),
+                Err(error) => return Err(system("accepting connections")(error)),
+            }
+        }
+    }
+
+    /// Makes durable what clients have written: after this nothing is lost by a power failure.
+    fn flush_all(&self) -> Result<(), ServeError> {
+        for export in self.shared.exports.iter().filter(|export| !export.info.can.read_only) {
+            export.disk.flush().map_err(|source| ServeError::LastFlush {
+                spec: export.disk.info().spec.clone(),
+                source,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// The sockets that the system's manager has handed down, or those that were asked for.
+fn open_listeners(addresses: &[Address]) -> Result<Vec<Listener>, ServeError> {
+    let inherited = Listener::inherited()?;
+    if !inherited.is_empty() && addresses.is_empty() {
+        return Ok(inherited);
+    }
+    let default = [Address::Unix(PathBuf::from(DEFAULT_SOCKET))];
+    let addresses = if addresses.is_empty() { &default } else { addresses };
+    let opened: Result<Vec<_>, _> = addresses.iter().map(Listener::open).collect();
+    Ok(inherited.into_iter().chain(opened?).collect())
+}
+
+fn start_worker(
+    number: usize,
+    shared: &Arc<Shared>,
+    door: &Arc<Door>,
+) -> Result<JoinHandle<()>, ServeError> {
+    let epoll = Worker::epoll(door).map_err(system("a descriptor for a thread"))?;
+    let (shared, door) = (Arc::clone(shared), Arc::clone(door));
+    let builder = std::thread::Builder::new().name(format!("worker-{number}"));
+    let thread = builder.spawn(move || Worker::new(shared, door, epoll).run());
+    thread.map_err(system("starting a thread"))
+}
+
+fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
+    move |source| ServeError::System { what, source }
+}

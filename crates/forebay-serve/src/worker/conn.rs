@@ -1,0 +1,220 @@
+//! One connection: what a worker keeps of it between rounds.
+
+use super::output::Output;
+use super::slots::Key;
+use crate::listen::Peer;
+use crate::pool::{Held, Pool};
+use crate::tls::TlsStream;
+use forebay::Buf;
+use forebay_nbd::server::{Handshake, Transmission};
+use rustix::event::epoll::EventFlags;
+use rustix::net::SendFlags;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A client, from accept to close.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub(crate) fd: OwnedFd,
+    pub(crate) peer: Peer,
+    pub(crate) transport: Transport,
+    pub(crate) phase: Phase,
+    /// Bytes that were received and not looked at: the begin of something, or, while the connection
+    /// is stalled, whatever was behind the request that has to wait.
+    pub(crate) rest: Vec<u8>,
+    /// The payload that is being received.
+    pub(crate) filling: Option<Filling>,
+    /// Bytes of the stream that are to be ignored: the payload of a request that was refused.
+    pub(crate) skip: u64,
+    pub(crate) output: Output,
+    /// Large reads that wait for memory.
+    pub(crate) paused: Vec<Key>,
+    /// Where replies that are rare are put together.
+    pub(crate) scribble: Vec<u8>,
+    /// Requests that were begun and not answered.
+    pub(crate) nr_in_flight: u32,
+    /// Bytes of the pool that are on their way for it.
+    pub(crate) held: Held,
+    /// It waits for memory, for the disk, or for the client to take its replies.
+    pub(crate) is_stalled: bool,
+    /// It is in the worker's list of those to be looked at in this round.
+    pub(crate) is_dirty: bool,
+    /// Nothing more is read: why.
+    pub(crate) ending: Option<Ending>,
+    /// When it is closed by force, ns: the end of the time for the handshake, or for the last
+    /// replies.
+    pub(crate) deadline_ns: Option<u64>,
+    /// What the worker's epoll is told of it.
+    pub(crate) interest: EventFlags,
+    seat: Option<Seat>,
+}
+
+/// A place among the connections that have chosen an export. Relaxed: it is a count.
+#[derive(Debug)]
+struct Seat(Arc<AtomicUsize>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How bytes go over the socket.
+#[derive(Debug)]
+pub(crate) enum Transport {
+    Plain,
+    Tls(Box<TlsStream>),
+}
+
+/// How far a connection is.
+#[derive(Debug)]
+pub(crate) enum Phase {
+    /// The client chooses its export.
+    Handshake(Box<Handshake>),
+    /// Requests and replies.
+    Transmission(Transmission),
+}
+
+/// A write whose payload is on its way from the client.
+#[derive(Debug)]
+pub(crate) struct Filling {
+    pub(crate) flight: Key,
+    /// Where the piece goes that is being filled. None: there is no memory for it yet.
+    pub(crate) buf: Option<Buf>,
+    /// Bytes of the piece that are there.
+    pub(crate) filled: usize,
+    /// Bytes of the piece.
+    pub(crate) piece_len: usize,
+    /// Where on the disk the piece begins, bytes.
+    pub(crate) at: u64,
+    /// Bytes of the payload from the piece's begin on.
+    pub(crate) left: u64,
+}
+
+impl Filling {
+    /// Whether the piece is complete.
+    pub(crate) fn is_full(&self) -> bool {
+        self.buf.is_some() && self.filled == self.piece_len
+    }
+}
+
+/// Why nothing more is read from a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The client said goodbye: the last replies go out, then it is closed.
+    Bye,
+    /// The client has closed its side.
+    Eof,
+    /// What it sent makes no sense any more; or the server ends: the last replies go out.
+    Told(String),
+    /// The socket is broken: nothing can be sent.
+    Broken(String),
+}
+
+impl Conn {
+    pub(crate) fn new(fd: OwnedFd, peer: Peer, handshake: Handshake, greeting: &[u8]) -> Conn {
+        let mut output = Output::default();
+        output.push(greeting);
+        Conn {
+            fd,
+            peer,
+            transport: Transport::Plain,
+            phase: Phase::Handshake(Box::new(handshake)),
+            rest: Vec::new(),
+            filling: None,
+            skip: 0,
+            output,
+            paused: Vec::new(),
+            scribble: Vec::new(),
+            nr_in_flight: 0,
+            held: Held::default(),
+            is_stalled: false,
+            is_dirty: false,
+            ending: None,
+            deadline_ns: None,
+            interest: EventFlags::empty(),
+            seat: None,
+        }
+    }
+
+    /// Takes one of the `max` places for connections that have chosen an export, until it is dropped.
+    pub(crate) fn count_in(&mut self, nr_open: &Arc<AtomicUsize>, max: usize) -> bool {
+        let seat = Seat(Arc::clone(nr_open));
+        let is_free = seat.0.fetch_add(1, Ordering::Relaxed) < max;
+        self.seat = Some(seat);
+        is_free
+    }
+
+    /// Whether nothing but replies is outstanding.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.filling.is_none()
+    }
+
+    /// Nothing can be said to this client any more.
+    pub(crate) fn break_off(&mut self, why: String) {
+        self.ending = Some(Ending::Broken(why));
+    }
+
+    /// Whether bytes of it may be read now.
+    pub(crate) fn may_read(&self) -> bool {
+        self.ending.is_none() && !self.is_stalled
+    }
+
+    /// Receives into the slices, in their order. 0: the client has closed its side.
+    pub(crate) fn receive(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        match &mut self.transport {
+            Transport::Plain => Ok(rustix::io::readv(&self.fd, slices)?),
+            Transport::Tls(tls) => {
+                let first = slices.iter_mut().find(|slice| !slice.is_empty());
+                tls.read(&self.fd, first.expect("there is room"))
+            }
+        }
+    }
+
+    /// Whether there are bytes to be received though the socket may have none.
+    pub(crate) fn has_plaintext(&self) -> bool {
+        match &self.transport {
+            Transport::Plain => false,
+            Transport::Tls(tls) => tls.has_plaintext(),
+        }
+    }
+
+    /// Sends what there is, as far as the socket takes it.
+    pub(crate) fn send(&mut self, pool: &mut Pool) -> io::Result<()> {
+        let (fd, transport) = (&self.fd, &mut self.transport);
+        self.output.send(pool, &mut self.held, |slices| send_slices(fd, transport, slices))?;
+        if let Transport::Tls(tls) = transport {
+            match tls.flush(fd) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the socket must take more before everything has been sent.
+    pub(crate) fn wants_write(&self) -> bool {
+        let is_tls_behind = match &self.transport {
+            Transport::Plain => false,
+            Transport::Tls(tls) => tls.wants_write(),
+        };
+        is_tls_behind || !self.output.is_empty()
+    }
+}
+
+fn send_slices(
+    fd: &OwnedFd,
+    transport: &mut Transport,
+    slices: &[IoSlice<'_>],
+) -> io::Result<usize> {
+    match transport {
+        Transport::Plain => {
+            let mut no_descriptors = rustix::net::SendAncillaryBuffer::default();
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            Ok(rustix::net::sendmsg(fd, slices, &mut no_descriptors, flags)?)
+        }
+        Transport::Tls(tls) => tls.write_vectored(fd, slices),
+    }
+}

@@ -1,0 +1,336 @@
+//! The disks' side of a worker: requests of clients become I/O of the layer here.
+//!
+//! A request of up to [`PIECE_MAX`] bytes is one bio. A larger one goes in pieces, so that its memory
+//! is bounded: a write piece by piece as its payload comes in, a read in waves of a few pieces, each
+//! wave when the one before it has been handed on. The layer joins the pieces again.
+
+use super::conn::{Conn, Filling};
+use super::slots::{Key, MARK_SHIFT, Slots};
+use crate::export::Export;
+use crate::pool::{PIECE_MAX, Pool};
+use forebay::{BioQueue, Buf, Io, Refusal};
+use forebay_nbd::server::{Command, NbdError, Request};
+use std::sync::Arc;
+
+/// How many pieces of a large read are on their way at once.
+pub(crate) const WAVE: usize = 4;
+
+/// A request that has begun and has not been answered.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    /// Whose it is. The connection may be gone when the disk is done.
+    pub(crate) conn: Key,
+    pub(crate) export: usize,
+    pub(crate) rq: Request,
+    /// When it was looked at, ns.
+    pub(crate) begun_ns: u64,
+    /// Pieces that the disk has.
+    pub(crate) in_disk: u32,
+    /// Nothing of it will be handed to the disk any more.
+    pub(crate) is_all_there: bool,
+    /// The first failure.
+    pub(crate) failed: Option<(NbdError, &'static str)>,
+    /// A read of several pieces.
+    pub(crate) wave: Option<Box<Wave>>,
+}
+
+/// How far a read of several pieces is.
+#[derive(Debug, Default)]
+pub(crate) struct Wave {
+    /// Bytes that were handed to the client.
+    pub(crate) sent: u64,
+    /// Bytes that were asked of the disk: `sent`, and those of the pieces on their way.
+    pub(crate) asked: u64,
+    /// How long the pieces of this wave are, bytes.
+    pub(crate) lens: [usize; WAVE],
+    /// The pieces that have come, in the order of the disk's bytes.
+    pub(crate) pieces: [Option<(Buf, usize)>; WAVE],
+}
+
+/// What became of a request that a worker wanted to begin.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Begun {
+    /// It is on its way, or answered.
+    Yes,
+    /// There is no room for it now: memory, or boxes for bios.
+    NoRoom,
+}
+
+/// The disks, as one worker sees them.
+#[derive(Debug)]
+pub(crate) struct Disks {
+    pub(crate) exports: Arc<[Export]>,
+    /// This thread's queue on each export's disk, made when it is first used.
+    queues: Vec<Option<BioQueue>>,
+    /// Queues whose descriptors nobody watches yet.
+    unwatched: Vec<usize>,
+    pub(crate) flights: Slots<Flight>,
+    /// Requests of which the layer has refused a bio, and which may be over.
+    pub(crate) refused: Vec<Key>,
+    pub(crate) pool: Pool,
+    /// When this round began, ns.
+    pub(crate) now_ns: u64,
+}
+
+impl Disks {
+    pub(crate) fn new(exports: Arc<[Export]>, budget_bytes: usize, nr_clients: usize) -> Disks {
+        let queues = exports.iter().map(|_| None).collect();
+        Disks {
+            exports,
+            queues,
+            unwatched: Vec::new(),
+            flights: Slots::new(),
+            refused: Vec::new(),
+            pool: Pool::new(budget_bytes, nr_clients),
+            now_ns: 0,
+        }
+    }
+
+    /// The queue on an export's disk.
+    #[inline]
+    fn queue(&mut self, export: usize) -> &mut BioQueue {
+        let disk = &self.exports[export].disk;
+        let unwatched = &mut self.unwatched;
+        self.queues[export].get_or_insert_with(|| {
+            unwatched.push(export);
+            disk.queue()
+        })
+    }
+
+    /// A queue that was made since the last call. Its descriptor is to be watched.
+    pub(crate) fn next_unwatched(&mut self) -> Option<(usize, &mut BioQueue)> {
+        let export = self.unwatched.pop()?;
+        Some((export, self.queue(export)))
+    }
+
+    /// The queues that have something in them.
+    pub(crate) fn busy_queues(&mut self) -> impl Iterator<Item = (usize, &mut BioQueue)> {
+        let queues = self.queues.iter_mut().enumerate();
+        queues.filter_map(|(export, queue)| {
+            queue.as_mut().filter(|queue| !queue.is_empty()).map(|queue| (export, queue))
+        })
+    }
+
+    /// Begins a request. One with a payload is begun when its payload begins to come: the rest is
+    /// [`Disks::fill`]'s.
+    #[inline]
+    pub(crate) fn begin(&mut self, conn: &mut Conn, key: Key, export: usize, rq: Request) -> Begun {
+        let flight = Flight {
+            conn: key,
+            export,
+            rq,
+            begun_ns: self.now_ns,
+            in_disk: 0,
+            is_all_there: true,
+            failed: None,
+            wave: None,
+        };
+        match rq.command {
+            Ok(Command::Read { .. } | Command::Cache) => self.begin_read(conn, flight),
+            Ok(Command::Write { .. }) => {
+                let flight = self.flights.insert(Flight { is_all_there: false, ..flight });
+                conn.nr_in_flight += 1;
+                conn.filling = Some(Filling {
+                    flight,
+                    buf: None,
+                    filled: 0,
+                    piece_len: 0,
+                    at: rq.offset,
+                    left: rq.len,
+                });
+                Begun::Yes
+            }
+            Ok(Command::Flush) => self.begin_whole(conn, flight, Io::flush()),
+            Ok(Command::Trim { fua }) => {
+                let io = Io::discard(rq.offset, rq.len);
+                self.begin_whole(conn, flight, if fua { io.fua() } else { io })
+            }
+            Ok(Command::WriteZeroes { fua, .. }) => {
+                let io = Io::write_zeroes(rq.offset, rq.len);
+                self.begin_whole(conn, flight, if fua { io.fua() } else { io })
+            }
+            Ok(Command::BlockStatus { .. } | Command::Disconnect) | Err(_) => {
+                unreachable!("answered without the disk's queue")
+            }
+        }
+    }
+
+    /// Begins a request that moves no data.
+    fn begin_whole(&mut self, conn: &mut Conn, flight: Flight, io: Io) -> Begun {
+        let export = flight.export;
+        let key = self.flights.insert(Flight { in_disk: 1, ..flight });
+        let submitted = self.submit(export, io.user_data(key.to_u64()));
+        self.begun(conn, key, submitted.map_err(|(refusal, _)| refusal))
+    }
+
+    /// What has become of a request of a single bio.
+    #[inline]
+    fn begun(&mut self, conn: &mut Conn, key: Key, submitted: Result<(), Refusal>) -> Begun {
+        if submitted == Err(Refusal::WouldBlock) {
+            self.flights.remove(key);
+            return Begun::NoRoom;
+        }
+        conn.nr_in_flight += 1;
+        if let Err(refusal) = submitted {
+            self.flights.get_mut(key).expect("the caller has put it there").in_disk = 0;
+            self.refused(key, refusal);
+        }
+        Begun::Yes
+    }
+
+    #[inline]
+    fn begin_read(&mut self, conn: &mut Conn, flight: Flight) -> Begun {
+        let len = flight.rq.len;
+        if len <= PIECE_MAX as u64 {
+            let Some(buf) = self.pool.take(len as usize, &mut conn.held) else {
+                return Begun::NoRoom;
+            };
+            if buf.len() >= len as usize {
+                return self.begin_piece(conn, flight, buf);
+            }
+            self.pool.give(buf, &mut conn.held);
+        }
+        let wave = Some(Box::default());
+        let key = self.flights.insert(Flight { is_all_there: false, wave, ..flight });
+        if self.next_wave(conn, key) == Begun::NoRoom {
+            self.flights.remove(key);
+            return Begun::NoRoom;
+        }
+        conn.nr_in_flight += 1;
+        Begun::Yes
+    }
+
+    /// Begins a read of one piece.
+    #[inline]
+    fn begin_piece(&mut self, conn: &mut Conn, flight: Flight, buf: Buf) -> Begun {
+        let (export, rq) = (flight.export, flight.rq);
+        let key = self.flights.insert(Flight { in_disk: 1, ..flight });
+        let io = Io::read_part(buf, rq.len as usize, rq.offset).user_data(key.to_u64());
+        let submitted = self.submit(export, io).map_err(|(refusal, io)| {
+            self.give_back(io, conn);
+            refusal
+        });
+        self.begun(conn, key, submitted)
+    }
+
+    /// Asks the disk for the next pieces of a large read. None of the wave before is left.
+    pub(crate) fn next_wave(&mut self, conn: &mut Conn, key: Key) -> Begun {
+        let Some(flight) = self.flights.get_mut(key) else { return Begun::Yes };
+        let (export, rq) = (flight.export, flight.rq);
+        let mut at = flight.wave.as_ref().map_or(0, |wave| wave.asked);
+        let mut nr = 0;
+        while nr < WAVE && at < rq.len {
+            let left = (rq.len - at).min(PIECE_MAX as u64) as usize;
+            let Some(buf) = self.pool.take(left, &mut conn.held) else { break };
+            let len = left.min(buf.len());
+            let io = Io::read_part(buf, len, rq.offset + at);
+            let io = io.user_data(key.to_u64() | (nr as u64) << MARK_SHIFT);
+            if let Err((refusal, io)) = self.submit(export, io) {
+                self.give_back(io, conn);
+                if refusal == Refusal::WouldBlock {
+                    break;
+                }
+                self.refused(key, refusal);
+                return Begun::Yes;
+            }
+            at += len as u64;
+            nr += 1;
+            let flight = self.flights.get_mut(key).expect("looked up above");
+            flight.in_disk += 1;
+            flight.is_all_there = at == rq.len;
+            let wave = flight.wave.as_mut().expect("the caller has made it");
+            (wave.asked, wave.lens[nr - 1]) = (at, len);
+        }
+        if nr == 0 { Begun::NoRoom } else { Begun::Yes }
+    }
+
+    /// Puts bytes of a payload where they belong, and hands pieces that are full to the disk. Says
+    /// how many bytes were taken; all of them, unless the payload ends or there is no room.
+    #[inline]
+    pub(crate) fn fill(&mut self, conn: &mut Conn, bytes: &[u8]) -> (usize, Begun) {
+        let mut taken = 0;
+        while let Some(filling) = &mut conn.filling {
+            if filling.buf.is_none() {
+                let want = filling.left.min(PIECE_MAX as u64) as usize;
+                let Some(buf) = self.pool.take(want, &mut conn.held) else {
+                    return (taken, Begun::NoRoom);
+                };
+                (filling.piece_len, filling.filled) = (want.min(buf.len()), 0);
+                filling.buf = Some(buf);
+            }
+            let (Some(buf), at) = (&mut filling.buf, filling.filled) else { unreachable!() };
+            let now = (bytes.len() - taken).min(filling.piece_len - at);
+            buf[at..at + now].copy_from_slice(&bytes[taken..taken + now]);
+            filling.filled += now;
+            taken += now;
+            if filling.filled < filling.piece_len {
+                break;
+            }
+            if self.piece_is_full(conn) == Begun::NoRoom {
+                return (taken, Begun::NoRoom);
+            }
+        }
+        (taken, Begun::Yes)
+    }
+
+    /// Hands the piece that has been filled to the disk.
+    pub(crate) fn piece_is_full(&mut self, conn: &mut Conn) -> Begun {
+        let Some(filling) = &mut conn.filling else { return Begun::Yes };
+        let key = filling.flight;
+        let flight = self.flights.get_mut(key).expect("a payload belongs to a request");
+        let buf = filling.buf.take().expect("it is full");
+        let io = Io::write_part(buf, filling.piece_len, filling.at).user_data(key.to_u64());
+        let is_fua = matches!(flight.rq.command, Ok(Command::Write { fua: true }));
+        let io = if is_fua { io.fua() } else { io };
+        let is_last = filling.left == filling.piece_len as u64;
+        let export = flight.export;
+        flight.in_disk += 1;
+        flight.is_all_there = is_last;
+        if let Err((refusal, io)) = self.submit(export, io) {
+            let flight = self.flights.get_mut(key).expect("as above");
+            flight.in_disk -= 1;
+            let filling = conn.filling.as_mut().expect("as above");
+            if refusal == Refusal::WouldBlock {
+                flight.is_all_there = false;
+                filling.buf = io.into_buf();
+                return Begun::NoRoom;
+            }
+            self.give_back(io, conn);
+            self.refused(key, refusal);
+        }
+        let filling = conn.filling.as_mut().expect("as above");
+        filling.at += filling.piece_len as u64;
+        filling.left -= filling.piece_len as u64;
+        if is_last {
+            conn.filling = None;
+        }
+        Begun::Yes
+    }
+
+    #[inline]
+    fn submit(&mut self, export: usize, io: Io) -> Result<(), (Refusal, Io)> {
+        let now_ns = self.now_ns;
+        self.queue(export).submit_at(io, now_ns).map_err(|error| (error.refusal, error.io))
+    }
+
+    fn give_back(&mut self, io: Io, conn: &mut Conn) {
+        if let Some(buf) = io.into_buf() {
+            self.pool.give(buf, &mut conn.held);
+        }
+    }
+
+    /// The layer does not take a bio, and never will. No completion will say so: the request is put
+    /// on the list of those to be looked at.
+    fn refused(&mut self, key: Key, refusal: Refusal) {
+        let flight = self.flights.get_mut(key).expect("it has just been put there");
+        if flight.wave.is_some() {
+            flight.is_all_there = true;
+        }
+        flight.failed.get_or_insert(match refusal {
+            Refusal::ReadOnly => (NbdError::Perm, "the disk is read-only"),
+            Refusal::NotSupported(_) => (NbdError::NotSup, "the disk cannot do this"),
+            _ => (NbdError::Inval, "the disk does not take this request"),
+        });
+        self.refused.push(key);
+    }
+}

@@ -1,0 +1,80 @@
+//! Where new connections come to a worker.
+
+use crate::listen::Peer;
+use rustix::event::{EventfdFlags, eventfd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// A connection that has just been accepted.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) fd: OwnedFd,
+    pub(crate) peer: Peer,
+}
+
+/// The door of one worker: the accepting thread puts connections there.
+#[derive(Debug)]
+pub(crate) struct Door {
+    waiting: Mutex<Vec<Arrival>>,
+    /// Connections that are in, or wait to be. Relaxed: it is a count to choose by.
+    nr_conns: AtomicUsize,
+    /// The worker is to stop. Relaxed: the event that follows it orders.
+    is_closing: AtomicBool,
+    event: OwnedFd,
+}
+
+impl Door {
+    pub(crate) fn new() -> std::io::Result<Door> {
+        Ok(Door {
+            waiting: Mutex::default(),
+            nr_conns: AtomicUsize::new(0),
+            is_closing: AtomicBool::new(false),
+            event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    /// Readable when somebody is at the door.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    /// How many connections the worker has.
+    pub(crate) fn nr_conns(&self) -> usize {
+        self.nr_conns.load(Ordering::Relaxed)
+    }
+
+    /// Brings a connection.
+    pub(crate) fn bring(&self, arrival: Arrival) {
+        self.nr_conns.fetch_add(1, Ordering::Relaxed);
+        self.waiting.lock().expect("nobody panics here").push(arrival);
+        self.ring();
+    }
+
+    /// Tells the worker to stop.
+    pub(crate) fn close(&self) {
+        self.is_closing.store(true, Ordering::Relaxed);
+        self.ring();
+    }
+
+    fn ring(&self) {
+        // It fails only where the count is at its end, and then the worker is told already.
+        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+    }
+
+    /// Whether the worker is to stop.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::Relaxed)
+    }
+
+    /// Takes who waits.
+    pub(crate) fn take(&self) -> Vec<Arrival> {
+        let _ = rustix::io::read(&self.event, &mut [0; 8]);
+        std::mem::take(&mut *self.waiting.lock().expect("nobody panics here"))
+    }
+
+    /// A connection has ended.
+    pub(crate) fn closed(&self) {
+        self.nr_conns.fetch_sub(1, Ordering::Relaxed);
+    }
+}

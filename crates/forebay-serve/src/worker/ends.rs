@@ -1,0 +1,202 @@
+//! Completions of the disks become replies here.
+
+use super::Worker;
+use super::conn::{Conn, Phase};
+use super::disks::{Begun, Disks, Flight, Wave};
+use super::slots::{Key, MARK_SHIFT};
+use forebay::{BlockStatus, Completion};
+use forebay_nbd::server::{Command, NbdError, Transmission};
+
+impl Worker {
+    /// Takes what has completed, and answers what is over. Says whether anything had.
+    pub(super) fn reap(&mut self) -> bool {
+        let mut done = std::mem::take(&mut self.done);
+        for (_, queue) in self.disks.busy_queues() {
+            queue.reap(0, usize::MAX, &mut done);
+        }
+        let any = !done.is_empty() || !self.disks.refused.is_empty();
+        for completion in done.drain(..) {
+            self.complete(completion);
+        }
+        self.done = done;
+        for key in std::mem::take(&mut self.disks.refused) {
+            self.settle(key);
+        }
+        any
+    }
+
+    /// One completion.
+    #[inline]
+    fn complete(&mut self, completion: Completion) {
+        let key = Key::of_u64(completion.user_data);
+        let flight = self.disks.flights.get_mut(key).expect("a bio ends once, before its request");
+        flight.in_disk -= 1;
+        let Some(conn) = self.conns.get_mut(flight.conn) else {
+            // The client is gone. What was under way for it ends here.
+            if let Some(buf) = completion.buf {
+                self.disks.pool.give_left(buf);
+            }
+            return self.settle(key);
+        };
+        let result = completion.result;
+        let Some(mut buf) = completion.buf else {
+            if let Err(status) = result {
+                flight.fail(status);
+            }
+            return self.settle(key);
+        };
+        let is_whole =
+            matches!(flight.rq.command, Ok(Command::Read { .. })) && flight.wave.is_none();
+        match result {
+            // The usual read: all of it, at once.
+            Ok(len) if is_whole && len == flight.rq.len => {
+                let (conn_key, export, rq) = (flight.conn, flight.export, flight.rq);
+                let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
+                if !self.disks.exports[export].keeps_data {
+                    buf[..len as usize].fill(0);
+                }
+                conn.output
+                    .push(transmission.data(&rq, rq.offset, len as u32, true, true).as_slice());
+                conn.output.push_data(buf, len as usize);
+                conn.nr_in_flight -= 1;
+                self.disks.flights.remove(key);
+                self.mark_dirty(conn_key);
+                return;
+            }
+            Ok(len) => {
+                let nr = (completion.user_data >> MARK_SHIFT) as usize;
+                match &mut flight.wave {
+                    Some(wave) if wave.lens[nr] as u64 == len => {
+                        wave.pieces[nr] = Some((buf, len as usize));
+                        return self.settle(key);
+                    }
+                    None if !is_whole => {}
+                    // Less than the disk's size promised: the file has shrunk under it.
+                    _ => flight.fail(BlockStatus::Io),
+                }
+            }
+            Err(status) => flight.fail(status),
+        }
+        self.disks.pool.give(buf, &mut conn.held);
+        self.settle(key);
+    }
+
+    /// Answers a request if nothing of it is under way, or goes on with it.
+    pub(super) fn settle(&mut self, key: Key) {
+        let Some(flight) = self.disks.flights.get_mut(key) else { return };
+        if flight.in_disk > 0 {
+            return;
+        }
+        let conn_key = flight.conn;
+        let Some(conn) = self.conns.get_mut(conn_key) else {
+            if let Some(flight) = self.disks.flights.remove(key) {
+                self.disks.drop_pieces(flight.wave);
+            }
+            return;
+        };
+        if flight.wave.is_some() && !self.disks.end_wave(conn, key) {
+            self.mark_dirty(conn_key);
+            return;
+        }
+        let Some(flight) = self.disks.flights.get_mut(key) else { return };
+        if !flight.is_all_there {
+            return; // its payload is still to come
+        }
+        let flight = self.disks.flights.remove(key).expect("it is there");
+        conn.nr_in_flight -= 1;
+        answer(conn, &flight);
+        self.mark_dirty(conn_key);
+    }
+}
+
+/// The reply of a request that is over, and had no data or has sent it.
+fn answer(conn: &mut Conn, flight: &Flight) {
+    let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
+    let rq = &flight.rq;
+    let sent = flight.wave.as_ref().map_or(0, |wave| wave.sent);
+    match flight.failed {
+        None if sent > 0 => {} // the last piece said so
+        None => conn.output.push(transmission.done(rq).as_slice()),
+        Some((error, message)) if sent == 0 || transmission.can_fail_late() => {
+            let mut bytes = std::mem::take(&mut conn.scribble);
+            transmission.error(rq, error, message, &mut bytes);
+            conn.output.push(&bytes);
+            bytes.clear();
+            conn.scribble = bytes;
+        }
+        Some((_, message)) => {
+            // A simple reply cannot take back that it promised data.
+            conn.break_off(format!("a read failed after its reply had begun: {message}"));
+        }
+    }
+}
+
+impl Flight {
+    /// Notes the first failure.
+    fn fail(&mut self, status: BlockStatus) {
+        self.failed.get_or_insert((NbdError::of(status), message(status)));
+    }
+}
+
+impl Disks {
+    /// A wave has come: hands its pieces on, in order, and asks for the next. Says whether the
+    /// request is over.
+    fn end_wave(&mut self, conn: &mut Conn, key: Key) -> bool {
+        let flight = self.flights.get_mut(key).expect("the caller has looked");
+        let is_cache = matches!(flight.rq.command, Ok(Command::Cache));
+        let keeps_data = self.exports[flight.export].keeps_data;
+        let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
+        let transmission: &Transmission = transmission;
+        let rq = flight.rq;
+        let Some(wave) = &mut flight.wave else { return true };
+        let Wave { sent, asked, pieces, .. } = &mut **wave;
+        for slot in pieces {
+            let Some((mut buf, len)) = slot.take() else { continue };
+            if is_cache || flight.failed.is_some() {
+                self.pool.give(buf, &mut conn.held);
+                continue;
+            }
+            if !keeps_data {
+                buf[..len].fill(0);
+            }
+            let is_last = *sent + len as u64 == rq.len;
+            let head = transmission.data(&rq, rq.offset + *sent, len as u32, *sent == 0, is_last);
+            conn.output.push(head.as_slice());
+            conn.output.push_data(buf, len);
+            *sent += len as u64;
+        }
+        if flight.failed.is_some() || *asked == rq.len || conn.ending.is_some() {
+            flight.is_all_there = true;
+            return true;
+        }
+        // A client that is slow to take what it has asked for gets no more memory meanwhile.
+        if self.next_wave(conn, key) == Begun::NoRoom {
+            conn.paused.push(key);
+        }
+        false
+    }
+
+    /// Gives back the pieces of a read whose client is gone.
+    fn drop_pieces(&mut self, wave: Option<Box<Wave>>) {
+        for (buf, _) in wave.into_iter().flat_map(|wave| wave.pieces).flatten() {
+            self.pool.give_left(buf);
+        }
+    }
+}
+
+/// What an error reply says of a failure.
+fn message(status: BlockStatus) -> &'static str {
+    match status {
+        BlockStatus::Io => "the disk reported an error",
+        BlockStatus::Medium => "these sectors cannot be read or written",
+        BlockStatus::NoSpace => "no space left below the disk",
+        BlockStatus::NotSupported => "the disk cannot do this",
+        BlockStatus::Timeout => "the disk did not answer in time",
+        BlockStatus::Transport => "the path to the disk failed",
+        BlockStatus::Offline => "the disk is gone",
+        BlockStatus::Resource => "a resource ran out below the disk",
+        BlockStatus::Again => "the disk is busy",
+        BlockStatus::ReadOnly => "the disk is read-only",
+        BlockStatus::Invalid => "the disk found the request malformed",
+    }
+}

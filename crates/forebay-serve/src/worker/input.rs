@@ -1,0 +1,307 @@
+//! Bytes of clients become requests here.
+//!
+//! A worker has one place to receive into, whatever the number of its clients. What lies there is
+//! looked at at once; only what cannot be (the begin of a header, or what is behind a request that
+//! has to wait) is kept with its connection. The payload of a large write is received where it stays.
+
+use super::Worker;
+use super::conn::{Conn, Ending, Phase, Transport};
+use super::disks::{Begun, Disks};
+use super::output::HEADS_MAX;
+use super::slots::Key;
+use crate::server::Shared;
+use crate::tls::TlsStream;
+use forebay::{Extent, ExtentKind};
+use forebay_nbd::server::{Command, NbdError, Next, Request};
+use std::io::{self, IoSliceMut};
+use std::sync::Arc;
+
+/// How much is received at once, bytes.
+pub(super) const SCRATCH_LEN: usize = 256 << 10;
+
+/// How often one connection is read in a row, while others wait.
+const READS_IN_A_ROW: usize = 4;
+
+/// From this length on, the rest of a payload is received alone, but for a little: most of what
+/// would come behind it is the next payload, and had to be copied.
+const LARGE: usize = 16 << 10;
+const A_LITTLE: usize = 4 << 10;
+
+/// How many extents one reply describes at most.
+const EXTENTS_MAX: usize = 1024;
+
+impl Worker {
+    /// Reads what a connection has, and begins the requests in it.
+    pub(super) fn receive(&mut self, key: Key) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        for _ in 0..READS_IN_A_ROW {
+            if !conn.may_read() {
+                break;
+            }
+            let is_drained = match receive_once(conn, &mut self.scratch) {
+                Ok((0, ..)) => {
+                    conn.ending = Some(Ending::Eof);
+                    break;
+                }
+                Ok((_, in_scratch, is_drained)) => {
+                    if conn.filling.as_ref().is_some_and(|filling| filling.is_full()) {
+                        let begun = self.disks.piece_is_full(conn);
+                        conn.is_stalled = begun == Begun::NoRoom;
+                    }
+                    let bytes = &self.scratch[..in_scratch];
+                    let taken = match conn.is_stalled {
+                        true => 0,
+                        false => consume(&mut self.disks, &self.shared, conn, key, bytes),
+                    };
+                    conn.rest.extend_from_slice(&bytes[taken..]);
+                    is_drained && !conn.has_plaintext()
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    conn.break_off(error.to_string());
+                    break;
+                }
+            };
+            if is_drained {
+                break;
+            }
+        }
+        if conn.has_plaintext() && conn.may_read() {
+            self.again.push(key);
+        }
+        if conn.is_stalled {
+            self.stalled.push_back(key);
+        }
+        self.mark_dirty(key);
+    }
+
+    /// Goes on with connections that had to wait. Says whether anything moved.
+    pub(super) fn resume(&mut self) -> bool {
+        let mut moved = false;
+        for _ in 0..self.stalled.len() {
+            let Some(key) = self.stalled.pop_front() else { break };
+            let Some(conn) = self.conns.get_mut(key) else { continue };
+            let paused = std::mem::take(&mut conn.paused);
+            for flight in paused {
+                match self.disks.next_wave(conn, flight) {
+                    Begun::Yes => moved = true,
+                    Begun::NoRoom => conn.paused.push(flight),
+                }
+            }
+            let rest = std::mem::take(&mut conn.rest);
+            let was_stalled = std::mem::take(&mut conn.is_stalled);
+            let taken = match was_stalled {
+                true => consume(&mut self.disks, &self.shared, conn, key, &rest),
+                false => 0,
+            };
+            moved |= taken > 0;
+            conn.rest = rest;
+            conn.rest.drain(..taken);
+            if conn.rest.is_empty() {
+                conn.rest = Vec::new();
+            }
+            if conn.is_stalled || !conn.paused.is_empty() {
+                self.stalled.push_back(key);
+            } else if was_stalled && conn.has_plaintext() {
+                self.again.push(key);
+            }
+            self.mark_dirty(key);
+        }
+        moved
+    }
+}
+
+/// One system call: how many bytes came, how many of them are in `scratch`, with those that were kept
+/// in front, and whether the socket has no more.
+fn receive_once(conn: &mut Conn, scratch: &mut [u8]) -> io::Result<(usize, usize, bool)> {
+    let kept = conn.rest.len();
+    if kept == 0
+        && let Some(mut buf) = conn.filling.as_mut().and_then(|filling| filling.buf.take())
+    {
+        let (at, len, has_more_pieces) = {
+            let filling = conn.filling.as_ref().expect("its buffer was there");
+            (filling.filled, filling.piece_len, filling.left > filling.piece_len as u64)
+        };
+        let behind = match len - at {
+            _ if has_more_pieces => 0,
+            LARGE.. => A_LITTLE,
+            _ => scratch.len(),
+        };
+        let asked = len - at + behind;
+        let mut slices =
+            [IoSliceMut::new(&mut buf[at..len]), IoSliceMut::new(&mut scratch[..behind])];
+        let received = conn.receive(&mut slices);
+        let filling = conn.filling.as_mut().expect("as above");
+        filling.buf = Some(buf);
+        let received = received?;
+        let direct = received.min(len - at);
+        filling.filled += direct;
+        return Ok((received, received - direct, received < asked));
+    }
+    scratch[..kept].copy_from_slice(&conn.rest);
+    let asked = scratch.len() - kept;
+    let received = conn.receive(&mut [IoSliceMut::new(&mut scratch[kept..])])?;
+    conn.rest.clear();
+    Ok((received, kept + received, received < asked))
+}
+
+/// Looks at bytes, in order, and begins what they ask for. Says how many were taken: the others are
+/// to be kept, until more come, or until the connection is no longer stalled.
+fn consume(
+    disks: &mut Disks,
+    shared: &Arc<Shared>,
+    conn: &mut Conn,
+    key: Key,
+    bytes: &[u8],
+) -> usize {
+    let mut at = 0;
+    loop {
+        if conn.ending.is_some() {
+            return bytes.len();
+        }
+        if conn.skip > 0 {
+            let now = conn.skip.min((bytes.len() - at) as u64);
+            conn.skip -= now;
+            at += now as usize;
+        } else if conn.filling.is_some() {
+            let (taken, begun) = disks.fill(conn, &bytes[at..]);
+            at += taken;
+            conn.is_stalled = begun == Begun::NoRoom;
+        }
+        if conn.skip > 0 || conn.filling.is_some() || at == bytes.len() {
+            return at;
+        }
+        match &conn.phase {
+            Phase::Handshake(_) => {
+                let taken = negotiate(disks, shared, conn, &bytes[at..]);
+                at += taken;
+                if matches!(conn.phase, Phase::Handshake(_)) {
+                    return if conn.ending.is_some() { bytes.len() } else { at };
+                }
+            }
+            Phase::Transmission(transmission) => {
+                if bytes.len() - at < transmission.header_len() {
+                    return at;
+                }
+                if conn.nr_in_flight >= shared.limits.in_flight
+                    || conn.output.heads_len() >= HEADS_MAX
+                {
+                    conn.is_stalled = true;
+                    return at;
+                }
+                let (export, len) = (transmission.export(), transmission.header_len());
+                match transmission.parse(&bytes[at..]) {
+                    Ok(rq) => match take_up(disks, conn, key, export, rq) {
+                        Begun::Yes => at += len,
+                        Begun::NoRoom => {
+                            conn.is_stalled = true;
+                            return at;
+                        }
+                    },
+                    Err(reason) => conn.ending = Some(Ending::Told(reason.to_string())),
+                }
+            }
+        }
+    }
+}
+
+/// Takes up one request: answers it, or hands it to the disk.
+#[inline]
+fn take_up(disks: &mut Disks, conn: &mut Conn, key: Key, export: usize, rq: Request) -> Begun {
+    match rq.command {
+        Ok(Command::Disconnect) => conn.ending = Some(Ending::Bye),
+        Ok(Command::BlockStatus { .. }) => block_status(disks, conn, export, &rq),
+        Ok(Command::Flush) => return disks.begin(conn, key, export, rq),
+        Ok(_) if rq.len == 0 => {
+            let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
+            conn.output.push(transmission.done(&rq).as_slice());
+        }
+        Ok(_) => return disks.begin(conn, key, export, rq),
+        Err(refused) => {
+            conn.skip = rq.payload_len.into();
+            reply_error(conn, &rq, refused.error, refused.message);
+        }
+    }
+    Begun::Yes
+}
+
+fn reply_error(conn: &mut Conn, rq: &Request, error: NbdError, message: &str) {
+    let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
+    let mut bytes = std::mem::take(&mut conn.scribble);
+    transmission.error(rq, error, message, &mut bytes);
+    conn.output.push(&bytes);
+    bytes.clear();
+    conn.scribble = bytes;
+}
+
+/// Says what a range consists of.
+fn block_status(disks: &Disks, conn: &mut Conn, export: usize, rq: &Request) {
+    const HOLE_AND_ZERO: u32 = 3;
+    const ZERO: u32 = 2;
+    let mut extents: Vec<Extent> = Vec::new();
+    let disk = &disks.exports[export].disk;
+    let max =
+        if matches!(rq.command, Ok(Command::BlockStatus { one: true })) { 1 } else { EXTENTS_MAX };
+    if let Err(error) = disk.block_status(rq.offset, rq.len, max, &mut extents) {
+        return reply_error(conn, rq, NbdError::Io, &error.to_string());
+    }
+    let states: Vec<(u64, u32)> = extents
+        .iter()
+        .map(|extent| match extent.kind {
+            ExtentKind::Data => (extent.len, 0),
+            ExtentKind::Zero => (extent.len, ZERO),
+            ExtentKind::Hole => (extent.len, HOLE_AND_ZERO),
+        })
+        .collect();
+    let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
+    let mut bytes = std::mem::take(&mut conn.scribble);
+    transmission.extents(rq, &states, &mut bytes);
+    conn.output.push(&bytes);
+    bytes.clear();
+    conn.scribble = bytes;
+}
+
+/// Bytes of the handshake. Says how many were taken.
+fn negotiate(disks: &mut Disks, shared: &Arc<Shared>, conn: &mut Conn, bytes: &[u8]) -> usize {
+    let Phase::Handshake(handshake) = &mut conn.phase else { unreachable!() };
+    let mut bytes_out = std::mem::take(&mut conn.scribble);
+    let fed = handshake.feed(&shared.infos, bytes, &mut bytes_out);
+    conn.output.push(&bytes_out);
+    bytes_out.clear();
+    conn.scribble = bytes_out;
+    match fed.next {
+        Next::More => {}
+        Next::StartTls => start_tls(disks, shared, conn, bytes.len() - fed.consumed),
+        Next::Transmission(transmission) => {
+            conn.deadline_ns = None;
+            conn.phase = Phase::Transmission(transmission);
+            if !conn.count_in(&shared.nr_open, shared.limits.connections) {
+                conn.ending = Some(Ending::Told("there are too many connections".to_owned()));
+            }
+        }
+        Next::Close(reason) => conn.ending = Some(Ending::Told(reason.to_string())),
+    }
+    fed.consumed
+}
+
+/// The client and we have agreed on TLS: what comes next is encrypted.
+fn start_tls(disks: &mut Disks, shared: &Arc<Shared>, conn: &mut Conn, nr_behind: usize) {
+    let Some(config) = &shared.tls else { unreachable!("TLS is offered only with a key") };
+    if nr_behind > 0 {
+        // Somebody on the way may have put it there, for us to take it for encrypted.
+        conn.ending = Some(Ending::Told("plaintext behind STARTTLS".to_owned()));
+        return;
+    }
+    // Our answer goes in plaintext, before the stream changes.
+    match (conn.send(&mut disks.pool), TlsStream::new(Arc::clone(config))) {
+        (Ok(()), Ok(tls)) if conn.output.is_empty() => {
+            conn.transport = Transport::Tls(Box::new(tls));
+            let Phase::Handshake(handshake) = &mut conn.phase else { unreachable!() };
+            handshake.tls_started();
+        }
+        (Err(error), _) => conn.break_off(error.to_string()),
+        (_, Err(error)) => conn.break_off(format!("TLS: {error}")),
+        (Ok(()), Ok(_)) => conn.break_off("the client does not take its replies".to_owned()),
+    }
+}

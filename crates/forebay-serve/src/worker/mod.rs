@@ -1,0 +1,334 @@
+//! A worker: one thread that serves its share of the connections, on all exports.
+//!
+//! It works in rounds. A round takes everything that is readable, from all of its connections, and
+//! submits it within one plug, so that what came together is merged and goes to the disk together;
+//! then it collects what has completed, and each connection's replies leave in one vectored write.
+//! Nothing in a round waits for a client, and what a client has yet to take is memory, not a tag.
+//!
+//! - `input`: bytes become requests;
+//! - `disks`: requests become bios, in pieces where they are large;
+//! - `ends`: completions become replies;
+//! - `output`: replies become bytes;
+//! - `door`: where new connections come in.
+
+mod conn;
+mod disks;
+pub(crate) mod door;
+mod ends;
+mod input;
+mod output;
+mod slots;
+
+use self::conn::{Conn, Ending, Phase};
+use self::disks::Disks;
+use self::door::{Arrival, Door};
+use self::slots::{Key, MARK_SHIFT, Slots};
+use crate::server::Shared;
+use forebay::{Completion, now_ns};
+use forebay_nbd::server::Handshake;
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::time::Timespec;
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// What the events of other descriptors than connections carry.
+const OF_DOOR: u64 = u64::MAX;
+const OF_QUEUE: u64 = 1 << MARK_SHIFT;
+
+/// How often deadlines are looked at, while there are any.
+const TICK_MS: u64 = 250;
+/// After so long without an event, memory that nobody uses is given up.
+const IDLE_MS: u64 = 1000;
+
+/// One thread of the server.
+pub(crate) struct Worker {
+    shared: Arc<Shared>,
+    door: Arc<Door>,
+    epoll: OwnedFd,
+    events: Vec<epoll::Event>,
+    conns: Slots<Box<Conn>>,
+    disks: Disks,
+    /// Where connections' bytes are received.
+    scratch: Vec<u8>,
+    /// Completions on their way to become replies.
+    done: Vec<Completion>,
+    /// Connections that something has happened to in this round.
+    dirty: Vec<Key>,
+    /// Connections that wait for memory, the disk, or their client; who waits longest first.
+    stalled: VecDeque<Key>,
+    /// Connections that have decrypted bytes left, of which no descriptor tells.
+    again: Vec<Key>,
+    /// Those in their handshake, oldest first; some may be further meanwhile, or gone.
+    in_handshake: VecDeque<Key>,
+    /// How many connections have a deadline, at least.
+    nr_deadlines: usize,
+    last_tick_ns: u64,
+    is_stopping: bool,
+}
+
+impl Worker {
+    /// What a worker waits at: made before its thread is, so that a failure is told to who starts it.
+    ///
+    /// # Errors
+    /// The system's, where there is no room for a descriptor.
+    pub(crate) fn epoll(door: &Door) -> std::io::Result<OwnedFd> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, door.fd(), EventData::new_u64(OF_DOOR), EventFlags::IN)?;
+        Ok(epoll)
+    }
+
+    /// A worker that has begun nothing yet. It stays on the thread that makes it.
+    pub(crate) fn new(shared: Arc<Shared>, door: Arc<Door>, epoll: OwnedFd) -> Worker {
+        let limits = &shared.limits;
+        let budget_bytes = limits.memory_bytes / limits.threads;
+        let nr_clients = limits.connections.div_ceil(limits.threads);
+        Worker {
+            disks: Disks::new(Arc::clone(&shared.exports), budget_bytes, nr_clients),
+            shared,
+            door,
+            epoll,
+            events: Vec::with_capacity(256),
+            conns: Slots::new(),
+            scratch: vec![0; input::SCRATCH_LEN],
+            done: Vec::new(),
+            dirty: Vec::new(),
+            stalled: VecDeque::new(),
+            again: Vec::new(),
+            in_handshake: VecDeque::new(),
+            nr_deadlines: 0,
+            last_tick_ns: 0,
+            is_stopping: false,
+        }
+    }
+
+    /// Serves until it is told to stop and everything has ended.
+    pub(crate) fn run(mut self) {
+        while !(self.is_stopping && self.conns.len() == 0) {
+            self.wait();
+            self.round();
+        }
+    }
+
+    /// Waits until something has happened, or a deadline may have passed.
+    fn wait(&mut self) {
+        let has_deadlines = self.nr_deadlines > 0 || self.is_stopping;
+        let timeout_ms = match self.again.is_empty() {
+            false => Some(0),
+            true if has_deadlines => Some(TICK_MS),
+            true if self.disks.pool.keeps_any() => Some(IDLE_MS),
+            true => None,
+        };
+        let timeout = timeout_ms.map(|ms| Timespec {
+            tv_sec: (ms / 1000) as i64,
+            tv_nsec: (ms % 1000 * 1_000_000) as i64,
+        });
+        self.events.clear();
+        let into = rustix::buffer::spare_capacity(&mut self.events);
+        match epoll::wait(&self.epoll, into, timeout.as_ref()) {
+            Ok(0) if timeout_ms == Some(IDLE_MS) => self.disks.pool.trim(),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => unreachable!("epoll_wait on descriptors of our own: {error}"),
+        }
+        self.disks.now_ns = now_ns();
+    }
+
+    /// Serves everything that has happened.
+    fn round(&mut self) {
+        {
+            let _plug = forebay::plug();
+            let events = std::mem::take(&mut self.events);
+            for event in &events {
+                match event.data.u64() {
+                    OF_DOOR => self.open_door(),
+                    queue if queue >> MARK_SHIFT != 0 => {} // all queues are reaped below
+                    conn => self.look_at(Key::of_u64(conn), event.flags),
+                }
+            }
+            self.events = events;
+            for key in std::mem::take(&mut self.again) {
+                self.receive(key);
+            }
+        }
+        loop {
+            let mut moved = self.reap();
+            self.flush();
+            if !self.stalled.is_empty() {
+                let _plug = forebay::plug();
+                moved |= self.resume();
+            } else if self.dirty.is_empty() {
+                break;
+            }
+            if !moved && self.dirty.is_empty() {
+                break;
+            }
+        }
+        self.tick();
+    }
+
+    /// A connection's socket is readable, or takes more.
+    fn look_at(&mut self, key: Key, flags: EventFlags) {
+        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+            let Some(conn) = self.conns.get_mut(key) else { return };
+            if conn.may_read() {
+                return self.receive(key);
+            }
+            if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
+                conn.break_off("the client is gone".to_owned());
+            }
+        }
+        self.mark_dirty(key);
+    }
+
+    /// Puts a connection on the list of those to be looked at before the round ends.
+    #[inline]
+    fn mark_dirty(&mut self, key: Key) {
+        if let Some(conn) = self.conns.get_mut(key)
+            && !std::mem::replace(&mut conn.is_dirty, true)
+        {
+            self.dirty.push(key);
+        }
+    }
+
+    /// Sends what there is to send, and closes what is over.
+    fn flush(&mut self) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for key in dirty.drain(..) {
+            let Some(conn) = self.conns.get_mut(key) else { continue };
+            conn.is_dirty = false;
+            if !matches!(conn.ending, Some(Ending::Broken(_)))
+                && conn.wants_write()
+                && let Err(error) = conn.send(&mut self.disks.pool)
+            {
+                conn.break_off(error.to_string());
+            }
+            let is_broken = matches!(conn.ending, Some(Ending::Broken(_)));
+            let is_drained = conn.nr_in_flight == 0 && !conn.wants_write();
+            if is_broken || (conn.ending.is_some() && conn.is_settled() && is_drained) {
+                self.close(key);
+                continue;
+            }
+            if conn.ending.is_some() && conn.deadline_ns.is_none() {
+                conn.deadline_ns = Some(self.disks.now_ns + self.shared.limits.drain_ns);
+                self.nr_deadlines += 1;
+            }
+            let mut interest = EventFlags::empty();
+            interest.set(EventFlags::IN, conn.may_read());
+            interest.set(EventFlags::OUT, conn.wants_write());
+            if interest != conn.interest {
+                conn.interest = interest;
+                let data = EventData::new_u64(key.to_u64());
+                epoll::modify(&self.epoll, &conn.fd, data, interest).expect("it is registered");
+            }
+        }
+        if self.dirty.is_empty() {
+            self.dirty = dirty; // its memory is used again
+        }
+        self.watch_new_queues();
+    }
+
+    /// Closes a connection. What it has at the disks ends without it.
+    fn close(&mut self, key: Key) {
+        let Some(mut conn) = self.conns.remove(key) else { return };
+        let pool = &mut self.disks.pool;
+        conn.output.clear(pool, &mut conn.held);
+        let filling = conn.filling.take();
+        if let Some(filling) = filling {
+            if let Some(buf) = filling.buf {
+                pool.give(buf, &mut conn.held);
+            }
+            pool.leave(&mut conn.held);
+            self.settle(filling.flight);
+        } else {
+            pool.leave(&mut conn.held);
+        }
+        for flight in std::mem::take(&mut conn.paused) {
+            self.settle(flight);
+        }
+        self.door.closed();
+    }
+
+    /// Lets new connections in; or sees that it is time to stop.
+    fn open_door(&mut self) {
+        for Arrival { fd, peer } in self.door.take() {
+            let mut greeting = Vec::new();
+            let handshake = Handshake::new(self.shared.tls_policy, &mut greeting);
+            let conn = Box::new(Conn::new(fd, peer, handshake, &greeting));
+            let key = self.conns.insert(conn);
+            let conn = self.conns.get_mut(key).expect("just put there");
+            conn.deadline_ns = Some(self.disks.now_ns + self.shared.limits.handshake_ns);
+            conn.interest = EventFlags::IN;
+            let data = EventData::new_u64(key.to_u64());
+            if let Err(error) = epoll::add(&self.epoll, &conn.fd, data, conn.interest) {
+                conn.break_off(error.to_string());
+            }
+            self.nr_deadlines += 1;
+            self.in_handshake.push_back(key);
+            self.mark_dirty(key);
+        }
+        self.evict();
+        if self.door.is_closing() && !self.is_stopping {
+            self.is_stopping = true;
+            for key in self.conns.keys() {
+                let conn = self.conns.get_mut(key).expect("listed just now");
+                conn.ending.get_or_insert(Ending::Told("the server ends".to_owned()));
+                self.mark_dirty(key);
+            }
+        }
+    }
+
+    /// Where too many have not chosen an export yet, the oldest of them has to go: whoever opens
+    /// connections and says nothing keeps nobody else out.
+    fn evict(&mut self) {
+        let max = (self.shared.limits.half_open / self.shared.limits.threads).max(1);
+        let conns = &mut self.conns;
+        if self.in_handshake.len() > max {
+            let mut is_one = |key: &Key| {
+                conns.get_mut(*key).is_some_and(|conn| matches!(conn.phase, Phase::Handshake(_)))
+            };
+            self.in_handshake.retain(&mut is_one);
+        }
+        while self.in_handshake.len() > max {
+            let Some(key) = self.in_handshake.pop_front() else { break };
+            let conn = self.conns.get_mut(key).expect("kept just now");
+            conn.break_off("it has not chosen an export, and others want to".to_owned());
+            self.mark_dirty(key);
+        }
+    }
+
+    /// Has new queues' descriptors watched, so that completions wake this thread.
+    fn watch_new_queues(&mut self) {
+        while let Some((export, queue)) = self.disks.next_unwatched() {
+            let data = EventData::new_u64(OF_QUEUE | export as u64);
+            let fd = queue.poll_fd().expect("there is room for a descriptor");
+            epoll::add(&self.epoll, fd, data, EventFlags::IN).expect("there is room for it");
+        }
+    }
+
+    /// Closes what has had its time.
+    fn tick(&mut self) {
+        let now = self.disks.now_ns;
+        if self.nr_deadlines == 0 || now < self.last_tick_ns + TICK_MS * 1_000_000 {
+            return;
+        }
+        self.last_tick_ns = now;
+        self.nr_deadlines = 0;
+        for key in self.conns.keys() {
+            let conn = self.conns.get_mut(key).expect("listed just now");
+            match conn.deadline_ns {
+                Some(deadline) if deadline <= now => {
+                    let what = match conn.phase {
+                        Phase::Handshake(_) => "it has not chosen an export in time",
+                        Phase::Transmission(_) => "it has not taken its last replies in time",
+                    };
+                    conn.break_off(what.to_owned());
+                    self.mark_dirty(key);
+                }
+                Some(_) => self.nr_deadlines += 1,
+                None => {}
+            }
+        }
+        self.flush();
+    }
+}

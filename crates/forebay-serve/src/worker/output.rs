@@ -1,0 +1,211 @@
+//! What is on its way to a client: heads of replies and their data, in order.
+//!
+//! Replies are gathered while a worker serves what it has read, and leave in one vectored write.
+
+use crate::pool::{Held, Pool};
+use forebay::Buf;
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+
+/// How many pieces of memory one write is made of at most.
+const SLICES_MAX: usize = 256;
+
+/// While so many bytes of heads wait, no more requests of the client are looked at: they are not of
+/// the pool, and so nothing else bounds them.
+pub(crate) const HEADS_MAX: usize = 64 << 10;
+
+/// A part of the stream.
+#[derive(Debug)]
+enum Part {
+    /// So many bytes of `Output::heads`.
+    Heads(usize),
+    /// The first `len` bytes of a piece of the pool.
+    Data { buf: Buf, len: usize },
+}
+
+/// The bytes that a client has yet to take.
+#[derive(Debug, Default)]
+pub(crate) struct Output {
+    parts: VecDeque<Part>,
+    /// The heads of replies that are in `parts`, one after another.
+    heads: Vec<u8>,
+    /// How many bytes of `heads` have been sent.
+    heads_sent: usize,
+    /// How many bytes of the first part have been sent.
+    first_sent: usize,
+    /// Bytes in all.
+    len: usize,
+}
+
+impl Output {
+    /// Whether there is nothing to be sent.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// How many bytes of heads are to be sent.
+    pub(crate) fn heads_len(&self) -> usize {
+        self.heads.len() - self.heads_sent
+    }
+
+    /// Adds bytes that are copied.
+    #[inline]
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.heads.extend_from_slice(bytes);
+        self.len += bytes.len();
+        match self.parts.back_mut() {
+            Some(Part::Heads(len)) => *len += bytes.len(),
+            _ => self.parts.push_back(Part::Heads(bytes.len())),
+        }
+    }
+
+    /// Adds the first `len` bytes of a piece, which goes back to the pool when they have been sent.
+    #[inline]
+    pub(crate) fn push_data(&mut self, buf: Buf, len: usize) {
+        debug_assert!(0 < len && len <= buf.len());
+        self.len += len;
+        self.parts.push_back(Part::Data { buf, len });
+    }
+
+    /// Sends as much as `write` takes.
+    ///
+    /// # Errors
+    /// Those of `write`, but for `WouldBlock`: what is left then waits for the socket.
+    pub(crate) fn send(
+        &mut self,
+        pool: &mut Pool,
+        held: &mut Held,
+        mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
+    ) -> io::Result<()> {
+        while self.len > 0 {
+            let (asked, sent) = {
+                let slices = self.slices();
+                (slices.iter().map(|slice| slice.len()).sum::<usize>(), write(&slices))
+            };
+            let sent = match sent {
+                Ok(sent) => sent,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            };
+            self.advance(sent, pool, held);
+            if sent < asked {
+                break; // the socket is full
+            }
+        }
+        Ok(())
+    }
+
+    /// The next bytes, in place.
+    fn slices(&self) -> Vec<IoSlice<'_>> {
+        let mut slices = Vec::with_capacity(self.parts.len().min(SLICES_MAX));
+        let (mut head_at, mut skip) = (self.heads_sent, self.first_sent);
+        for part in self.parts.iter().take(SLICES_MAX) {
+            match part {
+                Part::Heads(len) => {
+                    slices.push(IoSlice::new(&self.heads[head_at..head_at + len - skip]));
+                    head_at += len - skip;
+                }
+                Part::Data { buf, len } => slices.push(IoSlice::new(&buf[skip..*len])),
+            }
+            skip = 0;
+        }
+        slices
+    }
+
+    /// The first `sent` bytes are gone.
+    fn advance(&mut self, mut sent: usize, pool: &mut Pool, held: &mut Held) {
+        self.len -= sent;
+        while sent > 0 {
+            let len = match self.parts.front() {
+                Some(Part::Heads(len) | Part::Data { len, .. }) => *len - self.first_sent,
+                None => unreachable!("no more is sent than there is"),
+            };
+            let now = len.min(sent);
+            sent -= now;
+            if let Some(Part::Heads(_)) = self.parts.front() {
+                self.heads_sent += now;
+            }
+            if now < len {
+                self.first_sent += now;
+                break;
+            }
+            self.first_sent = 0;
+            if let Some(Part::Data { buf, .. }) = self.parts.pop_front() {
+                pool.give(buf, held);
+            }
+        }
+        // A client that is always a little behind would let it grow for ever.
+        if self.heads_sent == self.heads.len() || self.heads_sent >= HEADS_MAX {
+            self.heads.drain(..self.heads_sent);
+            self.heads_sent = 0;
+        }
+    }
+
+    /// Drops everything: the client is gone.
+    pub(crate) fn clear(&mut self, pool: &mut Pool, held: &mut Held) {
+        for part in self.parts.drain(..) {
+            if let Part::Data { buf, .. } = part {
+                pool.give(buf, held);
+            }
+        }
+        *self = Output::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However few bytes the socket takes at a time, the stream is the same, and all pieces return.
+    #[test]
+    fn the_stream_does_not_depend_on_what_the_socket_takes() {
+        for takes in [7, 16, 4096, 100_000] {
+            let mut pool = Pool::new(1 << 20, 1);
+            let mut held = Held::default();
+            let mut output = Output::default();
+            let mut expected = Vec::new();
+            for n in 0..40_u8 {
+                output.push(&[n; 16]);
+                expected.extend([n; 16]);
+                if n % 3 == 0 {
+                    output.push(&[n, 1, 2]);
+                    expected.extend([n, 1, 2]);
+                }
+                if n % 2 == 0 {
+                    let mut buf = pool.take(5000, &mut held).unwrap();
+                    buf[..5000].fill(n);
+                    output.push_data(buf, 5000);
+                    expected.extend([n; 5000]);
+                }
+            }
+            let mut stream: Vec<u8> = Vec::new();
+            while !output.is_empty() {
+                output
+                    .send(&mut pool, &mut held, |slices| {
+                        let bytes = slices.iter().flat_map(|slice| slice.iter()).take(takes);
+                        let before = stream.len();
+                        stream.extend(bytes);
+                        Ok(stream.len() - before)
+                    })
+                    .unwrap();
+            }
+            assert!(stream == expected, "{takes} bytes at a time");
+            assert_eq!(held, Held::default(), "all pieces are back");
+        }
+    }
+
+    #[test]
+    fn a_full_socket_is_no_error_and_a_broken_one_is() {
+        let (mut pool, mut held) = (Pool::new(1 << 20, 1), Held::default());
+        let mut output = Output::default();
+        output.push(b"head");
+        let full = output.send(&mut pool, &mut held, |_| Err(io::ErrorKind::WouldBlock.into()));
+        assert!(full.is_ok() && !output.is_empty());
+        let broken = output.send(&mut pool, &mut held, |_| Err(io::ErrorKind::BrokenPipe.into()));
+        assert!(broken.is_err());
+    }
+}

@@ -1,0 +1,108 @@
+//! Things with a short number: a number is used again, but a [`Key`] is not.
+
+/// Names one thing for ever: after it is gone, the key finds nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    index: u32,
+    generation: u32,
+}
+
+impl Key {
+    /// As one number, for the kernel and for completions. Its highest bits ([`MARK_SHIFT`]) are 0.
+    pub(crate) fn to_u64(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    /// The key that was made this number, whatever its highest bits are now.
+    pub(crate) fn of_u64(number: u64) -> Key {
+        Key { index: number as u32, generation: (number >> 32) as u32 & GENERATION_MASK }
+    }
+}
+
+/// From this bit on, keys leave a number to others.
+pub(crate) const MARK_SHIFT: u32 = 60;
+
+const GENERATION_MASK: u32 = (1 << (MARK_SHIFT - 32)) - 1;
+
+/// A table of things by key.
+#[derive(Debug)]
+pub(crate) struct Slots<T> {
+    entries: Vec<(u32, Option<T>)>,
+    free: Vec<u32>,
+}
+
+impl<T> Slots<T> {
+    pub(crate) fn new() -> Slots<T> {
+        Slots { entries: Vec::new(), free: Vec::new() }
+    }
+
+    /// How many things there are.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    /// Puts a thing in.
+    #[inline]
+    pub(crate) fn insert(&mut self, thing: T) -> Key {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None => {
+                self.entries.push((0, None));
+                (self.entries.len() - 1) as u32
+            }
+        };
+        let entry = &mut self.entries[index as usize];
+        entry.1 = Some(thing);
+        Key { index, generation: entry.0 }
+    }
+
+    /// The thing of this name, if it is still there.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
+        match self.entries.get_mut(key.index as usize) {
+            Some((generation, thing)) if *generation == key.generation => thing.as_mut(),
+            _ => None,
+        }
+    }
+
+    /// Takes it out.
+    #[inline]
+    pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
+        let (generation, thing) = self.entries.get_mut(key.index as usize)?;
+        if *generation != key.generation {
+            return None;
+        }
+        let thing = thing.take()?;
+        *generation = (*generation + 1) & GENERATION_MASK;
+        self.free.push(key.index);
+        Some(thing)
+    }
+
+    /// The names of all.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        let named = self.entries.iter().enumerate();
+        named
+            .filter(|(_, (_, thing))| thing.is_some())
+            .map(|(index, (generation, _))| Key { index: index as u32, generation: *generation })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_does_not_find_who_came_after() {
+        let mut slots = Slots::new();
+        let first = slots.insert("first");
+        assert_eq!(Key::of_u64(first.to_u64()), first);
+        assert_eq!(slots.remove(first), Some("first"));
+        let second = slots.insert("second");
+        assert_ne!(first, second);
+        assert_eq!(slots.get_mut(first), None);
+        assert_eq!(slots.remove(first), None);
+        assert_eq!(slots.get_mut(second), Some(&mut "second"));
+        assert_eq!((slots.len(), slots.keys()), (1, vec![second]));
+    }
+}
