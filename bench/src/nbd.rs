@@ -101,14 +101,19 @@ pub(crate) fn main() -> Result<()> {
         .map(|load| Cell { load, samples: vec![Vec::new(); servers.len()] })
         .collect();
     let started = Instant::now();
+    let mut text = String::new();
     for nth in 0..rounds {
         run.round(&mut cells, &servers, (nth, rounds), started);
+        // After each round, so that whoever stops it has what there is.
+        let command = options.command(seconds, nth + 1);
+        text = table::render(&cells, &servers, &command, started.elapsed())?;
+        if let Some(path) = &options.out {
+            std::fs::write(path, &text).with_context(|| path.display().to_string())?;
+        }
     }
-    let command = options.command(seconds, rounds);
-    let text = table::render(&cells, &servers, &command, started.elapsed())?;
-    match &options.out {
-        Some(path) => std::fs::write(path, text).with_context(|| path.display().to_string())?,
-        None => std::io::stdout().write_all(text.as_bytes())?,
+    progress("");
+    if options.out.is_none() {
+        std::io::stdout().write_all(text.as_bytes())?;
     }
     Ok(())
 }
@@ -148,6 +153,7 @@ impl Run<'_> {
                 ));
                 let sample = self.measure(cell.load, server);
                 if let Err(error) = &sample {
+                    progress("");
                     say(&format!("{}: {}: {error:#}", cell.load.name, server.name));
                 }
                 cell.samples[which].push(sample.ok());
