@@ -51,6 +51,9 @@ pub(crate) struct ServeArgs {
     /// How many threads serve connections [default: one for each processor]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Memory for data on its way, of all connections together, MiB
+    #[arg(long, default_value_t = Limits::default().memory_bytes >> 20, value_name = "N")]
+    memory_mib: usize,
     /// Where metrics are served: tcp:HOST:PORT or unix:PATH
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
@@ -109,6 +112,7 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
             connections: args.max_connections,
             half_open: args.max_connections.max(limits.half_open),
             threads: args.threads.unwrap_or(limits.threads),
+            memory_bytes: args.memory_mib << 20,
             ..limits
         },
         metrics: args.metrics.clone(),

@@ -70,7 +70,7 @@ impl Default for Limits {
             half_open: 100,
             threads,
             in_flight: 512,
-            memory_bytes: 32 << 20,
+            memory_bytes: 64 << 20,
             handshake_ns: 10_000_000_000,
             drain_ns: 5_000_000_000,
         }

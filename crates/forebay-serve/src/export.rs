@@ -23,7 +23,7 @@ impl Export {
     /// Opens the disk of an export.
     pub(crate) fn open(options: &ExportOptions) -> Result<Export, ServeError> {
         let failed = |source| ServeError::Open { spec: options.spec.clone(), source };
-        let disk = Disk::open(&options.spec).map_err(failed)?;
+        let disk = Disk::open(&spec(options)).map_err(failed)?;
         let Some(size_bytes) = disk.capacity_bytes() else {
             return Err(ServeError::Grows { spec: options.spec.clone() });
         };
@@ -41,7 +41,7 @@ impl Export {
             fua: true,
             trim: !read_only && limits.max_discard_sectors > 0,
             write_zeroes: !read_only && has_zeroes,
-            fast_zero: !read_only && has_zeroes && has("write_zeroes") == Some(true),
+            fast_zero: !read_only && has_zeroes && disk.info().zeroes_fast(),
             cache: true,
             // A flush of any connection covers what all of them have written: their workers' queues
             // are of one disk.
@@ -59,5 +59,15 @@ impl Export {
         let info = ExportInfo { name, description, size_bytes, can, block_size };
         let keeps_data = has("data") != Some(false);
         Ok(Export { disk, info, keeps_data })
+    }
+}
+
+/// The spec of an export's disk. One that is not to be written to is not opened for that, either.
+fn spec(options: &ExportOptions) -> String {
+    let spec = &options.spec;
+    match options.read_only && !spec.contains("read_only=") {
+        true if spec.contains('?') => format!("{spec}&read_only=on"),
+        true => format!("{spec}?read_only=on"),
+        false => spec.clone(),
     }
 }

@@ -12,6 +12,7 @@ use crate::worker::door::{Arrival, Door};
 use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::TlsPolicy;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::Timespec;
 use std::io;
 use std::path::PathBuf;
@@ -50,6 +51,7 @@ impl Server {
     /// # Errors
     /// What cannot be opened, and what to do.
     pub fn open(options: &Options) -> Result<Server, ServeError> {
+        raise_nr_descriptors();
         let stop = StopSignal::install().map_err(system("handling signals"))?;
         let tls = match (options.tls.policy, &options.tls.certificates) {
             (TlsPolicy::Off, _) => None,
@@ -163,6 +165,13 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Allows this process as many descriptors as it may allow itself: each connection takes one.
+fn raise_nr_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    // Refused, it is as it was: then connections are refused earlier.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 /// The sockets that the system's manager has handed down, or those that were asked for.

@@ -23,6 +23,18 @@ pub struct DiskInfo {
 }
 
 impl DiskInfo {
+    /// Whether zeroing a range costs less than writing as many zeroes: by the device's or the file
+    /// system's own means. (NBD asks, so that a client can choose.)
+    pub fn zeroes_fast(&self) -> bool {
+        let zeroes = self.features.iter().find(|feature| feature.name == "write_zeroes");
+        match zeroes.map(|feature| &feature.state) {
+            Some(FeatureState::Present(how)) => {
+                !["writes zeroes", "are written"].iter().any(|slow| how.contains(slow))
+            }
+            _ => false,
+        }
+    }
+
     /// Whether turns are given the time: for latencies, or for the bound on how long flushes wait.
     pub(crate) fn is_timed(&self) -> bool {
         self.policy.iostats || self.limits.volatile_cache

@@ -37,8 +37,11 @@ pub(crate) struct Conn {
     pub(crate) nr_in_flight: u32,
     /// Bytes of the pool that are on their way for it.
     pub(crate) held: Held,
-    /// It waits for memory, for the disk, or for the client to take its replies.
+    /// What was received behind its last request waits: for memory, for the disk, or for the client
+    /// to take its replies. Nothing more is received.
     pub(crate) is_stalled: bool,
+    /// It is in the worker's list of those that wait.
+    pub(crate) is_waiting: bool,
     /// It is in the worker's list of those to be looked at in this round.
     pub(crate) is_dirty: bool,
     /// Nothing more is read: why.
@@ -131,6 +134,7 @@ impl Conn {
             nr_in_flight: 0,
             held: Held::default(),
             is_stalled: false,
+            is_waiting: false,
             is_dirty: false,
             ending: None,
             deadline_ns: None,
@@ -147,9 +151,20 @@ impl Conn {
         is_free
     }
 
-    /// Whether nothing but replies is outstanding.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.filling.is_none()
+    /// Whether everything that was begun has been answered, and nothing more will be. A write whose
+    /// payload has not come to its end was not begun.
+    pub(crate) fn is_over(&self) -> bool {
+        let nr_half = u32::from(self.filling.is_some());
+        self.ending.is_some() && self.nr_in_flight == nr_half && !self.wants_write()
+    }
+
+    /// The last words of a connection that is not broken.
+    pub(crate) fn say_goodbye(&mut self) {
+        if let Transport::Tls(tls) = &mut self.transport
+            && !matches!(self.ending, Some(Ending::Broken(_)))
+        {
+            tls.close_notify(&self.fd);
+        }
     }
 
     /// Nothing can be said to this client any more.

@@ -95,6 +95,7 @@ impl Worker {
             return;
         };
         if flight.wave.is_some() && !self.disks.end_wave(conn, key) {
+            self.wait_if_due(conn_key);
             self.mark_dirty(conn_key);
             return;
         }
@@ -165,7 +166,7 @@ impl Disks {
             conn.output.push_data(buf, len);
             *sent += len as u64;
         }
-        if flight.failed.is_some() || *asked == rq.len || conn.ending.is_some() {
+        if flight.failed.is_some() || *asked == rq.len {
             flight.is_all_there = true;
             return true;
         }

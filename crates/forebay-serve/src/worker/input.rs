@@ -70,46 +70,61 @@ impl Worker {
         if conn.has_plaintext() && conn.may_read() {
             self.again.push(key);
         }
-        if conn.is_stalled {
-            self.stalled.push_back(key);
-        }
+        self.wait_if_due(key);
         self.mark_dirty(key);
     }
 
-    /// Goes on with connections that had to wait. Says whether anything moved.
+    /// Puts a connection on the list of those that wait, if it does.
+    pub(super) fn wait_if_due(&mut self, key: Key) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let is_due = conn.is_stalled || !conn.paused.is_empty();
+        if is_due && !std::mem::replace(&mut conn.is_waiting, true) {
+            self.waiting.push_back(key);
+        }
+    }
+
+    /// Goes on with connections that had to wait. Says whether any could.
     pub(super) fn resume(&mut self) -> bool {
         let mut moved = false;
-        for _ in 0..self.stalled.len() {
-            let Some(key) = self.stalled.pop_front() else { break };
+        for _ in 0..self.waiting.len() {
+            let Some(key) = self.waiting.pop_front() else { break };
             let Some(conn) = self.conns.get_mut(key) else { continue };
-            let paused = std::mem::take(&mut conn.paused);
-            for flight in paused {
-                match self.disks.next_wave(conn, flight) {
-                    Begun::Yes => moved = true,
-                    Begun::NoRoom => conn.paused.push(flight),
-                }
-            }
-            let rest = std::mem::take(&mut conn.rest);
-            let was_stalled = std::mem::take(&mut conn.is_stalled);
-            let taken = match was_stalled {
-                true => consume(&mut self.disks, &self.shared, conn, key, &rest),
-                false => 0,
-            };
-            moved |= taken > 0;
-            conn.rest = rest;
-            conn.rest.drain(..taken);
-            if conn.rest.is_empty() {
-                conn.rest = Vec::new();
-            }
-            if conn.is_stalled || !conn.paused.is_empty() {
-                self.stalled.push_back(key);
-            } else if was_stalled && conn.has_plaintext() {
+            conn.is_waiting = false;
+            let could = resume_waves(&mut self.disks, conn)
+                | resume_input(&mut self.disks, &self.shared, conn, key);
+            if could && !conn.is_stalled && conn.has_plaintext() {
                 self.again.push(key);
             }
-            self.mark_dirty(key);
+            if could {
+                self.mark_dirty(key);
+            }
+            self.wait_if_due(key);
+            moved |= could;
         }
         moved
     }
+}
+
+/// Goes on with large reads that waited for memory. Says whether any could.
+fn resume_waves(disks: &mut Disks, conn: &mut Conn) -> bool {
+    let before = conn.paused.len();
+    for flight in std::mem::take(&mut conn.paused) {
+        if disks.next_wave(conn, flight) == Begun::NoRoom {
+            conn.paused.push(flight);
+        }
+    }
+    conn.paused.len() < before
+}
+
+/// Goes on with what was received and had to wait. Says whether anything of it could.
+fn resume_input(disks: &mut Disks, shared: &Arc<Shared>, conn: &mut Conn, key: Key) -> bool {
+    if !std::mem::take(&mut conn.is_stalled) {
+        return false;
+    }
+    let rest = std::mem::take(&mut conn.rest);
+    let taken = consume(disks, shared, conn, key, &rest);
+    conn.rest.extend_from_slice(&rest[taken..]);
+    taken > 0 || !conn.is_stalled
 }
 
 /// One system call: how many bytes came, how many of them are in `scratch`, with those that were kept

@@ -57,7 +57,7 @@ pub(crate) struct Worker {
     /// Connections that something has happened to in this round.
     dirty: Vec<Key>,
     /// Connections that wait for memory, the disk, or their client; who waits longest first.
-    stalled: VecDeque<Key>,
+    waiting: VecDeque<Key>,
     /// Connections that have decrypted bytes left, of which no descriptor tells.
     again: Vec<Key>,
     /// Those in their handshake, oldest first; some may be further meanwhile, or gone.
@@ -94,7 +94,7 @@ impl Worker {
             scratch: vec![0; input::SCRATCH_LEN],
             done: Vec::new(),
             dirty: Vec::new(),
-            stalled: VecDeque::new(),
+            waiting: VecDeque::new(),
             again: Vec::new(),
             in_handshake: VecDeque::new(),
             nr_deadlines: 0,
@@ -154,7 +154,7 @@ impl Worker {
         loop {
             let mut moved = self.reap();
             self.flush();
-            if !self.stalled.is_empty() {
+            if !self.waiting.is_empty() {
                 let _plug = forebay::plug();
                 moved |= self.resume();
             } else if self.dirty.is_empty() {
@@ -204,8 +204,7 @@ impl Worker {
                 conn.break_off(error.to_string());
             }
             let is_broken = matches!(conn.ending, Some(Ending::Broken(_)));
-            let is_drained = conn.nr_in_flight == 0 && !conn.wants_write();
-            if is_broken || (conn.ending.is_some() && conn.is_settled() && is_drained) {
+            if is_broken || conn.is_over() {
                 self.close(key);
                 continue;
             }
@@ -231,6 +230,7 @@ impl Worker {
     /// Closes a connection. What it has at the disks ends without it.
     fn close(&mut self, key: Key) {
         let Some(mut conn) = self.conns.remove(key) else { return };
+        conn.say_goodbye();
         let pool = &mut self.disks.pool;
         conn.output.clear(pool, &mut conn.held);
         let filling = conn.filling.take();

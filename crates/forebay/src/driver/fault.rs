@@ -156,6 +156,10 @@ impl Driver for FaultDriver {
                 None => self.inner.wait(nr_others),
                 Some(due_ns) => {
                     self.inner.commit_rqs();
+                    // No wait tells of what the commit has completed.
+                    if self.inner.has_ready() {
+                        return;
+                    }
                     if let Some(left_ns) = due_ns.checked_sub(clock::now_ns()) {
                         self.waiter.wait(Some(Duration::from_nanos(left_ns)));
                     }

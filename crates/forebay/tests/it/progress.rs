@@ -217,6 +217,35 @@ fn a_thread_of_the_disk_tells_an_event_loop_of_ends_alone_where_the_driver_canno
     assert_eq!(done.len(), 5);
 }
 
+/// A commit that is put off may complete what it begins, as buffered writes are in an owned queue.
+#[test]
+fn a_descriptor_tells_of_what_a_commit_at_the_end_of_a_section_completes() {
+    let scratch = Scratch::new(1 << 20);
+    for driver in ["file", "aio", "psync", "null", "ram"] {
+        let spec = match driver {
+            "null" | "ram" => format!("{driver}:1M"),
+            _ => format!("{driver}:{}", scratch.spec("nr_hw_queues=2")),
+        };
+        let disk = open(&spec);
+        let mut queue = disk.queue();
+        let mut done = Vec::new();
+        for round in 1..=20 {
+            while is_readable(queue.poll_fd().expect("a descriptor")) {
+                queue.reap(0, 8, &mut done);
+            }
+            let section = forebay::defer();
+            for n in 0..4 {
+                submit(&mut queue, Io::write(Buf::new(4096), n * 8192));
+            }
+            drop(section);
+            while done.len() < 4 * round {
+                await_readable(queue.poll_fd().expect("a descriptor"), &spec);
+                queue.reap(0, 8, &mut done);
+            }
+        }
+    }
+}
+
 /// Whether a descriptor is readable now.
 #[expect(unsafe_code, reason = "poll is a system call")]
 fn is_readable(fd: BorrowedFd<'_>) -> bool {
@@ -229,7 +258,7 @@ fn is_readable(fd: BorrowedFd<'_>) -> bool {
 fn a_descriptor_is_not_readable_for_ever_where_nothing_is_in_the_layer() {
     let scratch = Scratch::new(1 << 20);
     for driver in ["file", "aio", "psync"] {
-        for keys in ["direct=on&nr_hw_queues=1", "direct=on&nr_hw_queues=2"] {
+        for keys in ["direct=on&nr_hw_queues=1", "direct=on&nr_hw_queues=2", "nr_hw_queues=2"] {
             let spec = format!("{driver}:{}", scratch.spec(keys));
             let disk = open(&spec);
             let mut queue = disk.queue();

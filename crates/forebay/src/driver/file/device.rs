@@ -4,6 +4,7 @@ use super::base::{self, Base};
 use super::commands::Commands;
 use super::enter::Kernel;
 use super::event::Event;
+use super::inline::{Inline, Writes};
 use super::uring::UringDriver;
 use super::waiter::UringWaiter;
 use crate::arena::Arena;
@@ -22,6 +23,7 @@ pub(super) struct FileDevice {
     file: Arc<File>,
     limits: QueueLimits,
     ranges: Ranges,
+    writes: Writes,
     /// Whether the kernel has rings for one thread that run completions when asked for them.
     defers: bool,
     /// What all rings have in common.
@@ -37,6 +39,7 @@ impl FileDevice {
         file: Arc<File>,
         limits: QueueLimits,
         ranges: Ranges,
+        writes: Writes,
         base: Option<Base>,
     ) -> io::Result<FileDevice> {
         let polls = base.as_ref().is_some_and(Base::polls);
@@ -45,7 +48,11 @@ impl FileDevice {
         if !defers {
             IoUring::new(1)?;
         }
-        Ok(FileDevice { file, limits, ranges, defers, base })
+        let writes = match polls {
+            true => Writes::Ring("sqpoll=on: the kernel's thread"),
+            false => writes,
+        };
+        Ok(FileDevice { file, limits, ranges, writes, defers, base })
     }
 
     pub(super) fn features(&self) -> Vec<Feature> {
@@ -60,6 +67,7 @@ impl FileDevice {
                 false => Feature::missing("defer_taskrun", "needs Linux 6.1"),
             },
         ];
+        features.push(self.writes.feature());
         features.extend(base::features(self.base.as_ref()));
         features
     }
@@ -119,7 +127,8 @@ impl Device for FileDevice {
         let event = (mode == Mode::Owned && self.defers).then(Arc::<Event>::default);
         let commands = Commands::new(&self.limits, depth, self.arena().cloned());
         let tells = event.clone();
-        let driver = UringDriver::new(ring, Kernel, event, mode, file, self.ranges, commands);
+        let mut driver = UringDriver::new(ring, Kernel, event, mode, file, self.ranges, commands);
+        driver.inline = Inline::new(self.writes, mode, depth);
         let waiter = UringWaiter::new(driver.ring(), tells, Arc::clone(driver.left()))?;
         Ok(DriverQueue { driver: Box::new(driver), waiter: Arc::new(waiter) })
     }

@@ -121,7 +121,7 @@ fn uring(file: &File) -> Result<Known, NoRing> {
     let asks = is_device && file.options.direct;
     let discards = asks && ranges::uring_discards(&file.file)?;
     let (ranges, mut features) = file.probed.ranges.settle(discards, &mut limits);
-    let device = FileDevice::new(Arc::clone(&file.file), limits, ranges, base)?;
+    let device = FileDevice::new(Arc::clone(&file.file), limits, ranges, file.probed.writes, base)?;
     // Whether there is room for as many tags is seen only then.
     drop(device.open_queue(file.depth, Mode::Shared)?);
     features.extend(device.features());

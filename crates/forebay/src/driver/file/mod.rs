@@ -9,6 +9,7 @@
 //! - [`base`]: what those rings have in common;
 //! - [`uring`]: the driver itself;
 //! - [`commands`]: what each tag is doing, and the ring's entry for it;
+//! - [`inline`]: buffered writes that the driver makes itself;
 //! - [`waiter`]: waits for a ring that others use;
 //! - [`enter`]: the system call, as a test can replace it;
 //! - [`event`]: a descriptor for completions that the kernel has deferred.
@@ -19,6 +20,7 @@ mod device;
 mod engine;
 mod enter;
 mod event;
+mod inline;
 mod open;
 mod probe;
 mod ranges;

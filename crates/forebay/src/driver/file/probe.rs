@@ -2,6 +2,7 @@
 // It makes system calls that no library wraps.
 #![allow(unsafe_code)]
 
+use super::inline::{self, Nowait, Writes};
 use super::open::{Options, system};
 use super::ranges::{self, Knowledge};
 use super::sysfs::Queue;
@@ -26,6 +27,7 @@ pub(super) struct Probed {
     pub(super) limits: QueueLimits,
     pub(super) features: Vec<Feature>,
     pub(super) ranges: Knowledge,
+    pub(super) writes: Writes,
 }
 
 /// Asks the kernel.
@@ -60,12 +62,23 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
     if is_device && options.direct {
         limits.dma_alignment = number("dma_alignment").unwrap_or(511);
     }
+    let beside =
+        (!is_device && !options.read_only).then(|| ranges::beside(path, metadata.dev())).flatten();
+    let writes = match () {
+        () if is_device => Writes::Ring("a block device: io_uring makes buffered writes at once"),
+        () if options.read_only => Writes::Ring("read only"),
+        () if options.direct => Writes::Ring("direct=on: no write is buffered"),
+        () => {
+            let nowait = beside.as_ref().map_or(Nowait::Unknown, inline::ask_nowait);
+            inline::of_file(file, limits.physical_block_size, nowait)
+        }
+    };
     let ranges = match is_device {
         true => Knowledge::OfDevice {
             discards: number("discard_max_bytes").is_some(),
             zeroes: number("write_zeroes_max_bytes").is_some(),
         },
-        false => Knowledge::OfFile(ranges::ways(path, metadata.dev(), options.read_only)),
+        false => Knowledge::OfFile(beside.as_ref().and_then(ranges::ways)),
     };
     features.push(Feature::present(
         "flush",
@@ -88,7 +101,7 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
         true => Feature::present("direct", "O_DIRECT"),
         false => Feature::missing("direct", "not asked for: direct=on"),
     });
-    Ok(Probed { limits, features, ranges })
+    Ok(Probed { limits, features, ranges, writes })
 }
 
 /// A block device: its sizes. Returns its length, bytes.

@@ -118,13 +118,9 @@ fn of_device(discards: bool, zeroes: bool, engine_discards: bool) -> Discard {
     }
 }
 
-/// The best way that the file system of `path`, whose device is `dev`, has to zero a range. None:
-/// it could not be asked.
-pub(super) fn ways(path: &Path, dev: u64, read_only: bool) -> Option<Way> {
-    const LEN: libc::off_t = 4096;
-    if read_only {
-        return None;
-    }
+/// A file without a name on the file system of `path`, whose device is `dev`, to be asked what that
+/// can do.
+pub(super) fn beside(path: &Path, dev: u64) -> Option<File> {
     // Of a link, the folder of the file itself.
     let path = path.canonicalize().ok()?;
     let beside = OpenOptions::new()
@@ -134,9 +130,12 @@ pub(super) fn ways(path: &Path, dev: u64, read_only: bool) -> Option<Way> {
         .open(path.parent()?)
         .ok()?;
     // A file may be mounted over another.
-    if beside.metadata().ok()?.dev() != dev {
-        return None;
-    }
+    (beside.metadata().ok()?.dev() == dev).then_some(beside)
+}
+
+/// The best way that the file system of a file has to zero a range. None: that could not be asked.
+pub(super) fn ways(beside: &File) -> Option<Way> {
+    const LEN: libc::off_t = 4096;
     for way in [Way::ZeroRange, Way::PunchHole] {
         let mode = zeroing::first(false, way);
         // SAFETY: numbers only.

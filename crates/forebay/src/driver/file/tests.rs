@@ -3,6 +3,7 @@
 mod answers;
 mod entries;
 mod fixed;
+mod inline;
 mod limits;
 mod sqpoll;
 

@@ -4,7 +4,8 @@
 //! there are tags is never full, and its completion queue, which has room for every tag and a kick,
 //! never overflows. Entries are made and published at the commit, all at once, and submitted with
 //! one system call; waiting submits and waits in one. (A ring that is full all the same is emptied
-//! first: a kernel's thread that takes the entries, `sqpoll=on`, tells of it late.)
+//! first: a kernel's thread that takes the entries, `sqpoll=on`, tells of it late.) Some writes
+//! have no entry: the driver makes them itself (see [`inline`](super::inline)).
 //!
 //! A pushed entry may be taken by the kernel even if the call that submits it fails, so a request
 //! is over only when its completion was seen.
@@ -18,6 +19,7 @@
 use super::commands::Commands;
 use super::enter::{Enter, Kernel};
 use super::event::Event;
+use super::inline::Inline;
 use crate::driver::Mode;
 use crate::driver::zeroing::{self, Ranges};
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
@@ -41,6 +43,8 @@ pub(super) struct UringDriver<E: Enter = Kernel> {
     /// How ranges are changed, as far as is known by now.
     pub(super) ranges: Ranges,
     commands: Commands,
+    /// Off at first.
+    pub(super) inline: Inline,
     /// What was queued since the last commit; its entries are not in the ring yet.
     queued: Vec<Tag>,
     nr_in_flight: u32,
@@ -49,8 +53,8 @@ pub(super) struct UringDriver<E: Enter = Kernel> {
     /// How many entries are left in the ring for the next wait beside the driver to submit.
     left: Arc<AtomicU32>,
     nr_syscalls: u64,
-    /// Kept open for the ring.
-    _file: Arc<File>,
+    /// Kept open for the ring, too.
+    file: Arc<File>,
 }
 
 impl<E: Enter> UringDriver<E> {
@@ -77,12 +81,13 @@ impl<E: Enter> UringDriver<E> {
             mode,
             ranges,
             commands,
+            inline: Inline::off(),
             queued: Vec::with_capacity(depth as usize),
             nr_in_flight: 0,
             kicked: false,
             left: Arc::default(),
             nr_syscalls: 0,
-            _file: file,
+            file,
         }
     }
 
@@ -197,19 +202,30 @@ impl<E: Enter> UringDriver<E> {
 
     /// Brings what only a system call moves on, where nothing is there: completions that the kernel
     /// has deferred, or entries that an early return left behind. Where somebody polls, it brings
-    /// everything, since what came before the event was cleared is told of no more.
+    /// everything, since what came before the event was cleared is told of no more. Once is enough:
+    /// what comes later signals the event again. And more than once may be for ever: the kernel
+    /// puts work on its list, and then says so in a flag; where the work is done in between, the
+    /// flag stays, with nothing behind it, until there is work again.
     #[inline]
     fn look_hard(&mut self) {
         if self.ring.completion().is_empty() && self.needs_enter() {
             self.enter(0);
         }
-        while self.event.as_ref().is_some_and(|event| event.clear()) {
+        if self.event.as_ref().is_some_and(|event| event.clear()) {
             self.nr_syscalls += 1;
-            if !self.needs_enter() {
-                return;
+            if self.needs_enter() {
+                self.enter(0);
             }
+        }
+    }
+
+    /// Makes the writes that have no entry, once what is in the ring was begun. That brings the
+    /// completions that a commit is to bring, too.
+    fn write_inline(&mut self) {
+        if self.needs_enter() {
             self.enter(0);
         }
+        self.inline.make(&self.commands, &self.file, &mut self.nr_syscalls);
     }
 
     /// Sends requests again, as the table has them now.
@@ -230,14 +246,17 @@ impl<E: Enter> Driver for UringDriver<E> {
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
         let mode = self.range_mode(rq.op);
         self.commands.note(rq, mode);
-        self.queued.push(rq.tag);
+        self.inline.take(rq, &mut self.queued);
         self.nr_in_flight += 1;
         Issue::Queued
     }
 
     fn commit_rqs(&mut self) {
         self.publish();
-        self.enter(0);
+        match self.inline.end_batch() {
+            true => self.write_inline(),
+            false => self.enter(0),
+        }
     }
 
     fn reap(&mut self, done: &mut Completions, look: Look) {
@@ -248,21 +267,22 @@ impl<E: Enter> Driver for UringDriver<E> {
             self.look_hard();
         }
         let mut again = Vec::new();
-        let UringDriver { ring, commands, kicked, nr_in_flight, .. } = self;
+        let UringDriver { ring, commands, inline, kicked, nr_in_flight, .. } = self;
+        let mut ended = |tag, answer| match commands.ended(tag, answer) {
+            Some(result) => {
+                *nr_in_flight -= 1;
+                done.push(tag, result);
+            }
+            None => again.push(tag),
+        };
         for entry in ring.completion() {
             if entry.user_data() == KICK {
                 *kicked = false;
                 continue;
             }
-            let tag = Tag::from_index(entry.user_data() as usize);
-            match commands.ended(tag, entry.result()) {
-                Some(result) => {
-                    *nr_in_flight -= 1;
-                    done.push(tag, result);
-                }
-                None => again.push(tag),
-            }
+            ended(Tag::from_index(entry.user_data() as usize), entry.result());
         }
+        inline.done().for_each(|(tag, answer)| ended(tag, answer));
         if !again.is_empty() {
             self.send_again(again);
         }
@@ -273,17 +293,23 @@ impl<E: Enter> Driver for UringDriver<E> {
     }
 
     fn leave_to_wait(&mut self) {
-        self.publish();
         if self.polls || self.mode == Mode::Owned {
-            return self.enter(0);
+            return self.commit_rqs();
         }
+        self.publish();
         let nr = self.ring.submission().len();
         self.left.store(nr as u32, Ordering::Relaxed);
     }
 
     fn wait(&mut self, nr_completions: u32) {
         self.publish();
-        self.enter(nr_completions);
+        if self.inline.end_batch() {
+            self.write_inline();
+        }
+        match nr_completions.saturating_sub(self.inline.nr_done() as u32) {
+            0 if !self.needs_enter() => {}
+            nr => self.enter(nr),
+        }
     }
 
     /// The kick's completion stays in the ring until the waiting thread is back (K8), so it does
@@ -299,6 +325,10 @@ impl<E: Enter> Driver for UringDriver<E> {
             self.push_kick();
         }
         self.enter(0);
+    }
+
+    fn has_ready(&self) -> bool {
+        self.inline.nr_done() > 0
     }
 
     fn nr_syscalls(&self) -> u64 {

@@ -129,10 +129,14 @@ impl<'a> Token<'a> {
         inner.core.leave_to_wait(&mut *inner.driver);
     }
 
-    /// Commits what a turn has issued and not committed.
+    /// Commits what a turn has issued and not committed. What the commit itself has completed is
+    /// ended at once where a descriptor is watched, which would not tell of it.
     pub(crate) fn commit(&mut self) {
         let inner = &mut **self;
         inner.core.commit(&mut *inner.driver);
+        if self.hctx.is_polled.load(Ordering::Relaxed) && self.driver.has_ready() {
+            self.turn(now_ns(self.hctx.is_timed), Commit::Now, None, None);
+        }
     }
 
     /// Ends the wait of a thread beside the driver, now or when it next waits, and gives the token

@@ -7,6 +7,7 @@ use super::LONG;
 use crate::buf::Buf;
 use crate::driver::file::commands::Commands;
 use crate::driver::file::enter::Enter;
+use crate::driver::file::inline::{Inline, Writes};
 use crate::driver::file::uring::UringDriver;
 use crate::driver::file::waiter::UringWaiter;
 use crate::driver::testing::{DEPTH, data, issue, ranges, reap};
@@ -37,7 +38,7 @@ enum Answer {
 
 /// The answers still to be given; after them the kernel gives its own.
 #[derive(Clone, Debug, Default)]
-struct Script(Arc<Mutex<VecDeque<Answer>>>);
+pub(super) struct Script(Arc<Mutex<VecDeque<Answer>>>);
 
 impl Script {
     fn then(&self, answers: &[Answer]) {
@@ -68,7 +69,10 @@ impl Enter for Script {
 }
 
 /// A driver with a ring of `entries`, on a file of bytes that count up, and what waits for it.
-fn scripted(entries: u32, mode: Mode) -> (UringDriver<Script>, UringWaiter, Script, File) {
+pub(super) fn scripted(
+    entries: u32,
+    mode: Mode,
+) -> (UringDriver<Script>, UringWaiter, Script, File) {
     let ring = IoUring::builder().setup_cqsize(2 * DEPTH).build(entries).expect("a ring");
     let file = tempfile::tempfile().expect("a scratch file");
     let bytes: Vec<u8> = (0..1 << 16).map(|at: u32| (at / 256) as u8).collect();
@@ -151,8 +155,13 @@ const ANSWERS: [Answer; 10] = [
 
 #[test]
 fn whatever_the_kernel_answers_each_request_ends_once_with_its_own_result() {
-    for mode in [Mode::Owned, Mode::Shared] {
+    for (mode, writes) in [
+        (Mode::Owned, Writes::Ring("")),
+        (Mode::Owned, Writes::Inline(1)),
+        (Mode::Shared, Writes::Ring("")),
+    ] {
         let (mut driver, waiter, script, _file) = scripted(DEPTH + 1, mode);
+        driver.inline = Inline::new(writes, mode, DEPTH);
         for first in ANSWERS {
             for second in ANSWERS {
                 script.then(&[first, second, first]);

@@ -1,0 +1,295 @@
+//! Buffered writes that the driver makes itself, by one system call each.
+//!
+//! Where a file system refuses buffered writes that must not wait (`RWF_NOWAIT`), as ext4 does,
+//! io_uring hands each of them to a worker of the kernel: two switches of context for what is a
+//! copy into the page cache. So the driver makes them, in the thread that commits, after all else
+//! of the batch was begun; they are handed over by the next look, as any completion is.
+//!
+//! It does so only where that thread can afford to be held:
+//! - in a queue that one thread owns: who holds the token of a shared one holds up everybody;
+//! - for whole blocks: a part of a block that is not in memory would have to be read first;
+//! - for [`MAX_BYTES`] in one batch; one that has more goes by io_uring, all of it: a worker of the
+//!   kernel and this thread would wait for each other at the file's lock;
+//! - not for a while after writes were found to sleep: the kernel does that to who fills its memory
+//!   with dirty pages, and its workers may sleep instead.
+//!
+//! A write that is to be durable when it ends, and a flush, wait for the device: they are
+//! io_uring's always.
+// It makes system calls.
+#![allow(unsafe_code)]
+
+use super::commands::Commands;
+use crate::driver::Mode;
+use crate::info::Feature;
+use crate::runtime::clock;
+use forebay_core::{IssuedRequest, Op, Tag};
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+
+/// How much is written so in one batch, bytes: 0.15 to 0.3 ms of copying.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// A batch that takes longer than this was held up, or its thread was not let run, ns.
+const SLOW_NS: u64 = 1_000_000;
+
+/// How many batches after a slow one are watched: which of both it was costs two system calls.
+const NR_WATCHED: u32 = 64;
+
+/// How long none is made after some have slept, ns: some ten pauses of a writer that the kernel
+/// slows down.
+const REST_NS: u64 = 100_000_000;
+
+/// What a file's writes are, and if they are not made inline, why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writes {
+    /// Whole blocks of so many bytes are, a power of two.
+    Inline(u32),
+    Ring(&'static str),
+}
+
+impl Writes {
+    pub(super) fn feature(self) -> Feature {
+        match self {
+            Writes::Inline(block) => Feature::present(
+                "inline_writes",
+                format!(
+                    "whole blocks of {block} bytes, {} KiB a batch, by the thread of a queue: \
+                     its file system has no buffered writes that io_uring could make at once",
+                    MAX_BYTES / 1024
+                ),
+            ),
+            Writes::Ring(why) => Feature::missing("inline_writes", why),
+        }
+    }
+}
+
+/// The answer to whether a buffered write without waiting is possible, on a file beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nowait {
+    /// The kernel tries it.
+    Tried,
+    Refused,
+    /// It could not be asked.
+    Unknown,
+}
+
+/// How the buffered writes of a regular file are to be made. `block` is its file system's.
+pub(super) fn of_file(file: &File, block: u32, nowait: Nowait) -> Writes {
+    match nowait {
+        Nowait::Tried => Writes::Ring("not needed: io_uring makes buffered writes at once here"),
+        Nowait::Unknown => Writes::Ring("its file system could not be asked (no O_TMPFILE beside)"),
+        Nowait::Refused if !ends_in_memory(file) => {
+            Writes::Ring("not known to be safe: writes of its file system may wait for others")
+        }
+        Nowait::Refused if is_synchronous(file) => {
+            Writes::Ring("its writes wait for the device (sync, chattr +S)")
+        }
+        Nowait::Refused => Writes::Inline(block),
+    }
+}
+
+/// Asks a file that is nobody else's: writes to it.
+pub(super) fn ask_nowait(beside: &File) -> Nowait {
+    let mut byte = [0u8; 1];
+    let vector = libc::iovec { iov_base: byte.as_mut_ptr().cast(), iov_len: 1 };
+    // SAFETY: an open descriptor, and one vector of a byte that the kernel reads.
+    let answer =
+        unsafe { libc::pwritev2(beside.as_raw_fd(), &raw const vector, 1, 0, libc::RWF_NOWAIT) };
+    match (answer, std::io::Error::last_os_error().raw_os_error()) {
+        (0.., _) | (_, Some(libc::EAGAIN)) => Nowait::Tried,
+        (_, Some(libc::EOPNOTSUPP)) => Nowait::Refused,
+        (..) => Nowait::Unknown,
+    }
+}
+
+/// Whether a buffered write is a copy into this machine's memory. One of a file system that asks
+/// somebody else (FUSE, a network's) may wait for that each time.
+fn ends_in_memory(file: &File) -> bool {
+    /// ext2 to ext4, f2fs, tmpfs, XFS.
+    const KNOWN: [u64; 4] = [0xEF53, 0xF2F5_2010, 0x0102_1994, 0x5846_5342];
+    let mut statfs = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the kernel writes one `statfs` at most.
+    let answer = unsafe { libc::fstatfs(file.as_raw_fd(), statfs.as_mut_ptr()) };
+    // SAFETY: all zeroes is a value of this plain structure, and the kernel filled it in.
+    let f_type = unsafe { statfs.assume_init() }.f_type;
+    answer == 0 && KNOWN.contains(&(f_type as u64 & 0xFFFF_FFFF))
+}
+
+/// Whether each write is written back before it ends, by its mount or by the file's own mark.
+fn is_synchronous(file: &File) -> bool {
+    /// `FS_IOC_GETFLAGS` and `FS_SYNC_FL` of <linux/fs.h>.
+    const GET_FLAGS: libc::c_ulong = 0x8008_6601;
+    const SYNC: libc::c_int = 8;
+    let mut statvfs = MaybeUninit::<libc::statvfs>::zeroed();
+    // SAFETY: the C library writes one `statvfs` at most.
+    let answer = unsafe { libc::fstatvfs(file.as_raw_fd(), statvfs.as_mut_ptr()) };
+    // SAFETY: all zeroes is a value of this plain structure, and it was filled in.
+    let mount = unsafe { statvfs.assume_init() }.f_flag;
+    let by_mount = answer != 0 || mount & libc::ST_SYNCHRONOUS != 0;
+    let mut flags: [libc::c_int; 2] = [0; 2];
+    // SAFETY: this request writes one number, of 32 bits, or of 64 in some file systems.
+    let answer = unsafe { libc::ioctl(file.as_raw_fd(), GET_FLAGS, flags.as_mut_ptr()) };
+    by_mount || answer == 0 && flags[0] & SYNC != 0
+}
+
+/// The writes of one queue that are made so.
+#[derive(Debug)]
+pub(super) struct Inline {
+    /// A request is whole blocks if its place and its length have none of these bits.
+    part_of_block: u64,
+    /// Taken, and not made.
+    queued: Vec<Tag>,
+    /// Of the batch that begins, whether taken or too many.
+    nr_bytes: u64,
+    /// Made, and not handed over; with answers as io_uring's: a count, or a negative errno.
+    done: Vec<(Tag, i32)>,
+    nr_watched: u32,
+    /// Until when it rests, if it does.
+    rests_until_ns: Option<u64>,
+}
+
+impl Inline {
+    /// For a queue of `depth` tags.
+    pub(super) fn new(writes: Writes, mode: Mode, depth: u32) -> Inline {
+        match (writes, mode) {
+            (Writes::Inline(block), Mode::Owned) => {
+                assert!(block.is_power_of_two());
+                Inline::whole(u64::from(block) - 1, depth as usize)
+            }
+            _ => Inline::off(),
+        }
+    }
+
+    /// That makes none: no length is without any bit.
+    pub(super) fn off() -> Inline {
+        Inline::whole(!0, 0)
+    }
+
+    fn whole(part_of_block: u64, nr: usize) -> Inline {
+        let (queued, done) = (Vec::with_capacity(nr), Vec::with_capacity(nr));
+        Inline { part_of_block, queued, nr_bytes: 0, done, nr_watched: 0, rests_until_ns: None }
+    }
+
+    /// Takes a request, if it is to be made so; otherwise adds it to those of the ring.
+    #[inline]
+    pub(super) fn take(&mut self, rq: &IssuedRequest<'_>, ring: &mut Vec<Tag>) {
+        let is_whole = rq.op == Op::Write && (rq.start | rq.len) & self.part_of_block == 0;
+        if !is_whole || rq.fua {
+            return ring.push(rq.tag);
+        }
+        self.take_write(rq, ring);
+    }
+
+    fn take_write(&mut self, rq: &IssuedRequest<'_>, ring: &mut Vec<Tag>) {
+        self.nr_bytes += rq.len;
+        if self.nr_bytes > MAX_BYTES || self.rests() {
+            ring.append(&mut self.queued);
+            return ring.push(rq.tag);
+        }
+        self.queued.push(rq.tag);
+    }
+
+    /// The batch is complete. Says whether any of it was taken: then [`Inline::make`] is due.
+    #[inline]
+    pub(super) fn end_batch(&mut self) -> bool {
+        self.nr_bytes = 0;
+        !self.queued.is_empty()
+    }
+
+    #[inline]
+    fn rests(&mut self) -> bool {
+        let is_over = |until| clock::now_ns() >= until;
+        self.rests_until_ns.take_if(|until| is_over(*until));
+        self.rests_until_ns.is_some()
+    }
+
+    /// Makes all that is taken. Adds the system calls to `nr_syscalls`.
+    pub(super) fn make(&mut self, commands: &Commands, file: &File, nr_syscalls: &mut u64) {
+        let switches_before = (self.nr_watched > 0).then(|| nr_switches(nr_syscalls));
+        let begin = clock::now_ns();
+        for tag in self.queued.drain(..) {
+            let answer = commands.write_now(tag, file, nr_syscalls);
+            self.done.push((tag, answer));
+        }
+        self.nr_watched = self.nr_watched.saturating_sub(1);
+        let end = clock::now_ns();
+        if end - begin > SLOW_NS {
+            let has_slept = switches_before.is_some_and(|nr| nr_switches(nr_syscalls) > nr);
+            self.was_slow(has_slept, end);
+        }
+    }
+
+    /// A batch was slow. The thread may have had no processor; that is known of one that was
+    /// watched: had it slept, it gave that away itself.
+    #[cold]
+    fn was_slow(&mut self, has_slept: bool, now_ns: u64) {
+        self.nr_watched = NR_WATCHED;
+        if has_slept {
+            self.rests_until_ns = Some(now_ns + REST_NS);
+        }
+    }
+
+    /// How many are made and not handed over.
+    #[inline]
+    pub(super) fn nr_done(&self) -> usize {
+        self.done.len()
+    }
+
+    /// Hands them over, oldest first.
+    #[inline]
+    pub(super) fn done(&mut self) -> impl Iterator<Item = (Tag, i32)> + '_ {
+        self.done.drain(..)
+    }
+}
+
+/// How often this thread has given its processor away by itself, to wait for something.
+#[cold]
+fn nr_switches(nr_syscalls: &mut u64) -> i64 {
+    *nr_syscalls += 1;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel writes one `rusage`.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+    // SAFETY: all zeroes is a value of this plain structure, and the kernel filled it in.
+    unsafe { usage.assume_init() }.ru_nvcsw
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owned() -> Inline {
+        Inline::new(Writes::Inline(4096), Mode::Owned, 4)
+    }
+
+    #[test]
+    fn a_slow_batch_is_followed_by_a_rest_only_if_the_next_is_seen_to_sleep() {
+        let mut inline = owned();
+        inline.was_slow(false, clock::now_ns());
+        assert!(!inline.rests() && inline.nr_watched == NR_WATCHED);
+        inline.was_slow(true, clock::now_ns());
+        assert!(inline.rests());
+        inline.rests_until_ns = Some(clock::now_ns());
+        assert!(!inline.rests() && inline.rests_until_ns.is_none());
+    }
+
+    #[test]
+    fn a_sleep_is_a_switch_that_the_thread_made_itself() {
+        let mut nr_syscalls = 0;
+        let before = nr_switches(&mut nr_syscalls);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(nr_switches(&mut nr_syscalls) > before);
+        assert_eq!(nr_syscalls, 2);
+    }
+
+    #[test]
+    fn what_cannot_be_asked_or_is_asked_of_others_is_left_to_the_ring() {
+        let file = tempfile::tempfile().expect("a scratch file");
+        for nowait in [Nowait::Tried, Nowait::Unknown] {
+            assert!(matches!(of_file(&file, 4096, nowait), Writes::Ring(_)));
+        }
+        // Of the kernel itself, and no file system that is listed.
+        let other = File::open("/proc/self/status").expect("a file of the kernel's");
+        assert!(matches!(of_file(&other, 4096, Nowait::Refused), Writes::Ring(_)));
+    }
+}
