@@ -41,6 +41,12 @@ const ARROWS: &[Row] = &[
         why: "the fio dialect is text in, values out: it is usable without a block layer",
     },
     Row {
+        name: "forebay-nbd",
+        may_name: &["forebay-core"],
+        outside: true,
+        why: "the protocol is bytes and values: the server, the driver and the simulator run it",
+    },
+    Row {
         name: "forebay",
         may_name: &["forebay-core", "forebay-model", "forebay-nbd"],
         outside: true,
@@ -51,12 +57,6 @@ const ARROWS: &[Row] = &[
         may_name: &["forebay"],
         outside: true,
         why: "the drop-in is a front end: it reaches the block layer through the library",
-    },
-    Row {
-        name: "forebay-nbd",
-        may_name: &["forebay-core"],
-        outside: true,
-        why: "the protocol is bytes and values: the server, the driver and the simulator run it",
     },
     Row {
         name: "forebay-serve",

@@ -1,4 +1,4 @@
-//! `cargo xtask bare`: builds core and the device models for a machine without an operating system.
+//! `cargo xtask bare`: builds core, models and protocol for a machine without an operating system.
 //!
 //! `#![no_std]` alone does not prove much: a dependency or a feature may bring std back. A target
 //! that has no std at all cannot be fooled.
@@ -12,7 +12,7 @@ use crate::command::Line;
 const TARGET: &str = "x86_64-unknown-none";
 
 /// What must do without an operating system.
-const PACKAGES: &[&str] = &["forebay-core", "forebay-model"];
+const PACKAGES: &[&str] = &["forebay-core", "forebay-model", "forebay-nbd"];
 
 pub(crate) fn run() -> Outcome {
     if !installed()? {

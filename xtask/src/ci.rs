@@ -40,6 +40,7 @@ const STEPS: &[Step] = &[
     // The longest first, so that none is left alone at the end.
     Step { name: "miri", action: Action::BesideByNightly },
     Step { name: "loom", action: Action::Beside },
+    Step { name: "fuzz", action: Action::Beside },
     Step { name: "shuttle", action: Action::Beside },
     Step { name: "tsan", action: Action::BesideByNightly },
     Step { name: "histories", action: Action::Beside },

@@ -17,6 +17,7 @@ mod ci;
 mod command;
 mod deny;
 mod examples;
+mod fuzz;
 mod histories;
 mod instructions;
 mod loom;
@@ -49,13 +50,14 @@ cargo xtask <command>
   mutants              memory orderings of core, each weakened, must fail a loom model
   histories [--all]    every short history on a volatile cache, with a crash at each moment
   planted              bugs of the flush machine, each of which short histories must find
+  fuzz [SECONDS]       each fuzz target for a minute, or so long
   shuttle [SEED]       models of concurrent code in random schedules
   miri                 tests under Miri, which finds undefined behaviour
   tsan                 tests under ThreadSanitizer
   nightly              installs the toolchain of miri and tsan, beside the user's own
   help                 this text
 
-Steps of ci, in order; the last seven beside each other: ";
+Steps of ci, in order; the last eight beside each other: ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -88,6 +90,12 @@ fn dispatch(words: &[&str]) -> Outcome {
             let seed = seed.parse().map_err(|_| format!("shuttle: `{seed}` is no seed"))?;
             shuttle::run(Some(seed))
         }
+        ["fuzz"] => fuzz::run(None),
+        ["fuzz", seconds] => {
+            let seconds = seconds.parse().ok().filter(|&seconds| seconds > 0);
+            let seconds = seconds.ok_or("fuzz: the number of seconds is 1 or more")?;
+            fuzz::run(Some(seconds))
+        }
         ["miri"] => miri::run(),
         ["tsan"] => tsan::run(),
         ["nightly"] => nightly::install(),
@@ -115,6 +123,7 @@ mod tests {
     #[test]
     fn an_argument_that_a_command_does_not_take_is_refused() {
         assert!(dispatch(&["tidy", "--fast"]).is_err());
+        assert!(dispatch(&["fuzz", "0"]).unwrap_err().contains("1 or more"));
         assert!(dispatch(&["shuttle", "seed"]).unwrap_err().contains("`seed` is no seed"));
     }
 }

@@ -47,6 +47,17 @@ impl Histogram {
         self.count
     }
 
+    /// The sum of the values; `u64::MAX` if it is larger.
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    /// How many values are below `bound`. Exact if that is a power of two; otherwise values that
+    /// are at most one part in eight below it may be missing.
+    pub fn count_below(&self, bound: u64) -> u64 {
+        self.buckets[..bucket(bound)].iter().sum()
+    }
+
     /// The mean, rounded down; 0 of nothing.
     pub fn mean(&self) -> u64 {
         self.sum.checked_div(self.count).unwrap_or(0)
@@ -152,6 +163,18 @@ mod tests {
         }
         assert_eq!(bucket(u64::MAX), BUCKETS - 1);
         assert_eq!(upper_bound(BUCKETS - 1), u64::MAX);
+    }
+
+    #[test]
+    fn values_below_a_power_of_two_are_counted_exactly() {
+        let mut histogram = Histogram::default();
+        (0..5000).for_each(|value| histogram.record(value));
+        for shift in 0..13 {
+            assert_eq!(histogram.count_below(1 << shift), 1 << shift);
+        }
+        assert_eq!(histogram.count_below(1 << 63), 5000);
+        assert!((4375..=5000).contains(&histogram.count_below(5000)));
+        assert_eq!(histogram.sum(), 4999 * 5000 / 2);
     }
 
     #[test]

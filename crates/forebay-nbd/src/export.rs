@@ -129,3 +129,49 @@ impl ExportInfo {
         rules.iter().find(|(is_kept, _)| !is_kept).map_or(Ok(()), |(_, rule)| Err(rule))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Abilities, BlockSizes, ExportInfo};
+
+    fn export(size_bytes: u64, min: u32, preferred: u32, max: u32) -> ExportInfo {
+        ExportInfo {
+            name: "a".into(),
+            description: "b".into(),
+            size_bytes,
+            can: Abilities::default(),
+            block_size: BlockSizes { min, preferred, max },
+        }
+    }
+
+    #[test]
+    fn what_the_protocol_does_not_allow_is_said() {
+        for (size_bytes, min, preferred, max) in [
+            (1 << 30, 1, 4096, 1 << 25),
+            (1 << 30, 512, 512, u32::MAX),
+            (1 << 30, 1 << 16, 1 << 16, 1 << 16),
+            (100, 1, 4096, 100),
+            (0, 512, 4096, 512),
+        ] {
+            assert_eq!(export(size_bytes, min, preferred, max).check(), Ok(()));
+        }
+        for (min, preferred, max) in [
+            (0, 4096, 1 << 25),
+            (3, 4096, 3 << 20),
+            (1 << 17, 1 << 17, 1 << 17),
+            (512, 256, 1 << 25),
+            (4096, 2048, 1 << 25),
+            (512, 6000, 1 << 25),
+            (512, 4096, (1 << 25) + 1),
+            (512, 4096, 2048),
+        ] {
+            assert!(
+                export(1 << 30, min, preferred, max).check().is_err(),
+                "{min} {preferred} {max}"
+            );
+        }
+        let long = "n".repeat(4097);
+        assert!(ExportInfo { name: long.clone(), ..export(0, 1, 512, 1) }.check().is_err());
+        assert!(ExportInfo { description: long, ..export(0, 1, 512, 1) }.check().is_err());
+    }
+}

@@ -33,6 +33,12 @@ pub enum ServeError {
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] crate::tls::TlsError),
+    /// Where metrics are to be served is no address.
+    #[error("--metrics: {0}")]
+    MetricsAddress(#[from] crate::listen::AddressError),
+    /// Metrics cannot be served.
+    #[error(transparent)]
+    Metrics(#[from] crate::metrics::EndpointError),
     /// TLS was asked for without certificates.
     #[error("TLS needs certificates; name their directory with --tls-certificates")]
     NoCertificates,

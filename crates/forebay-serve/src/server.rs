@@ -4,11 +4,15 @@ use crate::config::{Limits, Options};
 use crate::error::ServeError;
 use crate::export::Export;
 use crate::listen::{self, Address, Listener};
+use crate::log::Log;
+use crate::metrics::{Endpoint, ExportSource, Refusal, Source, metrics_address};
 use crate::notify;
+use crate::sandbox::{Needs, confine};
 use crate::signals::StopSignal;
 use crate::tls::ServerTls;
 use crate::worker::Worker;
 use crate::worker::door::{Arrival, Door};
+use forebay::now_ns;
 use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::TlsPolicy;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -35,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// Connections that have chosen an export.
     pub(crate) nr_open: Arc<AtomicUsize>,
+    pub(crate) counters: Arc<Source>,
+    pub(crate) log: Log,
 }
 
 /// A server whose disks are open and whose sockets listen.
@@ -42,6 +48,7 @@ pub(crate) struct Shared {
 pub struct Server {
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
+    metrics: Option<Endpoint>,
     stop: StopSignal,
 }
 
@@ -69,6 +76,15 @@ impl Server {
             exports.push(Export::open(export)?);
         }
         let listeners = open_listeners(&options.listen)?;
+        let counted = exports.iter().map(|export| ExportSource {
+            name: export.info.name.clone(),
+            disk: export.disk.clone(),
+        });
+        let counters = Source::new(counted.collect());
+        let metrics = match &options.metrics {
+            Some(text) => Some(Endpoint::open(&metrics_address(text)?, Arc::clone(&counters))?),
+            None => None,
+        };
         let shared = Arc::new(Shared {
             infos: exports.iter().map(|export| export.info.clone()).collect(),
             exports: exports.into(),
@@ -76,8 +92,10 @@ impl Server {
             tls_policy: options.tls.policy,
             limits: options.limits,
             nr_open: Arc::default(),
+            counters,
+            log: Log::to_stderr(),
         });
-        Ok(Server { shared, listeners, stop })
+        Ok(Server { shared, listeners, metrics, stop })
     }
 
     /// The NBD URIs of all exports, at every socket.
@@ -95,7 +113,14 @@ impl Server {
     ///
     /// # Errors
     /// If a thread cannot be started, or a flush at the end fails.
-    pub fn run(self) -> Result<(), ServeError> {
+    pub fn run(mut self) -> Result<(), ServeError> {
+        // Before any thread is started: each has the rights of who starts it.
+        self.shared.log.line(now_ns(), confine(&self.needs()));
+        let metrics = self.metrics.take();
+        if let Some(metrics) = &metrics {
+            self.shared.log.line(now_ns(), format_args!("metrics at {}", metrics.place()));
+        }
+        let _metrics = metrics.map(Endpoint::start).transpose()?;
         let mut doors = Vec::new();
         let mut threads = Vec::new();
         for number in 0..self.shared.limits.threads.max(1) {
@@ -115,6 +140,19 @@ impl Server {
             0 => Ok(()),
             _ => Err(system("serving")(io::Error::other("a thread of the server has panicked"))),
         }
+    }
+
+    /// What is still needed from here on.
+    fn needs(&self) -> Needs {
+        let mut needs = Needs::default();
+        self.shared.exports.iter().for_each(|export| needs.disk(&export.disk));
+        let metrics = self.metrics.as_ref().map(Endpoint::address);
+        for address in self.listeners.iter().map(Listener::address).chain(metrics) {
+            if let Address::Unix(path) = address {
+                needs.unlink(&path);
+            }
+        }
+        needs
     }
 
     /// Hands connections to workers until it is time to stop.
@@ -149,7 +187,13 @@ impl Server {
                     door.expect("there is a thread").bring(Arrival { fd, peer });
                 }
                 Ok(None) => return Ok(false),
-                Err(error) if listen::is_exhausted(&error) => return Ok(true),
+                Err(error) if listen::is_exhausted(&error) => {
+                    let counters = self.shared.counters.server();
+                    counters.accept_errors.count();
+                    counters.refuse(Refusal::NoDescriptor);
+                    self.shared.log.line(now_ns(), format_args!("cannot accept: {error}"));
+                    return Ok(true);
+                }
                 Err(error) => return Err(system("accepting connections")(error)),
             }
         }

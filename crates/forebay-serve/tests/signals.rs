@@ -1,9 +1,11 @@
 //! Signals, in processes of their own: handlers are the process's.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use forebay_serve::signals::StopSignal;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -39,29 +41,52 @@ fn say(text: &str) {
     output.flush().unwrap();
 }
 
+/// Like a server that cannot get rid of what is in flight.
+fn hang() {
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+}
+
 #[test]
-fn a_signal_can_be_waited_for_and_the_second_ends_the_process() {
+fn a_signal_can_be_waited_for_and_a_later_one_ends_the_process() {
     if std::env::var_os(CHILD).is_some() {
         let signal = StopSignal::install().unwrap();
         assert!(!signal.is_set());
+        // From here on signals are seen.
+        let _ = signal.as_fd();
         say("ready");
         wait_for(&signal);
         assert!(signal.is_set());
         signal.clear();
         say("stopping");
-        // Like a server that cannot get rid of what is in flight.
-        std::io::stdin().read_line(&mut String::new()).unwrap();
-        return;
+        return hang();
     }
     for number in [Signal::TERM, Signal::INT] {
-        let name = "a_signal_can_be_waited_for_and_the_second_ends_the_process";
+        let name = "a_signal_can_be_waited_for_and_a_later_one_ends_the_process";
         let (mut child, mut lines) = start(name);
         lines.next().expect("it is ready");
+        // Some senders send everything twice.
+        send(&child, number);
         send(&child, number);
         lines.next().expect("it is stopping");
-        send(&child, number);
+        while child.try_wait().unwrap().is_none() {
+            send(&child, number);
+            std::thread::sleep(Duration::from_millis(50));
+        }
         assert_eq!(child.wait().unwrap().signal(), Some(number.as_raw()));
     }
+}
+
+#[test]
+fn as_long_as_nobody_looks_a_signal_ends_the_process() {
+    if std::env::var_os(CHILD).is_some() {
+        let _signal = StopSignal::install().unwrap();
+        say("still opening disks");
+        return hang();
+    }
+    let (mut child, mut lines) = start("as_long_as_nobody_looks_a_signal_ends_the_process");
+    lines.next().expect("it is there");
+    send(&child, Signal::TERM);
+    assert_eq!(child.wait().unwrap().signal(), Some(Signal::TERM.as_raw()));
 }
 
 #[test]

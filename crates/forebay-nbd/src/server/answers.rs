@@ -1,8 +1,8 @@
 //! What each option is answered.
 //!
 //! Source: "Option types" in the NBD protocol document. Where it leaves a choice: an option that
-//! was granted is granted again, a query that selects nothing is ignored, and the block sizes are
-//! told whether or not they were asked for.
+//! was granted is granted again, a query that selects nothing is ignored, contexts are listed even
+//! before they can be selected, and the block sizes are told whether or not they were asked for.
 
 use alloc::vec::Vec;
 
@@ -164,13 +164,13 @@ impl Handshake {
         exports: &[ExportInfo],
         out: &mut Vec<u8>,
     ) -> Result<Next, Refusal> {
-        if self.framing == Framing::Simple {
+        let is_list = option == OPT_LIST_META_CONTEXT;
+        if !is_list && self.framing == Framing::Simple {
             return Err((REP_ERR_INVALID, "this option needs STRUCTURED_REPLY first"));
         }
         let data = data.ok_or((REP_ERR_TOO_BIG, "this option has too much data"))?;
         let request = ContextRequest::parse(data).ok_or(MALFORMED)?;
         let (index, _) = found(exports, request.name)?;
-        let is_list = option == OPT_LIST_META_CONTEXT;
         let names_it = request.queries().any(|query| {
             query == BASE_ALLOCATION.as_bytes() || (is_list && query == BASE_WILDCARD)
         });

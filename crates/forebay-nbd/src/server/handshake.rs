@@ -68,7 +68,7 @@ pub enum Next {
 }
 
 /// A connection before its export is chosen.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Handshake {
     pub(super) tls: TlsPolicy,
     pub(super) is_tls: bool,
@@ -201,7 +201,7 @@ impl Handshake {
         }
         let missing = len.saturating_sub(self.held.len());
         let (piece, behind) = rest.split_at_checked(missing).unwrap_or((*rest, &[]));
-        self.held.extend_from_slice(piece);
+        self.hold(piece, len);
         *rest = behind;
         if self.held.len() < len {
             return None;
@@ -209,6 +209,17 @@ impl Handshake {
         // Dropped afterwards: a connection that waits keeps no memory.
         let held = core::mem::take(&mut self.held);
         Some(take(self, &held))
+    }
+
+    /// Keeps a piece of a message of `len` bytes. Memory grows with what came, not with what was
+    /// announced, and not beyond it.
+    fn hold(&mut self, piece: &[u8], len: usize) {
+        let needed = self.held.len().saturating_add(piece.len());
+        if needed > self.held.capacity() {
+            let room = needed.saturating_mul(2).min(len);
+            self.held.reserve_exact(room.saturating_sub(self.held.len()));
+        }
+        self.held.extend_from_slice(piece);
     }
 
     fn client_flags(&mut self, bytes: &[u8]) -> Next {
@@ -282,5 +293,13 @@ impl Handshake {
     pub(super) fn expect_tls(&mut self) -> Next {
         self.step = Step::Tls;
         Next::StartTls
+    }
+}
+
+#[cfg(test)]
+impl Handshake {
+    /// How much memory it holds for a client, in bytes.
+    pub(super) fn held_capacity(&self) -> usize {
+        self.held.capacity()
     }
 }

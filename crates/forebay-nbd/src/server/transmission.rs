@@ -14,6 +14,9 @@ use crate::wire::numbers::{
 };
 use crate::wire::{Framing, NbdError, RequestHeader};
 
+/// What one chunk can hold: its length has 32 bits, and counts the 8 bytes of an offset.
+const CHUNK_DATA_MAX: u32 = u32::MAX - 8;
+
 /// A connection whose export is chosen: what was negotiated. It is small and never changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmission {
@@ -110,7 +113,7 @@ impl Transmission {
             export: index,
             size_bytes: export.size_bytes,
             block_mask: u64::from(block.saturating_sub(1)),
-            payload_max: export.block_size.max,
+            payload_max: export.block_size.max.min(CHUNK_DATA_MAX),
             can: export.can,
             framing,
             has_contexts,
@@ -215,7 +218,12 @@ impl Transmission {
             return refused(NbdError::Perm, "the export is read-only");
         }
         if !is_offered {
-            return refused(NbdError::Inval, "this command was not offered, or lacks its payload");
+            let message = if command == CMD_WRITE {
+                "a write with an extended header needs the flag PAYLOAD_LEN"
+            } else {
+                "this command was not offered"
+            };
+            return refused(NbdError::Inval, message);
         }
         let fua_flag = if self.can.fua { CMD_FLAG_FUA } else { 0 };
         if flags & !(known_flags | fua_flag) != 0 {

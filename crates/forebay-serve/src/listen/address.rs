@@ -111,6 +111,9 @@ fn tcp(rest: &str, default_host: Option<&str>, default: u16) -> Result<Address, 
     if port.is_some_and(|port| port.contains(':')) {
         return Err("an IPv6 address is written in brackets: `tcp:[::1]:10809`");
     }
+    if !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("this is a port without a host; write `tcp:127.0.0.1:PORT`");
+    }
     let host = match (host, default_host) {
         ("", Some(default)) => default,
         ("", None) => {
@@ -167,6 +170,7 @@ mod tests {
             (&long, "107 bytes"),
             ("tcp:", "host is missing"),
             ("tcp::10809", "host is missing"),
+            ("tcp:10809", "a port without a host"),
             ("tcp:::1", "in brackets"),
             ("tcp:::1:10809", "in brackets"),
             ("tcp:[::1", "closing"),

@@ -3,6 +3,7 @@
 use super::output::Output;
 use super::slots::Key;
 use crate::listen::Peer;
+use crate::metrics::OpenConnection;
 use crate::pool::{Held, Pool};
 use crate::tls::TlsStream;
 use forebay::Buf;
@@ -19,6 +20,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(crate) struct Conn {
     pub(crate) fd: OwnedFd,
     pub(crate) peer: Peer,
+    pub(crate) counters: OpenConnection,
+    pub(crate) opened_ns: u64,
     pub(crate) transport: Transport,
     pub(crate) phase: Phase,
     /// Bytes that were received and not looked at: the begin of something, or, while the connection
@@ -44,6 +47,10 @@ pub(crate) struct Conn {
     pub(crate) is_waiting: bool,
     /// It is in the worker's list of those to be looked at in this round.
     pub(crate) is_dirty: bool,
+    /// Its time is over.
+    pub(crate) is_late: bool,
+    /// It has ended the handshake as it should: there was nothing here for it.
+    pub(crate) is_polite: bool,
     /// Nothing more is read: why.
     pub(crate) ending: Option<Ending>,
     /// When it is closed by force, ns: the end of the time for the handshake, or for the last
@@ -117,12 +124,21 @@ pub(crate) enum Ending {
 }
 
 impl Conn {
-    pub(crate) fn new(fd: OwnedFd, peer: Peer, handshake: Handshake, greeting: &[u8]) -> Conn {
+    pub(crate) fn new(
+        fd: OwnedFd,
+        peer: Peer,
+        counters: OpenConnection,
+        opened_ns: u64,
+        handshake: Handshake,
+        greeting: &[u8],
+    ) -> Conn {
         let mut output = Output::default();
         output.push(greeting);
         Conn {
             fd,
             peer,
+            counters,
+            opened_ns,
             transport: Transport::Plain,
             phase: Phase::Handshake(Box::new(handshake)),
             rest: Vec::new(),
@@ -136,6 +152,8 @@ impl Conn {
             is_stalled: false,
             is_waiting: false,
             is_dirty: false,
+            is_late: false,
+            is_polite: false,
             ending: None,
             deadline_ns: None,
             interest: EventFlags::empty(),
@@ -179,13 +197,15 @@ impl Conn {
 
     /// Receives into the slices, in their order. 0: the client has closed its side.
     pub(crate) fn receive(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        match &mut self.transport {
-            Transport::Plain => Ok(rustix::io::readv(&self.fd, slices)?),
+        let received = match &mut self.transport {
+            Transport::Plain => rustix::io::readv(&self.fd, slices)?,
             Transport::Tls(tls) => {
                 let first = slices.iter_mut().find(|slice| !slice.is_empty());
-                tls.read(&self.fd, first.expect("there is room"))
+                tls.read(&self.fd, first.expect("there is room"))?
             }
-        }
+        };
+        self.counters.received(received as u64);
+        Ok(received)
     }
 
     /// Whether there are bytes to be received though the socket may have none.
@@ -199,7 +219,9 @@ impl Conn {
     /// Sends what there is, as far as the socket takes it.
     pub(crate) fn send(&mut self, pool: &mut Pool) -> io::Result<()> {
         let (fd, transport) = (&self.fd, &mut self.transport);
+        let before = self.output.len();
         self.output.send(pool, &mut self.held, |slices| send_slices(fd, transport, slices))?;
+        self.counters.sent((before - self.output.len()) as u64);
         if let Transport::Tls(tls) = transport {
             match tls.flush(fd) {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),

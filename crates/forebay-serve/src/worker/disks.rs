@@ -24,6 +24,8 @@ pub(crate) struct Flight {
     pub(crate) rq: Request,
     /// When it was looked at, ns.
     pub(crate) begun_ns: u64,
+    /// When the last part of it was handed to the disk, ns.
+    pub(crate) issued_ns: u64,
     /// Pieces that the disk has.
     pub(crate) in_disk: u32,
     /// Nothing of it will be handed to the disk any more.
@@ -120,6 +122,7 @@ impl Disks {
             export,
             rq,
             begun_ns: self.now_ns,
+            issued_ns: self.now_ns,
             in_disk: 0,
             is_all_there: true,
             failed: None,
@@ -238,6 +241,7 @@ impl Disks {
             let flight = self.flights.get_mut(key).expect("looked up above");
             flight.in_disk += 1;
             flight.is_all_there = at == rq.len;
+            flight.issued_ns = self.now_ns;
             let wave = flight.wave.as_mut().expect("the caller has made it");
             (wave.asked, wave.lens[nr - 1]) = (at, len);
         }
@@ -286,6 +290,7 @@ impl Disks {
         let export = flight.export;
         flight.in_disk += 1;
         flight.is_all_there = is_last;
+        flight.issued_ns = self.now_ns;
         if let Err((refusal, io)) = self.submit(export, io) {
             let flight = self.flights.get_mut(key).expect("as above");
             flight.in_disk -= 1;

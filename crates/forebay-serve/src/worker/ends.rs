@@ -4,7 +4,8 @@ use super::Worker;
 use super::conn::{Conn, Phase};
 use super::disks::{Begun, Disks, Flight, Wave};
 use super::slots::{Key, MARK_SHIFT};
-use forebay::{BlockStatus, Completion};
+use crate::metrics::{RequestKind, Stage};
+use forebay::{BlockStatus, Completion, now_ns};
 use forebay_nbd::server::{Command, NbdError, Transmission};
 
 impl Worker {
@@ -15,6 +16,9 @@ impl Worker {
             queue.reap(0, usize::MAX, &mut done);
         }
         let any = !done.is_empty() || !self.disks.refused.is_empty();
+        if any {
+            self.ended_ns = now_ns();
+        }
         for completion in done.drain(..) {
             self.complete(completion);
         }
@@ -59,7 +63,10 @@ impl Worker {
                     .push(transmission.data(&rq, rq.offset, len as u32, true, true).as_slice());
                 conn.output.push_data(buf, len as usize);
                 conn.nr_in_flight -= 1;
+                conn.counters.end(RequestKind::Read, len);
+                let (begun_ns, issued_ns) = (flight.begun_ns, flight.issued_ns);
                 self.disks.flights.remove(key);
+                self.count(export, begun_ns, issued_ns);
                 self.mark_dirty(conn_key);
                 return;
             }
@@ -105,8 +112,27 @@ impl Worker {
         }
         let flight = self.disks.flights.remove(key).expect("it is there");
         conn.nr_in_flight -= 1;
+        match (flight.failed, flight.rq.command) {
+            (Some(_), _) => conn.counters.fail(),
+            (None, Ok(Command::Read { .. })) => {
+                conn.counters.end(RequestKind::Read, flight.rq.len);
+            }
+            (None, Ok(Command::Write { .. })) => {
+                conn.counters.end(RequestKind::Write, flight.rq.len);
+            }
+            (None, _) => conn.counters.end(RequestKind::Flush, 0),
+        }
         answer(conn, &flight);
+        self.count(flight.export, flight.begun_ns, flight.issued_ns);
         self.mark_dirty(conn_key);
+    }
+
+    /// Counts where the time of a request has gone.
+    #[inline]
+    fn count(&self, export: usize, begun_ns: u64, issued_ns: u64) {
+        let times = &self.counters;
+        times.record(export, Stage::Receive, issued_ns.saturating_sub(begun_ns));
+        times.record(export, Stage::Disk, self.ended_ns.saturating_sub(issued_ns));
     }
 }
 

@@ -9,10 +9,13 @@ use super::conn::{Conn, Ending, Phase, Transport};
 use super::disks::{Begun, Disks};
 use super::output::HEADS_MAX;
 use super::slots::Key;
+use crate::log::Opened;
+use crate::metrics::{Refusal, RequestKind};
 use crate::server::Shared;
 use crate::tls::TlsStream;
 use forebay::{Extent, ExtentKind};
-use forebay_nbd::server::{Command, NbdError, Next, Request};
+use forebay_nbd::server::{CloseReason, Command, NbdError, Next, Request, Transmission};
+use forebay_nbd::wire::Framing;
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 
@@ -123,7 +126,8 @@ fn resume_input(disks: &mut Disks, shared: &Arc<Shared>, conn: &mut Conn, key: K
     }
     let rest = std::mem::take(&mut conn.rest);
     let taken = consume(disks, shared, conn, key, &rest);
-    conn.rest.extend_from_slice(&rest[taken..]);
+    conn.rest = rest;
+    conn.rest.drain(..taken);
     taken > 0 || !conn.is_stalled
 }
 
@@ -187,22 +191,20 @@ fn consume(
         if conn.skip > 0 || conn.filling.is_some() || at == bytes.len() {
             return at;
         }
+        if conn.nr_in_flight >= shared.limits.in_flight || conn.output.heads_len() >= HEADS_MAX {
+            conn.is_stalled = true;
+            return at;
+        }
         match &conn.phase {
             Phase::Handshake(_) => {
                 let taken = negotiate(disks, shared, conn, &bytes[at..]);
                 at += taken;
-                if matches!(conn.phase, Phase::Handshake(_)) {
-                    return if conn.ending.is_some() { bytes.len() } else { at };
+                if taken == 0 && conn.ending.is_none() {
+                    return at;
                 }
             }
             Phase::Transmission(transmission) => {
                 if bytes.len() - at < transmission.header_len() {
-                    return at;
-                }
-                if conn.nr_in_flight >= shared.limits.in_flight
-                    || conn.output.heads_len() >= HEADS_MAX
-                {
-                    conn.is_stalled = true;
                     return at;
                 }
                 let (export, len) = (transmission.export(), transmission.header_len());
@@ -224,14 +226,38 @@ fn consume(
 /// Takes up one request: answers it, or hands it to the disk.
 #[inline]
 fn take_up(disks: &mut Disks, conn: &mut Conn, key: Key, export: usize, rq: Request) -> Begun {
+    let Some(kind) = kind_of(&rq) else {
+        conn.ending = Some(Ending::Bye);
+        return Begun::Yes;
+    };
+    let begun = take_up_io(disks, conn, key, export, rq);
+    if begun == Begun::Yes {
+        conn.counters.begin(kind);
+    }
+    begun
+}
+
+/// What a request asks for, as it is counted; `None`: to end.
+fn kind_of(rq: &Request) -> Option<RequestKind> {
+    Some(match rq.command {
+        Ok(Command::Read { .. }) => RequestKind::Read,
+        Ok(Command::Write { .. }) => RequestKind::Write,
+        Ok(Command::Flush) => RequestKind::Flush,
+        Ok(Command::Trim { .. }) => RequestKind::Trim,
+        Ok(Command::WriteZeroes { .. }) => RequestKind::WriteZeroes,
+        Ok(Command::Cache) => RequestKind::Cache,
+        Ok(Command::BlockStatus { .. }) => RequestKind::BlockStatus,
+        Ok(Command::Disconnect) => return None,
+        Err(_) => RequestKind::Refused,
+    })
+}
+
+#[inline]
+fn take_up_io(disks: &mut Disks, conn: &mut Conn, key: Key, export: usize, rq: Request) -> Begun {
     match rq.command {
-        Ok(Command::Disconnect) => conn.ending = Some(Ending::Bye),
+        Ok(Command::Disconnect) => unreachable!("the caller has seen to it"),
         Ok(Command::BlockStatus { .. }) => block_status(disks, conn, export, &rq),
         Ok(Command::Flush) => return disks.begin(conn, key, export, rq),
-        Ok(_) if rq.len == 0 => {
-            let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
-            conn.output.push(transmission.done(&rq).as_slice());
-        }
         Ok(_) => return disks.begin(conn, key, export, rq),
         Err(refused) => {
             conn.skip = rq.payload_len.into();
@@ -242,6 +268,7 @@ fn take_up(disks: &mut Disks, conn: &mut Conn, key: Key, export: usize, rq: Requ
 }
 
 fn reply_error(conn: &mut Conn, rq: &Request, error: NbdError, message: &str) {
+    conn.counters.fail();
     let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
     let mut bytes = std::mem::take(&mut conn.scribble);
     transmission.error(rq, error, message, &mut bytes);
@@ -272,6 +299,7 @@ fn block_status(disks: &Disks, conn: &mut Conn, export: usize, rq: &Request) {
     let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
     let mut bytes = std::mem::take(&mut conn.scribble);
     transmission.extents(rq, &states, &mut bytes);
+    conn.counters.end(RequestKind::BlockStatus, 0);
     conn.output.push(&bytes);
     bytes.clear();
     conn.scribble = bytes;
@@ -290,14 +318,40 @@ fn negotiate(disks: &mut Disks, shared: &Arc<Shared>, conn: &mut Conn, bytes: &[
         Next::StartTls => start_tls(disks, shared, conn, bytes.len() - fed.consumed),
         Next::Transmission(transmission) => {
             conn.deadline_ns = None;
+            conn.counters.set_export(transmission.export());
+            tell_opened(disks, shared, conn, &transmission);
             conn.phase = Phase::Transmission(transmission);
             if !conn.count_in(&shared.nr_open, shared.limits.connections) {
+                shared.counters.server().refuse(Refusal::TooMany);
                 conn.ending = Some(Ending::Told("there are too many connections".to_owned()));
             }
         }
-        Next::Close(reason) => conn.ending = Some(Ending::Told(reason.to_string())),
+        Next::Close(reason) => {
+            conn.is_polite = matches!(reason, CloseReason::Aborted);
+            conn.ending = Some(Ending::Told(reason.to_string()));
+        }
     }
     fed.consumed
+}
+
+/// Says that a connection has chosen its export.
+fn tell_opened(disks: &Disks, shared: &Shared, conn: &Conn, transmission: &Transmission) {
+    let tls = match &conn.transport {
+        Transport::Plain => None,
+        Transport::Tls(tls) => Some(tls.description()),
+    };
+    let opened = Opened {
+        id: conn.counters.id(),
+        peer: conn.peer,
+        export: &shared.infos[transmission.export()].name,
+        tls: tls.as_deref(),
+        mode: match transmission.framing() {
+            Framing::Simple => "simple replies",
+            Framing::Structured => "structured replies",
+            Framing::Extended => "extended headers",
+        },
+    };
+    shared.log.line(disks.now_ns, opened);
 }
 
 /// The client and we have agreed on TLS: what comes next is encrypted.

@@ -19,10 +19,12 @@ mod input;
 mod output;
 mod slots;
 
-use self::conn::{Conn, Ending, Phase};
+use self::conn::{Conn, Ending, Phase, Transport};
 use self::disks::Disks;
 use self::door::{Arrival, Door};
 use self::slots::{Key, MARK_SHIFT, Slots};
+use crate::log::Closed;
+use crate::metrics::{HandshakeFailure, WorkerCounters};
 use crate::server::Shared;
 use forebay::{Completion, now_ns};
 use forebay_nbd::server::Handshake;
@@ -50,6 +52,7 @@ pub(crate) struct Worker {
     events: Vec<epoll::Event>,
     conns: Slots<Box<Conn>>,
     disks: Disks,
+    counters: Arc<WorkerCounters>,
     /// Where connections' bytes are received.
     scratch: Vec<u8>,
     /// Completions on their way to become replies.
@@ -65,6 +68,8 @@ pub(crate) struct Worker {
     /// How many connections have a deadline, at least.
     nr_deadlines: usize,
     last_tick_ns: u64,
+    /// When completions were last collected, ns.
+    ended_ns: u64,
     is_stopping: bool,
 }
 
@@ -86,6 +91,7 @@ impl Worker {
         let nr_clients = limits.connections.div_ceil(limits.threads);
         Worker {
             disks: Disks::new(Arc::clone(&shared.exports), budget_bytes, nr_clients),
+            counters: shared.counters.worker(),
             shared,
             door,
             epoll,
@@ -99,6 +105,7 @@ impl Worker {
             in_handshake: VecDeque::new(),
             nr_deadlines: 0,
             last_tick_ns: 0,
+            ended_ns: 0,
             is_stopping: false,
         }
     }
@@ -231,6 +238,7 @@ impl Worker {
     fn close(&mut self, key: Key) {
         let Some(mut conn) = self.conns.remove(key) else { return };
         conn.say_goodbye();
+        self.tell_end(&conn);
         let pool = &mut self.disks.pool;
         conn.output.clear(pool, &mut conn.held);
         let filling = conn.filling.take();
@@ -249,12 +257,50 @@ impl Worker {
         self.door.closed();
     }
 
+    /// Says and counts that a connection has ended, and why.
+    fn tell_end(&self, conn: &Conn) {
+        let why = match &conn.ending {
+            Some(Ending::Bye) => "closed by the client",
+            Some(Ending::Eof) => "left by the client",
+            Some(Ending::Told(why) | Ending::Broken(why)) => why,
+            None => "closed",
+        };
+        let export = match &conn.phase {
+            Phase::Transmission(transmission) => Some(transmission.export()),
+            Phase::Handshake(_) => None,
+        };
+        if export.is_none() {
+            let is_tls = matches!(conn.transport, Transport::Tls(_));
+            let failure = match &conn.ending {
+                _ if conn.is_late => Some(HandshakeFailure::Timeout),
+                Some(Ending::Broken(_)) if is_tls => Some(HandshakeFailure::Tls),
+                Some(Ending::Broken(_) | Ending::Eof) => Some(HandshakeFailure::Gone),
+                Some(Ending::Told(_)) if !conn.is_polite => Some(HandshakeFailure::Protocol),
+                _ => None,
+            };
+            if let Some(failure) = failure {
+                self.shared.counters.server().fail_handshake(failure);
+            }
+        }
+        let closed = Closed {
+            id: conn.counters.id(),
+            peer: conn.peer,
+            export: export.map(|export| self.shared.infos[export].name.as_str()),
+            why,
+            traffic: conn.counters.sum(),
+            open_ns: self.disks.now_ns.saturating_sub(conn.opened_ns),
+        };
+        self.shared.log.line(self.disks.now_ns, closed);
+    }
+
     /// Lets new connections in; or sees that it is time to stop.
     fn open_door(&mut self) {
         for Arrival { fd, peer } in self.door.take() {
             let mut greeting = Vec::new();
             let handshake = Handshake::new(self.shared.tls_policy, &mut greeting);
-            let conn = Box::new(Conn::new(fd, peer, handshake, &greeting));
+            let (counters, now_ns) = (self.shared.counters.open_connection(), self.disks.now_ns);
+            let conn = Conn::new(fd, peer, counters, now_ns, handshake, &greeting);
+            let conn = Box::new(conn);
             let key = self.conns.insert(conn);
             let conn = self.conns.get_mut(key).expect("just put there");
             conn.deadline_ns = Some(self.disks.now_ns + self.shared.limits.handshake_ns);
@@ -293,6 +339,7 @@ impl Worker {
             let Some(key) = self.in_handshake.pop_front() else { break };
             let conn = self.conns.get_mut(key).expect("kept just now");
             conn.break_off("it has not chosen an export, and others want to".to_owned());
+            conn.is_late = true;
             self.mark_dirty(key);
         }
     }
@@ -323,6 +370,7 @@ impl Worker {
                         Phase::Transmission(_) => "it has not taken its last replies in time",
                     };
                     conn.break_off(what.to_owned());
+                    conn.is_late = true;
                     self.mark_dirty(key);
                 }
                 Some(_) => self.nr_deadlines += 1,

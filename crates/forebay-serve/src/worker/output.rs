@@ -43,6 +43,11 @@ impl Output {
         self.len == 0
     }
 
+    /// How many bytes are to be sent.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// How many bytes of heads are to be sent.
     pub(crate) fn heads_len(&self) -> usize {
         self.heads.len() - self.heads_sent

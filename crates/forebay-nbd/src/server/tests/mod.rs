@@ -2,3 +2,9 @@
 
 mod basics;
 mod client;
+mod extents;
+mod lengths;
+mod options;
+mod pieces;
+mod requests;
+mod walk;

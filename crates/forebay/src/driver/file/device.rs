@@ -5,6 +5,7 @@ use super::commands::Commands;
 use super::enter::Kernel;
 use super::event::Event;
 use super::inline::{Inline, Writes};
+use super::restrictions;
 use super::uring::UringDriver;
 use super::waiter::UringWaiter;
 use crate::arena::Arena;
@@ -58,7 +59,7 @@ impl FileDevice {
     pub(super) fn features(&self) -> Vec<Feature> {
         let polls = self.base.as_ref().is_some_and(Base::polls);
         let mut features = vec![
-            Feature::present("io_uring", "a ring for each queue, registered file"),
+            Feature::present("io_uring", "a ring for each queue, restricted to its file"),
             match self.defers {
                 _ if polls => Feature::missing("defer_taskrun", "sqpoll=on: the kernel's thread"),
                 true => {
@@ -73,13 +74,14 @@ impl FileDevice {
     }
 }
 
-/// A ring that runs completions when the kernel likes; with what it shares with others.
+/// A ring that runs completions when the kernel likes; with what it shares with others. It is made
+/// disabled, as the next two are.
 fn plain(entries: u32, base: Option<&Base>) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
     if let Some(base) = base {
         base.share(&mut builder);
     }
-    builder.build(entries)
+    builder.setup_r_disabled().build(entries)
 }
 
 /// A ring for one thread, whose completions run when that thread asks for them.
@@ -88,6 +90,7 @@ fn single_issuer(entries: u32) -> io::Result<IoUring> {
         .setup_single_issuer()
         .setup_defer_taskrun()
         .setup_taskrun_flag()
+        .setup_r_disabled()
         .build(entries)
 }
 
@@ -124,6 +127,7 @@ impl Device for FileDevice {
         let file = own_file::for_queue(&self.file, mode)?;
         ring.submitter().register_files(&[file.as_raw_fd()])?;
         base.map_or(Ok(()), |base| base.register_with(&ring))?;
+        restrictions::enable(&ring)?;
         let event = (mode == Mode::Owned && self.defers).then(Arc::<Event>::default);
         let commands = Commands::new(&self.limits, depth, self.arena().cloned());
         let tells = event.clone();

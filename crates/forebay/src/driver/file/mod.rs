@@ -24,6 +24,7 @@ mod inline;
 mod open;
 mod probe;
 mod ranges;
+mod restrictions;
 mod sysfs;
 #[cfg(test)]
 mod tests;

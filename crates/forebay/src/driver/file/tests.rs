@@ -5,6 +5,7 @@ mod entries;
 mod fixed;
 mod inline;
 mod limits;
+mod restricted;
 mod sqpoll;
 
 use crate::driver::testing::{DEPTH, issue, queue, reap};

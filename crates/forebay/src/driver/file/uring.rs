@@ -23,7 +23,7 @@ use super::inline::Inline;
 use crate::driver::Mode;
 use crate::driver::zeroing::{self, Ranges};
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
-use io_uring::squeue::Entry;
+use io_uring::squeue::{Entry, Flags};
 use io_uring::{IoUring, opcode};
 use std::fs::File;
 use std::sync::Arc;
@@ -135,7 +135,8 @@ impl<E: Enter> UringDriver<E> {
 
     /// Puts a kick into the ring.
     fn push_kick(&mut self) {
-        let entry: Entry = opcode::Nop::new().build().user_data(KICK);
+        // Without a use for a file; but a ring that is restricted takes nothing that names none.
+        let entry: Entry = opcode::Nop::new().build().flags(Flags::FIXED_FILE).user_data(KICK);
         // SAFETY: it has no memory.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.make_room();

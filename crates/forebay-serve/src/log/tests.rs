@@ -1,0 +1,112 @@
+//! Lines as they are written, and those that are not.
+
+use std::io::{PipeReader, Read, pipe};
+
+use super::*;
+use crate::metrics::{RequestKind, Traffic};
+
+/// A log, and where its lines come out.
+fn log() -> (Log, PipeReader) {
+    let (reader, writer) = pipe().unwrap();
+    rustix::io::ioctl_fionbio(&reader, true).unwrap();
+    (Log::to(Some(writer.into())), reader)
+}
+
+fn read(reader: &mut PipeReader) -> String {
+    let mut text = String::new();
+    // It ends with "would block", and has then read all that is there.
+    let _ = reader.read_to_string(&mut text);
+    text
+}
+
+#[test]
+fn a_line_stays_a_line_whatever_a_peer_has_put_in() {
+    let (log, mut reader) = log();
+    log.line(0, "export \"a\nforebay: all is well\x1b[2J\u{7f}\u{85}ü\"");
+    log.line(0, "x".repeat(10_000));
+    let text = read(&mut reader);
+    let mut lines = text.lines();
+    let expected = "forebay: export \"a\\nforebay: all is well\\u{1b}[2J\\u{7f}\\u{85}ü\"";
+    assert_eq!(lines.next(), Some(expected));
+    let long = lines.next().unwrap();
+    assert!(long.ends_with("xxx...") && long.len() < MAX_LINE_BYTES);
+    assert_eq!(lines.next(), None);
+}
+
+#[test]
+fn a_flood_is_cut_off_and_counted() {
+    let (log, mut reader) = log();
+    for line in 0..1000 {
+        log.line(5, line);
+    }
+    assert_eq!(read(&mut reader).lines().count() as u64, BURST);
+    log.line(5 + NS_PER_LINE, "next");
+    assert_eq!(
+        read(&mut reader),
+        "forebay: 800 lines were left out here: too many at once\nforebay: next\n"
+    );
+    log.line(5 + NS_PER_LINE, "one more is too many");
+    assert_eq!(read(&mut reader), "");
+    let later = 5 + NS_PER_LINE * 2 * BURST;
+    (0..BURST).for_each(|line| log.line(later, line));
+    assert_eq!(read(&mut reader).lines().count() as u64, BURST + 1, "the burst is back");
+}
+
+#[test]
+fn nobody_waits_for_a_reader_that_has_stopped_or_is_gone() {
+    let (log, mut reader) = log();
+    // More than a pipe holds.
+    for at in 0..1000 {
+        log.line(at * NS_PER_LINE, "x".repeat(4000));
+    }
+    let held = read(&mut reader).lines().count();
+    assert!(held < 1000);
+    log.line(1000 * NS_PER_LINE, "next");
+    let expected = format!("forebay: {} lines were left out here", 1000 - held);
+    assert!(read(&mut reader).starts_with(&expected));
+    drop(reader);
+    log.line(u64::MAX / 2, "it is gone");
+    Log::to(None).line(0, "there was none");
+}
+
+#[test]
+fn a_connection_is_told_in_a_line_at_both_ends() {
+    let peer = Peer::Tcp("127.0.0.1:9".parse().unwrap());
+    let opened =
+        Opened { id: 3, peer, export: "a\"b", tls: Some("TLSv1_3 X"), mode: "structured replies" };
+    assert_eq!(
+        opened.to_string(),
+        "connection 3 from 127.0.0.1:9: export \"a\\\"b\", structured replies, TLSv1_3 X"
+    );
+    let counted = Traffic::default();
+    counted.begin(RequestKind::Read);
+    counted.end(RequestKind::Read, 1536);
+    counted.begin(RequestKind::Write);
+    counted.end(RequestKind::Write, 5);
+    for _ in 0..2 {
+        counted.begin(RequestKind::Trim);
+        counted.fail();
+    }
+    let traffic = counted.sum();
+    let closed = Closed {
+        id: 3,
+        peer: Peer::Unix,
+        export: Some("x"),
+        why: "the client has left",
+        traffic,
+        open_ns: 1_234_567_890,
+    };
+    assert_eq!(
+        closed.to_string(),
+        "connection 3 from unix: the client has left after 1.235 s; 4 requests (2 failed), \
+         1.5 KiB read, 5 B written"
+    );
+    let closed = Closed { export: None, ..closed };
+    assert!(closed.to_string().ends_with("after 1.235 s; it had chosen no export"));
+}
+
+#[test]
+fn sizes_are_in_the_largest_unit_that_they_reach() {
+    let said = [0, 1023, 1024, (1 << 20) - 1, 1 << 20, u64::MAX].map(|size| Size(size).to_string());
+    assert_eq!(said, ["0 B", "1023 B", "1.0 KiB", "1024.0 KiB", "1.0 MiB", "16.0 EiB"]);
+}

@@ -1,0 +1,200 @@
+//! The figures of the exports' disks: those of `/proc/diskstats` under the names that Prometheus's
+//! node_exporter gives them, so that its dashboards fit, and what only this layer counts.
+//!
+//! As in Linux, ranges that are written as zeroes count as writes.
+
+use std::fmt;
+
+use forebay::{DiskStats, Histogram, Op, OpStats, UnplugCause};
+
+use super::counter::bounds_ns;
+use super::families::{Buckets, Families, Name, Value};
+use super::source::{ExportSource, Snapshot};
+
+const SECTOR_BYTES: u64 = 512;
+
+/// A counter of a disk.
+struct Figure {
+    name: Name,
+    value: fn(&DiskStats) -> Value,
+}
+
+const fn figure(name: Name, value: fn(&DiskStats) -> Value) -> Figure {
+    Figure { name, value }
+}
+
+const FIGURES: &[Figure] = &[
+    figure(
+        Name::of("forebay_disk_reads_completed", "Requests to read that have completed."),
+        |disk| Value::Whole(op(disk, Op::Read).requests),
+    ),
+    figure(Name::of("forebay_disk_reads_merged", "Reads that joined a request."), |disk| {
+        Value::Whole(op(disk, Op::Read).merges)
+    }),
+    figure(Name::bytes("forebay_disk_read", "Bytes read."), |disk| {
+        Value::Whole(op(disk, Op::Read).bytes)
+    }),
+    figure(Name::seconds("forebay_disk_read_time", "The sum of the times of reads."), |disk| {
+        Value::from_ns(op(disk, Op::Read).ticks_ns)
+    }),
+    figure(
+        Name::of("forebay_disk_writes_completed", "Requests to write that have completed."),
+        |disk| Value::Whole(writes(disk, |op| op.requests)),
+    ),
+    figure(Name::of("forebay_disk_writes_merged", "Writes that joined a request."), |disk| {
+        Value::Whole(writes(disk, |op| op.merges))
+    }),
+    figure(Name::bytes("forebay_disk_written", "Bytes written, zeroed ranges included."), |disk| {
+        Value::Whole(writes(disk, |op| op.bytes))
+    }),
+    figure(Name::seconds("forebay_disk_write_time", "The sum of the times of writes."), |disk| {
+        Value::from_ns(writes(disk, |op| op.ticks_ns))
+    }),
+    figure(
+        Name::seconds("forebay_disk_io_time", "Time during which requests were at the driver."),
+        |disk| Value::from_ns(disk.queue.busy_ns),
+    ),
+    figure(
+        Name::seconds("forebay_disk_io_time_weighted", "The sum of the times of all requests."),
+        |disk| Value::from_ns(ALL_OPS.iter().map(|at| op(disk, *at).ticks_ns).sum()),
+    ),
+    figure(
+        Name::of("forebay_disk_discards_completed", "Requests to discard that have completed."),
+        |disk| Value::Whole(op(disk, Op::Discard).requests),
+    ),
+    figure(Name::of("forebay_disk_discards_merged", "Discards that joined a request."), |disk| {
+        Value::Whole(op(disk, Op::Discard).merges)
+    }),
+    figure(Name::of("forebay_disk_discarded_sectors", "Sectors of 512 bytes discarded."), |disk| {
+        Value::Whole(op(disk, Op::Discard).bytes / SECTOR_BYTES)
+    }),
+    figure(
+        Name::seconds("forebay_disk_discard_time", "The sum of the times of discards."),
+        |disk| Value::from_ns(op(disk, Op::Discard).ticks_ns),
+    ),
+    figure(
+        Name::of("forebay_disk_flush_requests", "Flushes that the disk has completed."),
+        |disk| Value::Whole(op(disk, Op::Flush).requests),
+    ),
+    figure(
+        Name::seconds("forebay_disk_flush_requests_time", "The sum of the times of flushes."),
+        |disk| Value::from_ns(op(disk, Op::Flush).ticks_ns),
+    ),
+    figure(
+        Name::of("forebay_disk_write_zeroes_completed", "Of the writes, those of zeroed ranges."),
+        |disk| Value::Whole(op(disk, Op::WriteZeroes).requests),
+    ),
+    figure(
+        Name::bytes("forebay_disk_zeroed", "Of the bytes written, those of zeroed ranges."),
+        |disk| Value::Whole(op(disk, Op::WriteZeroes).bytes),
+    ),
+    figure(Name::of("forebay_disk_splits", "Parts cut off what was too large."), |disk| {
+        Value::Whole(disk.queue.splits)
+    }),
+    figure(Name::of("forebay_disk_commands", "Commands handed to the driver."), |disk| {
+        Value::Whole(disk.queue.issued)
+    }),
+    figure(Name::of("forebay_disk_commits", "Batches of commands handed to the driver."), |disk| {
+        Value::Whole(disk.queue.commits)
+    }),
+    figure(Name::of("forebay_disk_system_calls", "System calls of the driver."), |disk| {
+        Value::Whole(disk.nr_syscalls)
+    }),
+    figure(
+        Name::of("forebay_disk_requeues", "Requests that the driver was too busy for."),
+        |disk| Value::Whole(disk.queue.requeues),
+    ),
+    figure(
+        Name::of("forebay_disk_retries", "Merged requests that failed and were tried one by one."),
+        |disk| Value::Whole(disk.queue.retries),
+    ),
+    figure(Name::of("forebay_disk_tag_waits", "I/Os that had to wait for a tag."), |disk| {
+        Value::Whole(disk.queue.tag_waits)
+    }),
+    figure(Name::seconds("forebay_disk_tag_wait", "How long they waited."), |disk| {
+        Value::from_ns(disk.queue.tag_wait_ns)
+    }),
+    figure(
+        Name::of("forebay_disk_flushes_asked", "Flushes asked for, by themselves or with a write."),
+        |disk| Value::Whole(disk.queue.flushes_asked),
+    ),
+    figure(
+        Name::of("forebay_disk_flushes_joined", "Of these, those that joined another's."),
+        |disk| Value::Whole(disk.queue.flushes_joined),
+    ),
+    figure(
+        Name::of("forebay_disk_flushes_elided", "Of these, those that had nothing to do."),
+        |disk| Value::Whole(disk.queue.flushes_elided),
+    ),
+];
+
+const ALL_OPS: [Op; 5] = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::WriteZeroes];
+
+fn op(disk: &DiskStats, op: Op) -> &OpStats {
+    disk.queue.op(op)
+}
+
+fn writes(disk: &DiskStats, field: fn(&OpStats) -> u64) -> u64 {
+    field(op(disk, Op::Write)) + field(op(disk, Op::WriteZeroes))
+}
+
+/// Writes the families of all disks.
+pub(super) fn encode(
+    families: &mut Families<'_>,
+    exports: &[ExportSource],
+    snapshot: &Snapshot,
+) -> fmt::Result {
+    let disks: Vec<_> =
+        exports.iter().map(|export| (export.name.as_str(), export.disk.stats())).collect();
+    for figure in FIGURES {
+        let samples = disks.iter().map(|(name, disk)| ([("device", *name)], (figure.value)(disk)));
+        families.counter(&figure.name, samples)?;
+    }
+    let now = exports.iter().zip(&snapshot.exports).map(|(export, counted)| {
+        ([("device", export.name.as_str())], Value::Whole(counted.traffic.in_flight()))
+    });
+    families.gauge(&Name::of("forebay_disk_io_now", "Requests that are not answered yet."), now)?;
+    let size = exports.iter().map(|export| {
+        let bytes = export.disk.capacity_bytes().unwrap_or_default();
+        ([("device", export.name.as_str())], Value::Whole(bytes))
+    });
+    families.gauge(&Name::bytes("forebay_disk_size", "The size of the disk."), size)?;
+
+    let unplugs = disks.iter().flat_map(|(name, disk)| {
+        UnplugCause::ALL.map(|cause| {
+            let labels = [("device", *name), ("cause", cause.name())];
+            (labels, Value::Whole(disk.queue.unplugs(cause)))
+        })
+    });
+    families.counter(
+        &Name::of("forebay_disk_unplugs", "Batches that left a plug, by what ended it."),
+        unplugs,
+    )?;
+    let stages = disks.iter().flat_map(|(name, disk)| {
+        let stages = &disk.queue.stages;
+        let all = [
+            ("plug", &stages.plug),
+            ("tag", &stages.tag),
+            ("queue", &stages.queue),
+            ("driver", &stages.driver),
+        ];
+        all.map(|(stage, times)| ([("device", *name), ("stage", stage)], buckets(times)))
+    });
+    families.histogram(
+        &Name::seconds("forebay_disk_stage", "Where I/Os spend their time in the layer."),
+        stages,
+    )
+}
+
+/// The layer counts finer. What is exactly at a bound is counted above it, a nanosecond too far.
+fn buckets(times: &Histogram) -> Buckets {
+    let mut below = 0;
+    let mut bounds: Vec<_> = bounds_ns()
+        .map(|bound| {
+            let before = std::mem::replace(&mut below, times.count_below(bound));
+            (Some(bound), below - before)
+        })
+        .collect();
+    bounds.push((None, times.count() - below));
+    Buckets::new(times.sum(), bounds.into_iter())
+}

@@ -1,0 +1,178 @@
+//! All metrics as one text.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, text};
+use prometheus_client::registry::Registry;
+
+use super::disks;
+use super::families::{Families, Name, Value};
+use super::process::Process;
+use super::source::{HandshakeFailure, Refusal, RequestKind, Snapshot, Source, Stage, TrafficSum};
+
+/// What the text is, as HTTP says it.
+pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Makes the text.
+#[derive(Debug)]
+pub(super) struct Exposition {
+    registry: Registry,
+}
+
+impl Exposition {
+    pub(super) fn new(source: Arc<Source>, process: Process) -> Exposition {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(All { source, process: Mutex::new(process) }));
+        Exposition { registry }
+    }
+
+    pub(super) fn text(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        text::encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
+
+#[derive(Debug)]
+struct All {
+    source: Arc<Source>,
+    process: Mutex<Process>,
+}
+
+impl Collector for All {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut families = Families(encoder);
+        let snapshot = self.source.snapshot();
+        families.info(
+            &Name::of("forebay_build", "The version of the server."),
+            &[("version", env!("CARGO_PKG_VERSION"))],
+        )?;
+        server(&mut families, &self.source, &snapshot)?;
+        exports(&mut families, &self.source, &snapshot)?;
+        connections(&mut families, &self.source, &snapshot)?;
+        disks::encode(&mut families, self.source.exports(), &snapshot)?;
+        self.process.lock().unwrap_or_else(PoisonError::into_inner).encode(&mut families)
+    }
+}
+
+fn server(families: &mut Families<'_>, source: &Source, snapshot: &Snapshot) -> fmt::Result {
+    let counters = source.server();
+    families.one_counter(
+        &Name::of("forebay_connections_accepted", "Connections that were accepted."),
+        Value::Whole(snapshot.accepted),
+    )?;
+    families.counter(
+        &Name::of("forebay_connections_refused", "Connections that were closed at once."),
+        Refusal::ALL.map(|(why, word)| ([("reason", word)], Value::Whole(counters.refused(why)))),
+    )?;
+    let failures = HandshakeFailure::ALL
+        .map(|(why, word)| ([("reason", word)], Value::Whole(counters.handshake_failures(why))));
+    families.counter(
+        &Name::of("forebay_handshake_failures", "Connections that never came to ask for data."),
+        failures,
+    )?;
+    families.one_counter(
+        &Name::of("forebay_accept_errors", "Failures to accept connections."),
+        Value::Whole(counters.accept_errors.get()),
+    )?;
+    families.one_counter(
+        &Name::of("forebay_panics", "Faults of the server that have ended a connection."),
+        Value::Whole(counters.panics.get()),
+    )?;
+    let negotiating = snapshot.connections.iter().filter(|open| open.export.is_none()).count();
+    families.one_gauge(
+        &Name::of("forebay_connections_negotiating", "Connections without an export yet."),
+        Value::Whole(negotiating as u64),
+    )
+}
+
+/// A figure of traffic, which exports and connections have alike.
+type TrafficFigure = (Name, fn(&TrafficSum) -> u64);
+
+const EXPORT_FIGURES: [TrafficFigure; 5] = [
+    (Name::of("forebay_export_errors", "Requests that were answered with an error."), |sum| {
+        sum.errors
+    }),
+    (Name::bytes("forebay_export_read", "Data that clients have read."), |sum| sum.read_bytes),
+    (Name::bytes("forebay_export_written", "Data that clients have written."), |sum| {
+        sum.written_bytes
+    }),
+    (Name::bytes("forebay_export_received", "Bytes from clients, all told."), |sum| {
+        sum.received_bytes
+    }),
+    (Name::bytes("forebay_export_sent", "Bytes to clients, all told."), |sum| sum.sent_bytes),
+];
+
+fn exports(families: &mut Families<'_>, source: &Source, snapshot: &Snapshot) -> fmt::Result {
+    let exports = || {
+        let names = source.exports().iter().map(|export| export.name.as_str());
+        names.zip(&snapshot.exports)
+    };
+    families.gauge(
+        &Name::of("forebay_connections", "Connections that are open, for each export."),
+        exports().map(|(name, export)| ([("device", name)], Value::Whole(export.connections))),
+    )?;
+    let requests = exports().flat_map(|(name, export)| {
+        RequestKind::ALL.map(|(kind, op)| {
+            ([("device", name), ("op", op)], Value::Whole(export.traffic.requests(kind)))
+        })
+    });
+    families.counter(
+        &Name::of("forebay_export_requests", "Requests of clients, by what they ask for."),
+        requests,
+    )?;
+    for (name, figure) in &EXPORT_FIGURES {
+        let samples = exports()
+            .map(|(device, export)| ([("device", device)], Value::Whole(figure(&export.traffic))));
+        families.counter(name, samples)?;
+    }
+    let stages = exports().flat_map(|(name, export)| {
+        Stage::ALL.map(|(stage, word)| {
+            ([("device", name), ("stage", word)], (&export.stages[stage as usize]).into())
+        })
+    });
+    families.histogram(
+        &Name::seconds("forebay_request_stage", "Where requests spend their time in the server."),
+        stages,
+    )
+}
+
+const CONNECTION_FIGURES: [TrafficFigure; 4] = [
+    (Name::of("forebay_connection_requests", "Requests on an open connection."), |sum| {
+        sum.all_requests()
+    }),
+    (Name::of("forebay_connection_errors", "Those that were answered with an error."), |sum| {
+        sum.errors
+    }),
+    (Name::bytes("forebay_connection_received", "Bytes from its client."), |sum| {
+        sum.received_bytes
+    }),
+    (Name::bytes("forebay_connection_sent", "Bytes to its client."), |sum| sum.sent_bytes),
+];
+
+/// Only those that are open, which are limited in number: a label for each that ever was would grow
+/// without end.
+fn connections(families: &mut Families<'_>, source: &Source, snapshot: &Snapshot) -> fmt::Result {
+    let open: Vec<_> = snapshot
+        .connections
+        .iter()
+        .filter_map(|open| {
+            let device = source.exports()[open.export?].name.as_str();
+            Some(([("connection", open.id.to_string()), ("device", device.to_owned())], open))
+        })
+        .collect();
+    for (name, figure) in &CONNECTION_FIGURES {
+        let samples =
+            open.iter().map(|(labels, open)| (&labels[..], Value::Whole(figure(&open.traffic))));
+        families.counter(name, samples)?;
+    }
+    families.gauge(
+        &Name::of("forebay_connection_in_flight", "Its requests that are not answered yet."),
+        open.iter().map(|(labels, open)| (&labels[..], Value::Whole(open.traffic.in_flight()))),
+    )
+}
+
+#[cfg(test)]
+mod tests;

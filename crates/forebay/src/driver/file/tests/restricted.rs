@@ -1,0 +1,61 @@
+//! What a ring refuses, whoever puts it in.
+// It puts entries into rings.
+#![allow(unsafe_code)]
+
+use super::super::restrictions;
+use io_uring::squeue::Entry;
+use io_uring::{IoUring, opcode, types};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+/// A ring that was made as those of disks are, with a file of 4 KiB as its only one.
+fn ring() -> (IoUring, File) {
+    let file = tempfile::tempfile().expect("a scratch file");
+    file.set_len(4096).expect("a size");
+    let ring = IoUring::builder().setup_r_disabled().build(4).expect("a ring");
+    ring.submitter().register_files(&[file.as_raw_fd()]).expect("a table of files");
+    restrictions::enable(&ring).expect("a ring that is enabled");
+    (ring, file)
+}
+
+/// What becomes of an entry.
+fn result(ring: &mut IoUring, entry: Entry) -> i32 {
+    // SAFETY: the memory of the tests' entries lives until they have ended, which is seen here.
+    unsafe { ring.submission().push(&entry) }.expect("room");
+    ring.submit_and_wait(1).expect("its end");
+    ring.completion().next().expect("its end").result()
+}
+
+#[test]
+fn a_ring_reads_its_file_and_no_other() {
+    let (mut ring, file) = ring();
+    let mut bytes = [1; 16];
+    let fixed = opcode::Read::new(types::Fixed(0), bytes.as_mut_ptr(), 16).build();
+    assert_eq!(result(&mut ring, fixed), 16);
+    assert_eq!(bytes, [0; 16]);
+    let by_number = opcode::Read::new(types::Fd(file.as_raw_fd()), bytes.as_mut_ptr(), 16).build();
+    assert_eq!(result(&mut ring, by_number), -libc::EACCES);
+    let beyond = opcode::Read::new(types::Fixed(1), bytes.as_mut_ptr(), 16).build();
+    assert_eq!(result(&mut ring, beyond), -libc::EBADF);
+}
+
+#[test]
+fn a_ring_opens_and_connects_nothing() {
+    let (mut ring, _file) = ring();
+    let open = opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), c"/etc/passwd".as_ptr()).build();
+    let socket = opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build();
+    let send = opcode::Send::new(types::Fixed(0), c"x".as_ptr().cast(), 1).build();
+    for entry in [open, socket, send] {
+        assert_eq!(result(&mut ring, entry), -libc::EACCES);
+    }
+}
+
+#[test]
+fn a_rings_files_stay_as_they_are() {
+    let (ring, file) = ring();
+    let again = ring.submitter().register_files_update(0, &[file.as_raw_fd()]);
+    assert_eq!(again.expect_err("a refusal").raw_os_error(), Some(libc::EACCES));
+    let table = ring.submitter().register_files(&[file.as_raw_fd()]);
+    assert_eq!(table.expect_err("a refusal").raw_os_error(), Some(libc::EACCES));
+    ring.submitter().unregister_files().expect("the file is let go of");
+}

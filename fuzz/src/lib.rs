@@ -1,0 +1,69 @@
+//! What the targets share: seeds to begin with, and a record of what a run has reached.
+//!
+//! A fuzzer that never gets to where bugs could be finds none, and looks well. So a target names
+//! the features that a run must reach, and `cargo xtask fuzz` fails if one is missing. It sets two
+//! variables: `FOREBAY_FUZZ_SEEDS`, a directory that gets the target's seeds, and
+//! `FOREBAY_FUZZ_REACH`, a file that gets a line `want NAME` for each feature that is named, and a
+//! line `got NAME` for each that was reached.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::env;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+
+/// A kind of feature, and which one of that kind.
+pub type Feature = (&'static str, u64);
+
+thread_local! {
+    static REACHED: RefCell<HashSet<Feature>> = RefCell::default();
+}
+
+/// To be called once, before the first input.
+pub fn start(wanted: &[Feature], seeds: &[Vec<u8>]) {
+    if let Some(folder) = env::var_os("FOREBAY_FUZZ_SEEDS") {
+        for (index, seed) in seeds.iter().enumerate() {
+            fs::write(Path::new(&folder).join(format!("seed-{index:03}")), seed).unwrap();
+        }
+    }
+    wanted.iter().for_each(|feature| note("want", *feature));
+}
+
+/// This input got to a feature. Noted once for each.
+pub fn reach(kind: &'static str, which: u64) {
+    if REACHED.with_borrow_mut(|reached| reached.insert((kind, which))) {
+        note("got", (kind, which));
+    }
+}
+
+fn note(word: &str, (kind, which): Feature) {
+    if let Some(file) = env::var_os("FOREBAY_FUZZ_REACH") {
+        let mut file = OpenOptions::new().create(true).append(true).open(file).unwrap();
+        writeln!(file, "{word} {kind}-{which:x}").unwrap();
+    }
+}
+
+/// The bytes of an input, taken as numbers that decide something. What is not there is 0.
+pub struct Choices<'a>(pub &'a [u8]);
+
+impl<'a> Choices<'a> {
+    pub fn byte(&mut self) -> u8 {
+        self.bytes(1).first().copied().unwrap_or(0)
+    }
+
+    pub fn number(&mut self, nr_bytes: usize) -> u64 {
+        self.bytes(nr_bytes).iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
+    }
+
+    /// At most so many bytes.
+    pub fn bytes(&mut self, nr: usize) -> &'a [u8] {
+        let (bytes, rest) = self.0.split_at(nr.min(self.0.len()));
+        self.0 = rest;
+        bytes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
