@@ -15,7 +15,7 @@ mod table;
 use crate::measure::{self, say};
 use anyhow::{Context, Result, bail, ensure};
 use loads::{Load, Work};
-use servers::Server;
+use servers::{Medium, Server};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -162,7 +162,9 @@ impl Run<'_> {
     }
 
     fn measure(&self, load: &Load, server: &'static Server) -> Result<Sample> {
-        let place = Place { forebay: self.forebay, file: self.file };
+        let direct = direct_file(self.file);
+        let file = if load.medium == Medium::Direct { &direct } else { self.file };
+        let place = Place { forebay: self.forebay, file };
         let running = server.start(&place, load.medium)?;
         match load.work {
             Work::Fio(job) => client::fio(&running, &job, self.seconds, self.file),
@@ -195,21 +197,32 @@ fn progress(line: &str) {
     }
 }
 
-/// Makes the file, of bytes that nobody takes for zeroes, and reads it, so that it is in the page
-/// cache.
+/// Makes the files that are missing. Direct I/O has one of its own, since it drops pages of the
+/// cache that others would then have to read again.
 fn lay_out(options: &Options) -> Result<PathBuf> {
-    let path = &options.file;
-    let shown = || path.display().to_string();
-    let wanted = options.size_mib << 20;
-    if std::fs::metadata(path).is_ok_and(|found| found.len() == wanted) {
-        std::io::copy(&mut std::fs::File::open(path)?, &mut std::io::sink()).with_context(shown)?;
-        return Ok(std::path::absolute(path)?);
+    let path = std::path::absolute(&options.file)?;
+    for path in [direct_file(&path), path.clone()] {
+        let shown = || path.display().to_string();
+        if std::fs::metadata(&path).map_or(0, |found| found.len()) != options.size_mib << 20 {
+            say(&format!("laying out {} ({} MiB)", path.display(), options.size_mib));
+            make(&path, options.size_mib).with_context(shown)?;
+        }
     }
-    say(&format!("laying out {} ({} MiB)", path.display(), options.size_mib));
-    let mut file = std::fs::File::create(path).with_context(shown)?;
+    fill_cache(&path).with_context(|| path.display().to_string())?;
+    Ok(path)
+}
+
+/// The file beside `file` that is served with direct I/O.
+fn direct_file(file: &Path) -> PathBuf {
+    file.with_extension("direct")
+}
+
+/// Makes a file of bytes that nobody takes for zeroes.
+fn make(path: &Path, size_mib: u64) -> Result<()> {
+    let mut file = std::fs::File::create(path)?;
     let mut state = 1_u64;
     let mut block = vec![0_u8; 1 << 20];
-    for _ in 0..options.size_mib {
+    for _ in 0..size_mib {
         for word in block.chunks_exact_mut(8) {
             // Any sequence would do. Source: G. Marsaglia, "Xorshift RNGs", 2003.
             state ^= state << 13;
@@ -217,10 +230,19 @@ fn lay_out(options: &Options) -> Result<PathBuf> {
             state ^= state << 17;
             word.copy_from_slice(&state.to_le_bytes());
         }
-        file.write_all(&block).with_context(shown)?;
+        file.write_all(&block)?;
     }
-    file.sync_all().with_context(shown)?;
-    Ok(std::path::absolute(path)?)
+    Ok(file.sync_all()?)
+}
+
+/// Drops a file from the page cache and reads it in again, from front to back: what a write costs
+/// depends on how the cache was filled.
+fn fill_cache(path: &Path) -> Result<()> {
+    let mut file = std::fs::File::open(path)?;
+    file.sync_all()?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    std::io::copy(&mut file, &mut std::io::sink())?;
+    Ok(())
 }
 
 fn list() -> Result<()> {

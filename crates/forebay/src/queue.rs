@@ -58,7 +58,6 @@ pub struct BioQueue {
 /// What tells an event loop that a queue wants to be reaped.
 #[derive(Debug)]
 struct QueuePoll {
-    event: Arc<Event>,
     any: AnyOf,
     /// The driver has no descriptor: while anything is in the layer, the event is signalled.
     is_mute: bool,
@@ -217,8 +216,8 @@ impl BioQueue {
     #[inline]
     pub fn reap_with(&mut self, min: usize, max: usize, mut each: impl FnMut(Completion)) -> usize {
         assert!(min <= max);
-        if let Some(poll) = &self.poll {
-            poll.event.clear();
+        if self.poll.is_some() {
+            self.ready.borrow_mut().clear_event();
         }
         let nr_ready = self.take_mail();
         if nr_ready < max && (nr_ready < min || min == 0) && !self.shared.is_foreign() {
@@ -326,12 +325,14 @@ impl BioQueue {
             let any = AnyOf::new(&event, driver)?;
             // Relaxed: this thread's turns are those that count, or see it in time.
             hctx.is_polled.store(true, Ordering::Relaxed);
-            self.ready.borrow_mut().set_event(&event);
+            let mut ready = self.ready.borrow_mut();
+            ready.set_event(&event);
             // What was delivered before told nobody.
-            event.signal();
+            ready.signal_anyway();
+            drop(ready);
             // The thread of the disk makes the progress, and each delivery signals.
             let is_mute = driver.is_none() && !(hctx.is_shared && self.shared.has_service());
-            self.poll = Some(QueuePoll { event, any, is_mute });
+            self.poll = Some(QueuePoll { any, is_mute });
         }
         Ok(self.poll.as_ref().expect("just made").any.fd())
     }
@@ -342,7 +343,7 @@ impl BioQueue {
             let ready = self.ready.borrow();
             let is_waiting = self.len > ready.len() && (poll.is_mute || self.is_stuck);
             if !ready.is_empty() || is_waiting {
-                poll.event.signal();
+                ready.signal_anyway();
             }
         }
     }

@@ -14,6 +14,10 @@ impl Worker {
         let mut done = std::mem::take(&mut self.done);
         for (_, queue) in self.disks.busy_queues() {
             queue.reap(0, usize::MAX, &mut done);
+            if !queue.is_empty() {
+                // What that has issued may have ended at once. Nobody has to be told of it then.
+                queue.reap(0, usize::MAX, &mut done);
+            }
         }
         let any = !done.is_empty() || !self.disks.refused.is_empty();
         if any {

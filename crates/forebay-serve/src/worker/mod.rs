@@ -143,26 +143,27 @@ impl Worker {
 
     /// Serves everything that has happened.
     fn round(&mut self) {
-        {
-            let _plug = forebay::plug();
-            let events = std::mem::take(&mut self.events);
-            for event in &events {
-                match event.data.u64() {
-                    OF_DOOR => self.open_door(),
-                    queue if queue >> MARK_SHIFT != 0 => {} // all queues are reaped below
-                    conn => self.look_at(Key::of_u64(conn), event.flags),
-                }
+        // Reaping unplugs, and takes what ends at once with it: a plug that ends by itself would
+        // have to signal that.
+        let mut plug = Some(forebay::plug());
+        let events = std::mem::take(&mut self.events);
+        for event in &events {
+            match event.data.u64() {
+                OF_DOOR => self.open_door(),
+                queue if queue >> MARK_SHIFT != 0 => {} // all queues are reaped below
+                conn => self.look_at(Key::of_u64(conn), event.flags),
             }
-            self.events = events;
-            for key in std::mem::take(&mut self.again) {
-                self.receive(key);
-            }
+        }
+        self.events = events;
+        for key in std::mem::take(&mut self.again) {
+            self.receive(key);
         }
         loop {
             let mut moved = self.reap();
+            drop(plug.take());
             self.flush();
             if !self.waiting.is_empty() {
-                let _plug = forebay::plug();
+                plug = Some(forebay::plug());
                 moved |= self.resume();
             } else if self.dirty.is_empty() {
                 break;

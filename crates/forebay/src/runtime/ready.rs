@@ -6,7 +6,7 @@
 use crate::runtime::event::Event;
 use crate::runtime::mailbox::Mailbox;
 use forebay_core::QueuedBio;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,6 +22,10 @@ pub(crate) struct Ready {
     nr_mailed: u64,
     /// Tells a descriptor's holder of ends.
     event: Option<Arc<Event>>,
+    /// This thread has signalled it, and not cleared it since.
+    is_signalled: Cell<bool>,
+    /// The event's signals up to the last time that it was cleared.
+    nr_signals_seen: u64,
 }
 
 impl Ready {
@@ -35,6 +39,8 @@ impl Ready {
             ended: VecDeque::new(),
             nr_mailed: 0,
             event: None,
+            is_signalled: Cell::new(false),
+            nr_signals_seen: 0,
         }))
     }
 
@@ -57,10 +63,28 @@ impl Ready {
     /// After a turn of this thread that the queue itself did not ask for.
     #[inline]
     pub(crate) fn signal(&self) {
+        if !self.ended.is_empty() {
+            self.signal_anyway();
+        }
+    }
+
+    /// Signals the event, if there is one, whether anything has ended or not; once, until it is
+    /// cleared.
+    #[inline]
+    pub(crate) fn signal_anyway(&self) {
         if let Some(event) = &self.event
-            && !self.ended.is_empty()
+            && !self.is_signalled.replace(true)
         {
             event.signal();
+        }
+    }
+
+    /// Clears the event. What it told of is looked at after this.
+    #[inline]
+    pub(crate) fn clear_event(&mut self) {
+        if let Some(event) = &self.event {
+            self.is_signalled.set(false);
+            event.clear_since(&mut self.nr_signals_seen);
         }
     }
 
