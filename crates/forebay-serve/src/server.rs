@@ -16,9 +16,10 @@ use forebay::now_ns;
 use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::TlsPolicy;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, getpid, getrlimit, kill_process, setrlimit};
 use rustix::time::Timespec;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -158,13 +159,18 @@ impl Server {
     /// Hands connections to workers until it is time to stop.
     fn accept_all(&self, doors: &[Arc<Door>]) -> Result<(), ServeError> {
         let mut is_exhausted = false;
+        // Twice within the time that the system's manager allows.
+        let watchdog = notify::watchdog_interval().and_then(|interval| interval.try_into().ok());
         loop {
+            if watchdog.is_some() {
+                notify::alive();
+            }
             let mut polled = vec![PollFd::new(&self.stop, PollFlags::IN)];
-            let pause = is_exhausted.then_some(&EXHAUSTED_PAUSE);
+            let pause = if is_exhausted { Some(EXHAUSTED_PAUSE) } else { watchdog };
             if !is_exhausted {
                 polled.extend(self.listeners.iter().map(|l| PollFd::new(l, PollFlags::IN)));
             }
-            match poll(&mut polled, pause) {
+            match poll(&mut polled, pause.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(system("waiting for connections")(error.into())),
             }
@@ -238,7 +244,14 @@ fn start_worker(
     let epoll = Worker::epoll(door).map_err(system("a descriptor for a thread"))?;
     let (shared, door) = (Arc::clone(shared), Arc::clone(door));
     let builder = std::thread::Builder::new().name(format!("worker-{number}"));
-    let thread = builder.spawn(move || Worker::new(shared, door, epoll).run());
+    let thread = builder.spawn(move || {
+        let worker = AssertUnwindSafe(|| Worker::new(shared, door, epoll).run());
+        if let Err(panic) = catch_unwind(worker) {
+            // Its clients would wait for ever: the server ends, and who started it may start it anew.
+            let _ = kill_process(getpid(), Signal::TERM);
+            resume_unwind(panic);
+        }
+    });
     thread.map_err(system("starting a thread"))
 }
 

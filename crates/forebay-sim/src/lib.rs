@@ -10,6 +10,9 @@
 //! - a run ends with a [`Summary`], or with the [`Violation`] of a rule. The rules are in `check/`;
 //! - [`Plant`]: bugs that the checkers must find.
 //!
+//! [`sectors`] checks logs of reads and writes, wherever they come from: tests of drivers and
+//! servers use it as well.
+//!
 //! [`lab`] is another world, which measures and checks nothing.
 //!
 //! What it does not see: interleavings within a step of the core, which are loom's; the real
@@ -34,6 +37,7 @@ mod plant;
 mod runtime;
 mod scenario;
 mod scheduler;
+pub mod sectors;
 mod sparse;
 mod summary;
 mod task;

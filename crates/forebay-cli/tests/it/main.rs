@@ -12,5 +12,6 @@ mod load;
 mod refusals;
 #[path = "../../../forebay/tests/it/seccomp.rs"]
 mod seccomp;
+mod serve;
 mod sharing;
 mod sim;

@@ -70,6 +70,8 @@ pub(crate) struct Disks {
     /// Requests of which the layer has refused a bio, and which may be over.
     pub(crate) refused: Vec<Key>,
     pub(crate) pool: Pool,
+    /// Requests since the timer last looked.
+    nr_begun: u64,
     /// When this round began, ns.
     pub(crate) now_ns: u64,
 }
@@ -84,6 +86,7 @@ impl Disks {
             flights: Slots::new(),
             refused: Vec::new(),
             pool: Pool::new(budget_bytes, nr_clients),
+            nr_begun: 0,
             now_ns: 0,
         }
     }
@@ -113,10 +116,16 @@ impl Disks {
         })
     }
 
+    /// Whether no request has come since this was last asked.
+    pub(crate) fn is_idle(&mut self) -> bool {
+        std::mem::replace(&mut self.nr_begun, 0) == 0
+    }
+
     /// Begins a request. One with a payload is begun when its payload begins to come: the rest is
     /// [`Disks::fill`]'s.
     #[inline]
     pub(crate) fn begin(&mut self, conn: &mut Conn, key: Key, export: usize, rq: Request) -> Begun {
+        self.nr_begun += 1;
         let flight = Flight {
             conn: key,
             export,

@@ -6,7 +6,7 @@ use super::disks::{Begun, Disks, Flight, Wave};
 use super::slots::{Key, MARK_SHIFT};
 use crate::metrics::{RequestKind, Stage};
 use forebay::{BlockStatus, Completion, now_ns};
-use forebay_nbd::server::{Command, NbdError, Transmission};
+use forebay_nbd::server::{Command, NbdError, Request, Transmission};
 
 impl Worker {
     /// Takes what has completed, and answers what is over. Says whether anything had.
@@ -148,7 +148,9 @@ fn answer(conn: &mut Conn, flight: &Flight) {
     match flight.failed {
         None if sent > 0 => {} // the last piece said so
         None => conn.output.push(transmission.done(rq).as_slice()),
-        Some((error, message)) if sent == 0 || transmission.can_fail_late() => {
+        Some((error, message))
+            if sent == 0 || (transmission.can_fail_late() && !is_one_chunk(rq)) =>
+        {
             let mut bytes = std::mem::take(&mut conn.scribble);
             transmission.error(rq, error, message, &mut bytes);
             conn.output.push(&bytes);
@@ -156,10 +158,15 @@ fn answer(conn: &mut Conn, flight: &Flight) {
             conn.scribble = bytes;
         }
         Some((_, message)) => {
-            // A simple reply cannot take back that it promised data.
+            // A simple reply cannot take back that it promised data, nor can a single chunk.
             conn.break_off(format!("a read failed after its reply had begun: {message}"));
         }
     }
+}
+
+/// Whether its data must come in one chunk, whatever the pieces in which the disk brings them.
+fn is_one_chunk(rq: &Request) -> bool {
+    rq.command == Ok(Command::Read { df: true })
 }
 
 impl Flight {
@@ -191,8 +198,15 @@ impl Disks {
                 buf[..len].fill(0);
             }
             let is_last = *sent + len as u64 == rq.len;
-            let head = transmission.data(&rq, rq.offset + *sent, len as u32, *sent == 0, is_last);
-            conn.output.push(head.as_slice());
+            let is_first = *sent == 0;
+            if !is_one_chunk(&rq) {
+                let at = rq.offset + *sent;
+                let head = transmission.data(&rq, at, len as u32, is_first, is_last);
+                conn.output.push(head.as_slice());
+            } else if is_first {
+                let head = transmission.data(&rq, rq.offset, rq.len as u32, true, true);
+                conn.output.push(head.as_slice());
+            }
             conn.output.push_data(buf, len);
             *sent += len as u64;
         }

@@ -9,7 +9,7 @@
 //! - `disks`: requests become bios, in pieces where they are large;
 //! - `ends`: completions become replies;
 //! - `output`: replies become bytes;
-//! - `door`: where new connections come in.
+//! - `door`: where new connections come in; `timer`: when to look at deadlines.
 
 mod conn;
 mod disks;
@@ -18,11 +18,13 @@ mod ends;
 mod input;
 mod output;
 mod slots;
+mod timer;
 
 use self::conn::{Conn, Ending, Phase, Transport};
 use self::disks::Disks;
 use self::door::{Arrival, Door};
 use self::slots::{Key, MARK_SHIFT, Slots};
+use self::timer::Timer;
 use crate::log::Closed;
 use crate::metrics::{HandshakeFailure, WorkerCounters};
 use crate::server::Shared;
@@ -33,16 +35,16 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// What the events of other descriptors than connections carry.
 const OF_DOOR: u64 = u64::MAX;
+const OF_TIMER: u64 = u64::MAX - 1;
 const OF_QUEUE: u64 = 1 << MARK_SHIFT;
 
-/// How often deadlines are looked at, while there are any.
-const TICK_MS: u64 = 250;
-/// After so long without an event, memory that nobody uses is given up.
-const IDLE_MS: u64 = 1000;
+/// After so many looks of the timer without a request, memory that nobody uses is given up.
+const IDLE_TICKS: u32 = 4;
 
 /// One thread of the server.
 pub(crate) struct Worker {
@@ -67,7 +69,9 @@ pub(crate) struct Worker {
     in_handshake: VecDeque<Key>,
     /// How many connections have a deadline, at least.
     nr_deadlines: usize,
-    last_tick_ns: u64,
+    /// For deadlines, and for memory: a wait for events itself has no end.
+    timer: Timer,
+    nr_idle_ticks: u32,
     /// When completions were last collected, ns.
     ended_ns: u64,
     is_stopping: bool,
@@ -78,14 +82,20 @@ impl Worker {
     ///
     /// # Errors
     /// The system's, where there is no room for a descriptor.
-    pub(crate) fn epoll(door: &Door) -> std::io::Result<OwnedFd> {
+    pub(crate) fn epoll(door: &Door) -> std::io::Result<(OwnedFd, Timer)> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, door.fd(), EventData::new_u64(OF_DOOR), EventFlags::IN)?;
-        Ok(epoll)
+        let timer = Timer::new()?;
+        epoll::add(&epoll, timer.fd(), EventData::new_u64(OF_TIMER), EventFlags::IN)?;
+        Ok((epoll, timer))
     }
 
     /// A worker that has begun nothing yet. It stays on the thread that makes it.
-    pub(crate) fn new(shared: Arc<Shared>, door: Arc<Door>, epoll: OwnedFd) -> Worker {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        door: Arc<Door>,
+        (epoll, timer): (OwnedFd, Timer),
+    ) -> Worker {
         let limits = &shared.limits;
         let budget_bytes = limits.memory_bytes / limits.threads;
         let nr_clients = limits.connections.div_ceil(limits.threads);
@@ -104,7 +114,8 @@ impl Worker {
             again: Vec::new(),
             in_handshake: VecDeque::new(),
             nr_deadlines: 0,
-            last_tick_ns: 0,
+            timer,
+            nr_idle_ticks: 0,
             ended_ns: 0,
             is_stopping: false,
         }
@@ -118,23 +129,16 @@ impl Worker {
         }
     }
 
-    /// Waits until something has happened, or a deadline may have passed.
+    /// Waits until something has happened.
     fn wait(&mut self) {
-        let has_deadlines = self.nr_deadlines > 0 || self.is_stopping;
-        let timeout_ms = match self.again.is_empty() {
-            false => Some(0),
-            true if has_deadlines => Some(TICK_MS),
-            true if self.disks.pool.keeps_any() => Some(IDLE_MS),
-            true => None,
-        };
-        let timeout = timeout_ms.map(|ms| Timespec {
-            tv_sec: (ms / 1000) as i64,
-            tv_nsec: (ms % 1000 * 1_000_000) as i64,
-        });
+        if self.nr_deadlines > 0 || self.is_stopping || self.disks.pool.keeps_any() {
+            self.timer.arm();
+        }
+        let at_once = Timespec::default();
+        let timeout = (!self.again.is_empty()).then_some(&at_once);
         self.events.clear();
         let into = rustix::buffer::spare_capacity(&mut self.events);
-        match epoll::wait(&self.epoll, into, timeout.as_ref()) {
-            Ok(0) if timeout_ms == Some(IDLE_MS) => self.disks.pool.trim(),
+        match epoll::wait(&self.epoll, into, timeout) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => unreachable!("epoll_wait on descriptors of our own: {error}"),
         }
@@ -150,13 +154,17 @@ impl Worker {
         for event in &events {
             match event.data.u64() {
                 OF_DOOR => self.open_door(),
+                OF_TIMER => self.tick(),
                 queue if queue >> MARK_SHIFT != 0 => {} // all queues are reaped below
-                conn => self.look_at(Key::of_u64(conn), event.flags),
+                conn => {
+                    let key = Key::of_u64(conn);
+                    self.guard(key, |worker| worker.look_at(key, event.flags));
+                }
             }
         }
         self.events = events;
         for key in std::mem::take(&mut self.again) {
-            self.receive(key);
+            self.guard(key, |worker| worker.receive(key));
         }
         loop {
             let mut moved = self.reap();
@@ -172,7 +180,20 @@ impl Worker {
                 break;
             }
         }
-        self.tick();
+    }
+
+    /// Looks at what a client has sent. A panic meanwhile would be a fault of ours that it has found:
+    /// it ends this connection, and is counted, and the others go on.
+    #[inline]
+    fn guard(&mut self, key: Key, look: impl FnOnce(&mut Worker)) {
+        let looked = catch_unwind(AssertUnwindSafe(|| look(self)));
+        if looked.is_err() {
+            self.shared.counters.server().panics.count();
+            if let Some(conn) = self.conns.get_mut(key) {
+                conn.break_off("the server has a fault, which this client has found".to_owned());
+            }
+            self.mark_dirty(key);
+        }
     }
 
     /// A connection's socket is readable, or takes more.
@@ -354,13 +375,17 @@ impl Worker {
         }
     }
 
-    /// Closes what has had its time.
+    /// Closes what has had its time; and gives up memory that nobody has used for a while.
     fn tick(&mut self) {
+        self.timer.disarm();
+        self.nr_idle_ticks = if self.disks.is_idle() { self.nr_idle_ticks + 1 } else { 0 };
+        if self.nr_idle_ticks >= IDLE_TICKS {
+            self.disks.pool.trim();
+        }
         let now = self.disks.now_ns;
-        if self.nr_deadlines == 0 || now < self.last_tick_ns + TICK_MS * 1_000_000 {
+        if self.nr_deadlines == 0 {
             return;
         }
-        self.last_tick_ns = now;
         self.nr_deadlines = 0;
         for key in self.conns.keys() {
             let conn = self.conns.get_mut(key).expect("listed just now");
@@ -378,6 +403,5 @@ impl Worker {
                 None => {}
             }
         }
-        self.flush();
     }
 }

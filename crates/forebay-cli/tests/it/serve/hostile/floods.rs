@@ -1,0 +1,118 @@
+//! More connections than anybody needs: held, half open, and one after another.
+
+use super::Target;
+use crate::common::{folder, skip};
+use crate::serve::client::{Client, command};
+use rustix::process::{Resource, getrlimit, setrlimit};
+use std::os::unix::net::UnixStream;
+
+/// Lets this process, and the servers that it starts, have as many descriptors as the system gives.
+/// Whether these are enough.
+fn raise_limit(needed: u64, test: &str) -> bool {
+    let mut limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(u64::MAX);
+    if most < needed {
+        skip(test, &format!("a process may have {most} descriptors here, and it needs {needed}"));
+        return false;
+    }
+    if limit.current.is_some_and(|now| now < needed) {
+        limit.current = Some(needed);
+        setrlimit(Resource::Nofile, limit).expect("up to the hard limit");
+    }
+    true
+}
+
+#[test]
+fn a_thousand_connections_are_held_and_served() {
+    if !raise_limit(8192, "a_thousand_connections_are_held_and_served") {
+        return;
+    }
+    let folder = folder();
+    let mut target = Target::start(&folder, "ram:16m --max-connections=1010");
+    let mut clients: Vec<_> = (0..1000).map(|_| target.connect()).collect();
+    let idle = target.server.memory_kib("VmRSS");
+    assert!(idle < 64 << 10, "a thousand that are idle take {idle} KiB");
+    for round in 0..3u64 {
+        let write = |(nth, client): (usize, &mut Client)| {
+            let payload = [nth as u8 ^ round as u8; 4096];
+            client.send((command::WRITE, 0), nth as u64 * 4096, 4096, &payload).expect("it is sent")
+        };
+        let cookies: Vec<u64> = clients.iter_mut().enumerate().map(write).collect();
+        for (client, cookie) in clients.iter_mut().zip(cookies) {
+            assert_eq!(client.whole(cookie, 0, &mut []).ok(), Some(0));
+        }
+        for (nth, client) in clients.iter_mut().enumerate() {
+            let data = client.read(nth as u64 * 4096, 4096).expect("its data");
+            assert!(data.iter().all(|byte| *byte == nth as u8 ^ round as u8), "client {nth}");
+        }
+        target.is_alive("a round of all");
+    }
+    drop(clients);
+    target.end();
+}
+
+#[test]
+fn a_hundred_idle_connections_take_little_memory() {
+    let folder = folder();
+    let target = Target::start(&folder, "ram:1m --max-connections=200");
+    let clients: Vec<_> = (0..100).map(|_| target.connect()).collect();
+    let idle = target.server.memory_kib("VmRSS");
+    assert!(idle < 64 << 10, "{idle} KiB");
+    drop(clients);
+    target.end();
+}
+
+#[test]
+fn one_connection_too_many_is_refused_and_the_others_are_served() {
+    let folder = folder();
+    let mut target = Target::start(&folder, "ram:1m --max-connections=8");
+    let clients: Vec<_> = (0..7).map(|_| target.connect()).collect();
+    let is_served = |socket: &std::path::Path| {
+        Client::connect(socket, "").and_then(|mut client| client.read(0, 4096)).is_ok()
+    };
+    for _ in 0..20 {
+        assert!(!is_served(target.server.socket()), "it is one too many");
+    }
+    target.is_alive("too many");
+    drop(clients);
+    // There is room again, a moment after they have gone.
+    let start = std::time::Instant::now();
+    while !is_served(target.server.socket()) {
+        assert!(start.elapsed().as_secs() < 30, "there is room");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    target.end();
+}
+
+#[test]
+fn ten_thousand_half_open_connections_are_survived() {
+    if !raise_limit(12_000, "ten_thousand_half_open_connections_are_survived") {
+        return;
+    }
+    let folder = folder();
+    let mut target = Target::start(&folder, "ram:1m");
+    let mut open = Vec::new();
+    let mut nr_refused = 0;
+    for nth in 0..10_000 {
+        // Who finds the door shut is not let in twice.
+        match UnixStream::connect(target.server.socket()) {
+            Ok(stream) => open.push(stream),
+            Err(_) => nr_refused += 1,
+        }
+        if nth % 1000 == 999 {
+            target.is_alive("a thousand more");
+        }
+    }
+    assert!(nr_refused < 5000, "{nr_refused} were refused before they were looked at");
+    let most = target.server.memory_kib("VmHWM");
+    assert!(most < 64 << 10, "it had {most} KiB");
+    // They are closed by the server: so many that are half open are borne, and no more.
+    let nr = target.server.nr_fds();
+    assert!(nr < target.nr_fds + 400, "{nr} descriptors");
+    // Somebody who means it gets in beside them.
+    let mut client = target.connect();
+    assert!(client.read(0, 4096).is_ok());
+    drop(client);
+    drop(open);
+    target.end();
+}

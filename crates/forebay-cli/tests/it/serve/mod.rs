@@ -1,0 +1,23 @@
+//! `forebay serve`, as its users meet it: the program, a socket, and programs of others.
+//!
+//! - `server`: the program at work; `tools`: programs of others; `client`: a client of our own that
+//!   sends whatever it is told;
+//! - `libnbd`, `qemu`, `fio`, `script`, `guest`: what clients are used for;
+//! - `load`, `registers`: four clients whose log is checked, also behind a kill;
+//! - `rude`, `hostile`: clients that leave in the middle, and that mean harm.
+//!
+//! Nothing here waits for ever: programs of others have a limit of time, sockets too.
+
+mod client;
+mod fio;
+mod guest;
+mod hostile;
+mod libnbd;
+mod load;
+mod qemu;
+mod registers;
+mod rude;
+mod script;
+mod server;
+mod tls;
+mod tools;

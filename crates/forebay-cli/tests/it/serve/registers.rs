@@ -1,0 +1,104 @@
+//! Four connections at one export: each sector is a register (P3), a flush covers what all of them
+//! wrote (P2), and a server that is killed has lost nothing that it acknowledged.
+
+use std::fs::File;
+use std::time::Instant;
+
+use super::load::{NR_SECTORS, SECTOR, Shared, for_ms, run, values_of};
+use super::server::Server;
+use crate::common::folder;
+use forebay_sim::sectors::{Crash, Op, Sectors, Tally};
+use tempfile::TempDir;
+
+/// How often a server is killed.
+const NR_KILLS: usize = 5;
+
+fn image(folder: &TempDir) -> File {
+    let path = folder.path().join("disk.img");
+    let file = File::options().create(true).truncate(false).read(true).write(true).open(path);
+    let file = file.expect("a file");
+    file.set_len(NR_SECTORS * SECTOR as u64).expect("it grows");
+    file
+}
+
+#[track_caller]
+fn check(spec: &str, sectors: &Sectors, ops: &[Op]) -> Tally {
+    let tally = sectors.check(ops).unwrap_or_else(|anomaly| panic!("{spec}: {anomaly:?}"));
+    // Otherwise nothing was tried.
+    assert!(tally.racing_reads > 50, "{spec}: {tally:?}");
+    tally
+}
+
+#[test]
+fn sectors_are_registers_for_four_connections() {
+    for (spec, reads_may_tear) in [
+        ("ram:48k", false),
+        ("disk.img", true),
+        ("disk.img?direct=on", false),
+        ("disk.img?engine=psync&direct=on", false),
+        ("fault:ram:48k?rule=any:short=1k:rate=0.3", false),
+    ] {
+        let folder = folder();
+        drop(image(&folder));
+        let server = Server::start(&folder, spec);
+        let shared = Shared { start: Instant::now(), reads_may_tear };
+        let ops = run(server.socket(), shared, 0, for_ms(700));
+        check(spec, &Sectors::new(NR_SECTORS), &ops);
+        assert!(server.terminate().success());
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_has_lost_nothing_that_it_acknowledged() {
+    for (spec, reads_may_tear) in [("disk.img", true), ("disk.img?direct=on", false)] {
+        let folder = folder();
+        let file = image(&folder);
+        let mut sectors = Sectors::new(NR_SECTORS);
+        let start = Instant::now();
+        for nth in 0..NR_KILLS {
+            let server = Server::start(&folder, spec);
+            let shared = Shared { start, reads_may_tear };
+            let socket = server.socket().to_owned();
+            let kill = || {
+                for_ms(150 + 30 * nth as u64)();
+                server.kill();
+            };
+            let ops = run(&socket, shared, nth as u64 * 1_000_000, kill);
+            assert!(ops.len() > 32, "{spec}: {} operations", ops.len());
+            // What the kernel still had to do for the process is done then.
+            file.sync_all().expect("a sync");
+            let found = values_of(&std::fs::read(folder.path().join("disk.img")).expect("it"));
+            sectors
+                .crash(&ops, Crash::Server, &found)
+                .unwrap_or_else(|anomaly| panic!("{spec}, kill {nth}: {anomaly:?}"));
+        }
+        // And it serves the next one.
+        let server = Server::start(&folder, spec);
+        let shared = Shared { start, reads_may_tear };
+        let ops = run(server.socket(), shared, 100_000_000, for_ms(150));
+        check(spec, &sectors, &ops);
+    }
+}
+
+#[test]
+fn a_server_that_is_asked_to_end_drains_flushes_and_exits_with_0() {
+    for spec in ["disk.img", "disk.img?direct=on", "disk.img?engine=psync"] {
+        let folder = folder();
+        drop(image(&folder));
+        let mut server = Server::start(&folder, spec);
+        let shared = Shared { start: Instant::now(), reads_may_tear: true };
+        let socket = server.socket().to_owned();
+        let terminate = || {
+            for_ms(200)();
+            server.signal("TERM");
+            assert!(server.wait().success(), "{spec}: {}", server.log());
+        };
+        let ops = run(&socket, shared, 0, terminate);
+        assert!(ops.len() > 32, "{spec}: {} operations", ops.len());
+        let found = values_of(&std::fs::read(folder.path().join("disk.img")).expect("it"));
+        Sectors::new(NR_SECTORS)
+            .crash(&ops, Crash::Server, &found)
+            .unwrap_or_else(|anomaly| panic!("{spec}: {anomaly:?}"));
+        assert!(std::os::unix::net::UnixStream::connect(&socket).is_err(), "nobody listens");
+    }
+}

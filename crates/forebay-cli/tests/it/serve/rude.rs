@@ -1,0 +1,132 @@
+//! Clients that are gone in the middle of what they asked for: what they began is drained, their
+//! tags and descriptors come back, and nobody else notices.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use super::client::{Client, command, request};
+use super::server::Server;
+use crate::common::folder;
+
+const NR_RUDE: usize = 1200;
+const READ: (u16, u16) = (command::READ, 0);
+const WRITE: (u16, u16) = (command::WRITE, 0);
+
+/// Waits until the server has as many descriptors as before: it hears of a client's end a moment
+/// later.
+#[track_caller]
+pub(super) fn await_fds(server: &Server, before: usize) {
+    let start = Instant::now();
+    while server.nr_fds() > before {
+        let nr = server.nr_fds();
+        assert!(start.elapsed() < Duration::from_secs(30), "{before} descriptors became {nr}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// How many descriptors the server has without clients, once each of its threads has served some.
+pub(super) fn warmed_up(server: &Server) -> usize {
+    let connect = |_| {
+        let mut client = Client::connect(server.socket(), "").expect("a connection");
+        client.read(0, 4096).expect("it is served");
+        client
+    };
+    let clients: Vec<_> = (0..8).map(connect).collect();
+    let nr_fds = server.nr_fds() - clients.len();
+    drop(clients);
+    await_fds(server, nr_fds);
+    nr_fds
+}
+
+#[test]
+fn clients_that_leave_with_io_in_flight_leak_nothing() {
+    let folder = folder();
+    // Few tags, and a device that takes its time: whoever leaves has requests there and before.
+    let spec = "fault:ram:1m?queue_depth=8&rule=any:delay=1ms";
+    let server = Server::start(&folder, &format!("{spec} --max-connections=200"));
+    let nr_fds = warmed_up(&server) + 1;
+    let mut witness = Client::connect(server.socket(), "").expect("a connection");
+    for nth in 0..NR_RUDE {
+        let mut rude = Client::connect(server.socket(), "").expect("a connection");
+        for request in 0..4 + nth as u64 % 8 {
+            let offset = request * 4096;
+            rude.send(READ, offset, 16_384, &[]).expect("it is sent");
+            rude.send(WRITE, offset, 16_384, &[7; 16_384]).expect("it is sent");
+        }
+        // Half a payload, half a header, or nothing.
+        let head = request(WRITE, 99, 0, 65536);
+        match nth % 3 {
+            0 => rude.stream.write_all(&[&head[..], &[8; 5000]].concat()).expect("it is sent"),
+            1 => rude.stream.write_all(&head[..13]).expect("it is sent"),
+            _ => {}
+        }
+        if nth % 100 == 99 {
+            assert_eq!(witness.read(8192, 4096).map(|data| data.len()).ok(), Some(4096));
+        }
+    }
+    await_fds(&server, nr_fds);
+    // What it keeps for the next requests has a bound, and all of them had asked for twice as much.
+    let most = server.memory_kib("VmHWM");
+    assert!(most < 128 << 10, "it had {most} KiB");
+    // All tags at once, again and again: one that was lost would be missed.
+    for _ in 0..8 {
+        let cookies: Vec<_> = (0..64u64)
+            .map(|nth| witness.send(WRITE, nth * 4096, 4096, &[1; 4096]).expect("it is sent"))
+            .collect();
+        let mut ended: Vec<_> = cookies
+            .iter()
+            .map(|_| witness.reply().expect("a reply"))
+            .map(|reply| (reply.error == 0).then_some(reply.cookie).expect("it is done"))
+            .collect();
+        ended.sort_unstable();
+        assert_eq!(ended, cookies);
+    }
+    assert!(server.terminate().success());
+}
+
+/// Its replies fill its socket, and it takes none.
+#[test]
+fn a_client_that_reads_no_replies_delays_nobody() {
+    let folder = folder();
+    let server = Server::start(&folder, "ram:16m?queue_depth=16");
+    let slow: Vec<_> = (0..4)
+        .map(|_| {
+            let mut slow = Client::connect(server.socket(), "").expect("a connection");
+            slow.stream.set_nonblocking(true).expect("it can be");
+            // As many as the socket takes, or enough for 4 GiB of replies.
+            for nth in 0..4096u64 {
+                if slow.send(READ, (nth % 16) << 20, 1 << 20, &[]).is_err() {
+                    break;
+                }
+            }
+            slow
+        })
+        .collect();
+    let mut witness = Client::connect(server.socket(), "").expect("a connection");
+    for nth in 0..200 {
+        assert_eq!(witness.ask(WRITE, nth * 4096, 4096, &[5; 4096]).ok(), Some(0));
+        assert_eq!(witness.read(nth * 4096, 4096).ok(), Some(vec![5; 4096]));
+    }
+    let most = server.memory_kib("VmHWM");
+    assert!(most < 160 << 10, "it had {most} KiB");
+    drop(slow);
+    assert_eq!(witness.read(0, 4096).ok(), Some(vec![5; 4096]));
+    assert!(server.terminate().success());
+}
+
+#[test]
+fn what_was_asked_before_a_disconnect_is_done() {
+    let folder = folder();
+    std::fs::write(folder.path().join("disk.img"), vec![0; 1 << 20]).expect("a file");
+    let server = Server::start(&folder, "disk.img");
+    let mut client = Client::connect(server.socket(), "").expect("a connection");
+    for nth in 0..100u64 {
+        client.send(WRITE, nth * 4096, 4096, &[nth as u8 + 1; 4096]).expect("it is sent");
+    }
+    client.send((command::DISCONNECT, 0), 0, 0, &[]).expect("it is sent");
+    assert!(client.is_closed(), "the server hangs up");
+    let image = std::fs::read(folder.path().join("disk.img")).expect("the image");
+    for (nth, block) in image.chunks(4096).take(100).enumerate() {
+        assert!(block.iter().all(|byte| *byte == nth as u8 + 1), "block {nth}");
+    }
+}

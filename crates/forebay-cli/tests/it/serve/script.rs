@@ -1,0 +1,53 @@
+//! Scripts for nbdsh: every command and flag that libnbd can send, strict mode off included.
+
+use super::server::Server;
+use super::tools::{is_there, run};
+use crate::common::{data_file, folder};
+
+/// Runs a script in `scripts/`, with the default export's URI as its argument. What it asserts is
+/// in it.
+#[track_caller]
+fn script(test: &str, args: &str, text: &str) {
+    if !is_there("nbdsh", test) || !is_there("python3", test) {
+        return;
+    }
+    let folder = folder();
+    data_file(&folder, "disk.img", 4 << 20);
+    let path = folder.path().join("script.py");
+    std::fs::write(&path, text).expect("a script");
+    let server = Server::start(&folder, args);
+    let source = format!("uri = {:?}; exec(open({path:?}).read(), globals())", server.uri(""));
+    // It runs the first python3 of PATH, which need not be the one that has libnbd.
+    run(&folder, "env", &["PATH=/usr/bin:/bin", "nbdsh", "-c", &source]);
+    assert!(server.terminate().success());
+}
+
+#[test]
+fn every_command_and_flag_does_what_it_says() {
+    let test = "every_command_and_flag_does_what_it_says";
+    script(test, "disk.img", include_str!("scripts/commands.py"));
+}
+
+#[test]
+fn structured_replies_and_extents_cover_what_was_asked() {
+    let test = "structured_replies_and_extents_cover_what_was_asked";
+    script(test, "disk.img", include_str!("scripts/structured.py"));
+}
+
+#[test]
+fn illegal_requests_are_refused_and_the_connection_goes_on() {
+    let test = "illegal_requests_are_refused_and_the_connection_goes_on";
+    script(test, "disk.img", include_str!("scripts/illegal.py"));
+}
+
+#[test]
+fn nothing_is_written_to_a_read_only_export() {
+    let test = "nothing_is_written_to_a_read_only_export";
+    script(test, "disk.img --read-only", include_str!("scripts/read_only.py"));
+}
+
+#[test]
+fn options_are_haggled_one_by_one() {
+    let test = "options_are_haggled_one_by_one";
+    script(test, "disk.img", include_str!("scripts/options.py"));
+}

@@ -1,0 +1,142 @@
+//! `forebay serve` in the background, for one test: on a socket in the test's folder.
+
+use std::fs::File;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::common::forebay;
+use tempfile::TempDir;
+
+/// How long a server may take to begin or to end. A machine that is busy is slow.
+const PATIENCE: Duration = Duration::from_secs(60);
+const NAP: Duration = Duration::from_millis(5);
+
+/// The program. It is killed when this is dropped.
+pub(crate) struct Server {
+    child: Child,
+    socket: PathBuf,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts `forebay serve` with these arguments, separated by spaces, in `folder`, and comes
+    /// back when it listens.
+    #[track_caller]
+    pub(crate) fn start(folder: &TempDir, args: &str) -> Server {
+        let socket = folder.path().join("s");
+        let mut server = Server::begin(folder, args, &socket);
+        let start = Instant::now();
+        // A socket is there when it is bound, and takes connections a moment later.
+        while UnixStream::connect(&socket).is_err() {
+            if let Some(status) = server.child.try_wait().expect("a child") {
+                panic!("{args}: it has ended with {status}: {}", server.log());
+            }
+            assert!(start.elapsed() < PATIENCE, "{args}: it does not listen: {}", server.log());
+            std::thread::sleep(NAP);
+        }
+        server
+    }
+
+    fn begin(folder: &TempDir, args: &str, socket: &Path) -> Server {
+        let log = folder.path().join("server.log");
+        // One that was killed leaves its socket.
+        let _ = std::fs::remove_file(socket);
+        let to_log = || File::options().create(true).append(true).open(&log).expect("a log");
+        let child = forebay(folder)
+            .arg("serve")
+            .args(args.split_whitespace())
+            .arg(format!("--nbd=unix:{}", socket.display()))
+            .stdin(Stdio::null())
+            .stdout(to_log())
+            .stderr(to_log())
+            .spawn()
+            .expect("it can be run");
+        Server { child, socket: socket.to_owned(), log }
+    }
+
+    /// Where it listens.
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The URI of an export; of the default one, if it has no name.
+    pub(crate) fn uri(&self, name: &str) -> String {
+        format!("nbd+unix:///{name}?socket={}", self.socket.display())
+    }
+
+    /// The number of its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has printed.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// How many descriptors it has.
+    pub(crate) fn nr_fds(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).expect("it runs").count()
+    }
+
+    /// Its memory, in KiB: what it has, or (`VmHWM`) has had at most.
+    pub(crate) fn memory_kib(&self, what: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()));
+        let status = status.expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix(&format!("{what}:")));
+        let words = line.expect("a line of that").split_whitespace().next().expect("a number");
+        words.parse().expect("a number")
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub(crate) fn terminate(mut self) -> ExitStatus {
+        self.signal("TERM");
+        self.wait()
+    }
+
+    /// Waits until it has ended.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return status;
+            }
+            assert!(start.elapsed() < PATIENCE, "it does not end: {}", self.log());
+            std::thread::sleep(NAP);
+        }
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        let signal = match name {
+            "TERM" => rustix::process::Signal::TERM,
+            "INT" => rustix::process::Signal::INT,
+            _ => panic!("{name} is not sent by any test"),
+        };
+        rustix::process::kill_process(pid, signal).expect("a signal");
+    }
+
+    /// Kills it, in the middle of whatever it does.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("a child");
+    }
+}
+
+impl Drop for Server {
+    #[allow(clippy::print_stderr)]
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if !std::thread::panicking() {
+            assert!(!self.log().contains("panicked"), "{}", self.log());
+        } else {
+            let log = self.log();
+            let end = log.char_indices().rev().nth(1500).map_or(0, |(at, _)| at);
+            eprintln!("the server said at last: {}", &log[end..]);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! TLS, with libnbd's client, which is GnuTLS: who may come in, and what the plain text before it
+//! is worth. (The library of the server has tests of TLS itself, in `forebay-serve`.)
+
+use super::client::{Client, answer, option};
+use super::server::Server;
+use super::tools::{is_there, run, try_run};
+use crate::common::folder;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use tempfile::TempDir;
+
+/// "TLS is needed first."
+const TLS_REQD: u32 = answer::ERROR | 5;
+
+/// Authorities, and what they have signed: `pki` for the server, `client` for a client whom the
+/// authority knows, `plain` for one that knows the authority, `other` for one of another.
+fn certificates(folder: &TempDir) {
+    let sh = |text: &str| run(folder, "sh", &["-ec", text]);
+    sh("mkdir pki client plain other
+        for ca in pki other; do
+            certtool --generate-privkey --bits=2048 --outfile $ca-key.pem
+            printf 'cn = \"%s\"\nca\ncert_signing_key\nexpiration_days = 10\n' $ca > ca.info
+            certtool --generate-self-signed --load-privkey $ca-key.pem --template ca.info \
+                --outfile $ca/ca-cert.pem
+        done 2> log
+        cp pki/ca-cert.pem client/
+        cp pki/ca-cert.pem plain/
+        for who in server client; do
+            dir=client; test $who = client || dir=pki
+            certtool --generate-privkey --bits=2048 --outfile $dir/$who-key.pem
+            printf 'cn = \"localhost\"\ndns_name = \"localhost\"\ntls_www_server\ntls_www_client\n' \
+                > $who.info
+            printf 'signing_key\nexpiration_days = 10\n' >> $who.info
+            certtool --generate-certificate --load-ca-certificate pki/ca-cert.pem \
+                --load-ca-privkey pki-key.pem --load-privkey $dir/$who-key.pem \
+                --template $who.info --outfile $dir/$who-cert.pem
+        done 2>> log");
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+#[test]
+fn tls_lets_in_whom_it_should_and_nobody_else() {
+    let test = "tls_lets_in_whom_it_should_and_nobody_else";
+    if !is_there("nbdcopy", test) || !is_there("certtool", test) {
+        return;
+    }
+    let folder = folder();
+    certificates(&folder);
+    std::fs::write(folder.path().join("source"), vec![0x3c; 1 << 20]).expect("a file");
+    for (args, plain, stranger) in [
+        ("--tls=on", true, true),
+        ("--tls=require", false, true),
+        ("--tls=require --tls-verify-peer", false, false),
+    ] {
+        let port = free_port();
+        let args = format!("ram:1m {args} --tls-certificates=pki --nbd=tcp:127.0.0.1:{port}");
+        let server = Server::start(&folder, &args);
+        // Over a local socket libnbd looks at no certificate: there is no name to look for.
+        let uri = |client: &str, host: &str| {
+            let certificates = folder.path().join(client);
+            format!("nbds://{host}:{port}/?tls-certificates={}", certificates.display())
+        };
+        let sees = |uri: &str| {
+            let output = try_run(&folder, "nbdinfo", &["--size", uri]);
+            output.status.success() && output.stdout.starts_with(b"1048576")
+        };
+        assert_eq!(sees(&server.uri("")), plain, "{args}: in the clear");
+        assert_eq!(sees(&uri("plain", "localhost")), stranger, "{args}: no certificate");
+        assert!(!sees(&uri("other", "localhost")), "{args}: another authority");
+        assert!(!sees(&uri("client", "127.0.0.1")), "{args}: another name");
+        assert!(sees(&uri("client", "localhost")), "{args}: a certificate");
+        let uri = uri("client", "localhost");
+        run(&folder, "nbdcopy", &["--connections=4", "source", &uri]);
+        run(&folder, "nbdcopy", &["--connections=4", &uri, "back"]);
+        let back = std::fs::read(folder.path().join("back")).expect("a copy");
+        assert!(back == vec![0x3c; 1 << 20], "{args}");
+        assert!(server.terminate().success());
+    }
+}
+
+#[test]
+fn where_tls_is_required_nothing_is_told_without_it() {
+    let test = "where_tls_is_required_nothing_is_told_without_it";
+    if !is_there("certtool", test) {
+        return;
+    }
+    let folder = folder();
+    certificates(&folder);
+    let server = Server::start(&folder, "ram:1m --tls=require --tls-certificates=pki");
+    let mut client = Client::haggling(server.socket()).expect("a connection");
+    for option in (2..=12).chain([99]) {
+        if matches!(option, option::ABORT | option::STARTTLS) {
+            continue;
+        }
+        client.option(option, &[0; 6]).expect("it is sent");
+        let answer = client.answer().expect("an answer");
+        assert_eq!((answer.option, answer.kind), (option, TLS_REQD));
+    }
+    client.option(option::EXPORT_NAME, &[]).expect("it is sent");
+    assert!(client.is_closed(), "it has no other answer");
+    // What is slipped in behind STARTTLS is not TLS.
+    let mut client = Client::haggling(server.socket()).expect("a connection");
+    let mut bytes = Vec::new();
+    for (option, len) in [(option::STARTTLS, 0u32), (option::LIST, 0), (option::GO, 6)] {
+        bytes.extend(super::client::IHAVEOPT.to_be_bytes());
+        bytes.extend(option.to_be_bytes());
+        bytes.extend(len.to_be_bytes());
+        bytes.extend(vec![0; len as usize]);
+    }
+    client.stream.write_all(&bytes).expect("it is sent");
+    let mut said = Vec::new();
+    let _ = client.stream.read_to_end(&mut said);
+    let nr_answers = said.windows(4).filter(|word| *word == [0, 3, 0xe8, 0x89]).count();
+    assert!(nr_answers <= 1, "{nr_answers} answers in the clear");
+    assert!(server.terminate().success());
+}
