@@ -8,7 +8,7 @@ use super::conn::{Conn, Filling};
 use super::slots::{Key, MARK_SHIFT, Slots};
 use crate::export::Export;
 use crate::pool::{PIECE_MAX, Pool};
-use forebay::{BioQueue, Buf, Io, Refusal};
+use forebay::{BioQueue, Buf, Completion, Io, Refusal};
 use forebay_nbd::server::{Command, NbdError, Request};
 use std::sync::Arc;
 
@@ -114,6 +114,16 @@ impl Disks {
         queues.filter_map(|(export, queue)| {
             queue.as_mut().filter(|queue| !queue.is_empty()).map(|queue| (export, queue))
         })
+    }
+
+    /// A queue's descriptor is readable. It is so too for what was reaped just before it was told:
+    /// then the queue may be empty, is no busy one, and its descriptor would stay readable.
+    pub(crate) fn hear(&mut self, export: usize, done: &mut Vec<Completion>) {
+        if let Some(queue) = &mut self.queues[export]
+            && queue.is_empty()
+        {
+            queue.reap(0, usize::MAX, done);
+        }
     }
 
     /// Whether no request has come since this was last asked.

@@ -155,7 +155,10 @@ impl Worker {
             match event.data.u64() {
                 OF_DOOR => self.open_door(),
                 OF_TIMER => self.tick(),
-                queue if queue >> MARK_SHIFT != 0 => {} // all queues are reaped below
+                // All queues that are not empty are reaped below.
+                queue if queue >> MARK_SHIFT != 0 => {
+                    self.disks.hear((queue & !OF_QUEUE) as usize, &mut self.done);
+                }
                 conn => {
                     let key = Key::of_u64(conn);
                     self.guard(key, |worker| worker.look_at(key, event.flags));
