@@ -67,7 +67,7 @@ impl Pool {
     }
 
     /// Whether a client may have so many bytes more.
-    fn may_have(&self, piece: usize, held: &Held) -> bool {
+    pub(crate) fn may_have(&self, piece: usize, held: &Held) -> bool {
         let beyond = self.beyond(held.0 + piece);
         let left = (self.budget_bytes / 2).saturating_sub(self.beyond_bytes);
         let more = beyond - self.beyond(held.0);

@@ -7,7 +7,8 @@ use crate::metrics::OpenConnection;
 use crate::pool::{Held, Pool};
 use crate::tls::TlsStream;
 use forebay::Buf;
-use forebay_nbd::server::{Handshake, Transmission};
+use forebay_nbd::server::{Command, Handshake, Request, Transmission};
+use forebay_nbd::wire::Framing;
 use rustix::event::epoll::EventFlags;
 use rustix::net::SendFlags;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -43,6 +44,9 @@ pub(crate) struct Conn {
     /// What was received behind its last request waits: for memory, for the disk, or for the client
     /// to take its replies. Nothing more is received.
     pub(crate) is_stalled: bool,
+    /// A large read is on its way whose reply is sent piece by piece, and may not be interrupted:
+    /// no request is taken up meanwhile.
+    pub(crate) is_exclusive: bool,
     /// It is in the worker's list of those that wait.
     pub(crate) is_waiting: bool,
     /// It is in the worker's list of those to be looked at in this round.
@@ -150,6 +154,7 @@ impl Conn {
             nr_in_flight: 0,
             held: Held::default(),
             is_stalled: false,
+            is_exclusive: false,
             is_waiting: false,
             is_dirty: false,
             is_late: false,
@@ -188,6 +193,16 @@ impl Conn {
     /// Nothing can be said to this client any more.
     pub(crate) fn break_off(&mut self, why: String) {
         self.ending = Some(Ending::Broken(why));
+    }
+
+    /// Whether the data of this request must come in one go, with nothing in between: it is a read,
+    /// and its reply has one head for all of it.
+    pub(crate) fn must_be_contiguous(&self, rq: &Request) -> bool {
+        let Phase::Transmission(transmission) = &self.phase else { return false };
+        match rq.command {
+            Ok(Command::Read { df }) => df || transmission.framing() == Framing::Simple,
+            _ => false,
+        }
     }
 
     /// Whether bytes of it may be read now.

@@ -8,7 +8,7 @@ use super::conn::{Conn, Filling};
 use super::slots::{Key, MARK_SHIFT, Slots};
 use crate::export::Export;
 use crate::pool::{PIECE_MAX, Pool};
-use forebay::{BioQueue, Buf, Completion, Io, Refusal};
+use forebay::{BioQueue, Buf, Io, Refusal};
 use forebay_nbd::server::{Command, NbdError, Request};
 use std::sync::Arc;
 
@@ -70,8 +70,10 @@ pub(crate) struct Disks {
     /// Requests of which the layer has refused a bio, and which may be over.
     pub(crate) refused: Vec<Key>,
     pub(crate) pool: Pool,
-    /// Requests since the timer last looked.
+    /// Requests of this round.
     nr_begun: u64,
+    /// Whether there were any since the timer last looked.
+    was_used: bool,
     /// When this round began, ns.
     pub(crate) now_ns: u64,
 }
@@ -87,6 +89,7 @@ impl Disks {
             refused: Vec::new(),
             pool: Pool::new(budget_bytes, nr_clients),
             nr_begun: 0,
+            was_used: false,
             now_ns: 0,
         }
     }
@@ -116,19 +119,17 @@ impl Disks {
         })
     }
 
-    /// A queue's descriptor is readable. It is so too for what was reaped just before it was told:
-    /// then the queue may be empty, is no busy one, and its descriptor would stay readable.
-    pub(crate) fn hear(&mut self, export: usize, done: &mut Vec<Completion>) {
-        if let Some(queue) = &mut self.queues[export]
-            && queue.is_empty()
-        {
-            queue.reap(0, usize::MAX, done);
-        }
-    }
-
     /// Whether no request has come since this was last asked.
     pub(crate) fn is_idle(&mut self) -> bool {
-        std::mem::replace(&mut self.nr_begun, 0) == 0
+        !std::mem::take(&mut self.was_used)
+    }
+
+    /// How many requests have come since this was last asked.
+    #[inline]
+    pub(crate) fn take_nr_begun(&mut self) -> u64 {
+        let nr = std::mem::take(&mut self.nr_begun);
+        self.was_used |= nr > 0;
+        nr
     }
 
     /// Begins a request. One with a payload is begun when its payload begins to come: the rest is
@@ -212,14 +213,33 @@ impl Disks {
             }
             self.pool.give(buf, &mut conn.held);
         }
+        if conn.must_be_contiguous(&flight.rq) && !self.has_room_for_all(conn, &flight) {
+            // Between its waves nothing else may be said: so it begins when everything before it
+            // has been answered, and what comes behind it waits.
+            if conn.nr_in_flight > 0 {
+                return Begun::NoRoom;
+            }
+            conn.is_exclusive = true;
+        }
         let wave = Some(Box::default());
         let key = self.flights.insert(Flight { is_all_there: false, wave, ..flight });
         if self.next_wave(conn, key) == Begun::NoRoom {
             self.flights.remove(key);
+            conn.is_exclusive = false;
             return Begun::NoRoom;
         }
         conn.nr_in_flight += 1;
         Begun::Yes
+    }
+
+    /// Whether a large read can have all of its pieces in one wave.
+    fn has_room_for_all(&mut self, conn: &Conn, flight: &Flight) -> bool {
+        let policy = &self.exports[flight.export].disk.info().policy;
+        let nr_bios = policy.nr_bios as usize;
+        let len = flight.rq.len;
+        len <= (WAVE * PIECE_MAX) as u64
+            && self.pool.may_have(len.next_multiple_of(PIECE_MAX as u64) as usize, &conn.held)
+            && self.queue(flight.export).len() + WAVE <= nr_bios
     }
 
     /// Begins a read of one piece.

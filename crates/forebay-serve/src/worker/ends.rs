@@ -14,10 +14,6 @@ impl Worker {
         let mut done = std::mem::take(&mut self.done);
         for (_, queue) in self.disks.busy_queues() {
             queue.reap(0, usize::MAX, &mut done);
-            if !queue.is_empty() {
-                // What that has issued may have ended at once. Nobody has to be told of it then.
-                queue.reap(0, usize::MAX, &mut done);
-            }
         }
         let any = !done.is_empty() || !self.disks.refused.is_empty();
         if any {
@@ -115,6 +111,9 @@ impl Worker {
             return; // its payload is still to come
         }
         let flight = self.disks.flights.remove(key).expect("it is there");
+        if flight.wave.is_some() {
+            conn.is_exclusive = false; // if any was, it was this one, with nothing beside it
+        }
         conn.nr_in_flight -= 1;
         match (flight.failed, flight.rq.command) {
             (Some(_), _) => conn.counters.fail(),

@@ -191,7 +191,10 @@ fn consume(
         if conn.skip > 0 || conn.filling.is_some() || at == bytes.len() {
             return at;
         }
-        if conn.nr_in_flight >= shared.limits.in_flight || conn.output.heads_len() >= HEADS_MAX {
+        if conn.nr_in_flight >= shared.limits.in_flight
+            || conn.output.heads_len() >= HEADS_MAX
+            || conn.is_exclusive
+        {
             conn.is_stalled = true;
             return at;
         }

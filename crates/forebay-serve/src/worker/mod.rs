@@ -9,12 +9,14 @@
 //! - `disks`: requests become bios, in pieces where they are large;
 //! - `ends`: completions become replies;
 //! - `output`: replies become bytes;
+//! - `gather`: how long to let requests gather;
 //! - `door`: where new connections come in; `timer`: when to look at deadlines.
 
 mod conn;
 mod disks;
 pub(crate) mod door;
 mod ends;
+mod gather;
 mod input;
 mod output;
 mod slots;
@@ -23,6 +25,7 @@ mod timer;
 use self::conn::{Conn, Ending, Phase, Transport};
 use self::disks::Disks;
 use self::door::{Arrival, Door};
+use self::gather::Gather;
 use self::slots::{Key, MARK_SHIFT, Slots};
 use self::timer::Timer;
 use crate::log::Closed;
@@ -34,6 +37,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -72,6 +76,7 @@ pub(crate) struct Worker {
     /// For deadlines, and for memory: a wait for events itself has no end.
     timer: Timer,
     nr_idle_ticks: u32,
+    gather: Gather,
     /// When completions were last collected, ns.
     ended_ns: u64,
     is_stopping: bool,
@@ -116,6 +121,7 @@ impl Worker {
             nr_deadlines: 0,
             timer,
             nr_idle_ticks: 0,
+            gather: Gather::new(),
             ended_ns: 0,
             is_stopping: false,
         }
@@ -123,6 +129,8 @@ impl Worker {
 
     /// Serves until it is told to stop and everything has ended.
     pub(crate) fn run(mut self) {
+        // With the usual slack a sleep of a few microseconds takes more than fifty.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         while !(self.is_stopping && self.conns.len() == 0) {
             self.wait();
             self.round();
@@ -134,6 +142,7 @@ impl Worker {
         if self.nr_deadlines > 0 || self.is_stopping || self.disks.pool.keeps_any() {
             self.timer.arm();
         }
+        self.let_gather();
         let at_once = Timespec::default();
         let timeout = (!self.again.is_empty()).then_some(&at_once);
         self.events.clear();
@@ -145,36 +154,48 @@ impl Worker {
         self.disks.now_ns = now_ns();
     }
 
+    /// Sleeps while the clients are busy with what they have got, unless there is something to do.
+    #[inline]
+    fn let_gather(&mut self) {
+        let nr = self.disks.take_nr_begun();
+        let is_quiet = self.again.is_empty()
+            && self.waiting.is_empty()
+            && !self.is_stopping
+            && self.disks.flights.len() == 0;
+        let pause_ns = if is_quiet && nr > 0 { self.gather.pause_ns(nr) } else { 0 };
+        if pause_ns > 0 {
+            // It returns early on a signal, which is as well.
+            let pause = Timespec { tv_sec: 0, tv_nsec: pause_ns as i64 };
+            let _ = rustix::thread::nanosleep(&pause);
+        }
+    }
+
     /// Serves everything that has happened.
     fn round(&mut self) {
-        // Reaping unplugs, and takes what ends at once with it: a plug that ends by itself would
-        // have to signal that.
-        let mut plug = Some(forebay::plug());
-        let events = std::mem::take(&mut self.events);
-        for event in &events {
-            match event.data.u64() {
-                OF_DOOR => self.open_door(),
-                OF_TIMER => self.tick(),
-                // All queues that are not empty are reaped below.
-                queue if queue >> MARK_SHIFT != 0 => {
-                    self.disks.hear((queue & !OF_QUEUE) as usize, &mut self.done);
-                }
-                conn => {
-                    let key = Key::of_u64(conn);
-                    self.guard(key, |worker| worker.look_at(key, event.flags));
+        {
+            let _plug = forebay::plug();
+            let events = std::mem::take(&mut self.events);
+            for event in &events {
+                match event.data.u64() {
+                    OF_DOOR => self.open_door(),
+                    OF_TIMER => self.tick(),
+                    queue if queue >> MARK_SHIFT != 0 => {} // all queues are reaped below
+                    conn => {
+                        let key = Key::of_u64(conn);
+                        self.guard(key, |worker| worker.look_at(key, event.flags));
+                    }
                 }
             }
-        }
-        self.events = events;
-        for key in std::mem::take(&mut self.again) {
-            self.guard(key, |worker| worker.receive(key));
+            self.events = events;
+            for key in std::mem::take(&mut self.again) {
+                self.guard(key, |worker| worker.receive(key));
+            }
         }
         loop {
             let mut moved = self.reap();
-            drop(plug.take());
             self.flush();
             if !self.waiting.is_empty() {
-                plug = Some(forebay::plug());
+                let _plug = forebay::plug();
                 moved |= self.resume();
             } else if self.dirty.is_empty() {
                 break;

@@ -147,6 +147,10 @@ pub(crate) trait Waiter: Send + Sync {
         None
     }
 
+    /// The descriptor was found readable: the next look takes that back, with all that it tells of.
+    /// Other looks may leave it as it is. For who uses the driver.
+    fn told(&self) {}
+
     /// How many system calls it has made since open; those of its driver are counted there.
     fn nr_syscalls(&self) -> u64 {
         0

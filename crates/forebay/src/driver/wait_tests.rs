@@ -225,18 +225,28 @@ fn a_descriptor_tells_of_every_completion() {
             let mut nr = 0;
             while nr == 0 {
                 assert!(is_readable(fd, 100_000), "{spec} {mode:?}");
+                waiter.told();
                 nr = reap(&mut *driver).len();
             }
             assert!(reap(&mut *driver).is_empty());
             for kind in 0..200 {
-                assert!(!is_readable(fd, 0), "{spec} {mode:?} {kind}");
+                // A signal may come late, when what it tells of was taken.
+                let mut nr_late = 0;
+                while is_readable(fd, 0) {
+                    waiter.told();
+                    assert!(reap(&mut *driver).is_empty());
+                    nr_late += 1;
+                    assert!(nr_late < 3, "{spec} {mode:?} {kind}");
+                }
                 issue(&mut *driver, 0, any_bio(kind, 0, &mut buf));
                 driver.commit_rqs();
                 let mut nr = 0;
                 while nr == 0 {
                     // What is ready after a commit the layer asks for.
-                    let is_told = driver.has_ready() || is_readable(fd, 100_000);
-                    assert!(is_told, "{spec} {mode:?} {kind}");
+                    if !driver.has_ready() {
+                        assert!(is_readable(fd, 100_000), "{spec} {mode:?} {kind}");
+                        waiter.told();
+                    }
                     nr = reap(&mut *driver).len();
                 }
             }

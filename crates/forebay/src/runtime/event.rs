@@ -5,35 +5,30 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// An eventfd: readable from a signal until it is cleared.
 #[derive(Debug)]
-pub(crate) struct Event {
-    file: File,
-    /// How many signals there were, ever.
-    nr_signals: AtomicU64,
-}
+pub(crate) struct Event(File);
 
 impl Event {
     pub(crate) fn new() -> io::Result<Event> {
         // SAFETY: numbers only.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        owned(fd).map(|fd| Event { file: fd.into(), nr_signals: AtomicU64::new(0) })
+        owned(fd).map(|fd| Event(fd.into()))
     }
 
     /// One that is not cleared before [`Event::never_block`]: then a wait is one system call.
     pub(crate) fn new_blocking() -> io::Result<Event> {
         // SAFETY: numbers only.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
-        owned(fd).map(|fd| Event { file: fd.into(), nr_signals: AtomicU64::new(0) })
+        owned(fd).map(|fd| Event(fd.into()))
     }
 
     /// From now on it can be cleared, and watched by others.
     pub(crate) fn never_block(&self) {
         // SAFETY: numbers only.
-        let answer = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+        let answer = unsafe { libc::fcntl(self.0.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
         assert!(answer == 0, "an eventfd of our own: {}", io::Error::last_os_error());
     }
 
@@ -43,16 +38,16 @@ impl Event {
         let refused = |answer: io::Result<usize>| {
             answer.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
         };
-        let must_poll = timeout.is_some() || refused((&self.file).read(&mut [0; 8]));
+        let must_poll = timeout.is_some() || refused((&self.0).read(&mut [0; 8]));
         if must_poll && self.is_readable(timeout) {
             // It blocks only where nobody else clears it.
-            let _ = (&self.file).read(&mut [0; 8]);
+            let _ = (&self.0).read(&mut [0; 8]);
         }
     }
 
     /// Whether it is readable, now or before the time has passed.
     fn is_readable(&self, timeout: Option<Duration>) -> bool {
-        let mut poll = libc::pollfd { fd: self.file.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let limit = timeout.map(|timeout| libc::timespec {
             tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
@@ -63,31 +58,17 @@ impl Event {
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        self.0.as_fd()
     }
 
     pub(crate) fn signal(&self) {
         // Refused only where the count is full: then it is readable.
-        let _ = (&self.file).write(&1u64.to_ne_bytes());
-        // Release: with the Acquire of `clear_since`. After the write, so that who sees the count
-        // finds the descriptor readable, and clears it.
-        self.nr_signals.fetch_add(1, Ordering::Release);
-    }
-
-    /// As [`Event::clear`], unless nobody has signalled since the call that set `seen`, which only
-    /// who clears has. A signal that is not counted yet is left to the next call: the descriptor
-    /// stays readable until then.
-    #[inline]
-    pub(crate) fn clear_since(&self, seen: &mut u64) {
-        let nr_signals = self.nr_signals.load(Ordering::Acquire);
-        if std::mem::replace(seen, nr_signals) != nr_signals {
-            self.clear();
-        }
+        let _ = (&self.0).write(&1u64.to_ne_bytes());
     }
 
     pub(crate) fn clear(&self) {
         // Refused only where it is clear.
-        let _ = (&self.file).read(&mut [0; 8]);
+        let _ = (&self.0).read(&mut [0; 8]);
     }
 }
 
@@ -102,7 +83,7 @@ impl AnyOf {
     pub(crate) fn new(event: &Event, driver: Option<BorrowedFd<'_>>) -> io::Result<AnyOf> {
         // SAFETY: numbers only.
         let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        for fd in std::iter::once(event.file.as_raw_fd()).chain(driver.map(|fd| fd.as_raw_fd())) {
+        for fd in std::iter::once(event.0.as_raw_fd()).chain(driver.map(|fd| fd.as_raw_fd())) {
             let mut what = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
             let (epoll, add) = (epoll.as_raw_fd(), libc::EPOLL_CTL_ADD);
             // SAFETY: open descriptors, and a structure that the kernel reads.
@@ -124,36 +105,5 @@ fn owned(fd: i32) -> io::Result<OwnedFd> {
         // SAFETY: it is new, and nobody else's.
         0.. => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(io::Error::last_os_error()),
-    }
-}
-
-#[cfg(all(test, not(miri)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_event_is_cleared_once_for_all_that_signalled_it() {
-        let event = Event::new().unwrap();
-        let mut seen = 0;
-        event.signal();
-        event.signal();
-        event.clear_since(&mut seen);
-        assert!(!event.is_readable(Some(Duration::ZERO)));
-        event.signal();
-        event.clear_since(&mut seen);
-        assert!(!event.is_readable(Some(Duration::ZERO)));
-    }
-
-    #[test]
-    fn a_signal_that_is_not_counted_yet_stays_for_the_next_call() {
-        let event = Event::new().unwrap();
-        let mut seen = 0;
-        // As far as a signal has come that another thread is in the middle of.
-        (&event.file).write_all(&1u64.to_ne_bytes()).unwrap();
-        event.clear_since(&mut seen);
-        assert!(event.is_readable(Some(Duration::ZERO)));
-        event.nr_signals.fetch_add(1, Ordering::Release);
-        event.clear_since(&mut seen);
-        assert!(!event.is_readable(Some(Duration::ZERO)));
     }
 }

@@ -6,7 +6,7 @@
 use crate::runtime::event::Event;
 use crate::runtime::mailbox::Mailbox;
 use forebay_core::QueuedBio;
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,10 +22,6 @@ pub(crate) struct Ready {
     nr_mailed: u64,
     /// Tells a descriptor's holder of ends.
     event: Option<Arc<Event>>,
-    /// This thread has signalled it, and not cleared it since.
-    is_signalled: Cell<bool>,
-    /// The event's signals up to the last time that it was cleared.
-    nr_signals_seen: u64,
 }
 
 impl Ready {
@@ -39,8 +35,6 @@ impl Ready {
             ended: VecDeque::new(),
             nr_mailed: 0,
             event: None,
-            is_signalled: Cell::new(false),
-            nr_signals_seen: 0,
         }))
     }
 
@@ -54,37 +48,20 @@ impl Ready {
         self.owner
     }
 
-    /// From now on every end signals this.
-    pub(crate) fn set_event(&mut self, event: &Arc<Event>) {
+    /// From now on every end signals this; or, where the owner looks after each call of its own,
+    /// `is_attended`, those that others deliver.
+    pub(crate) fn set_event(&mut self, event: &Arc<Event>, is_attended: bool) {
         self.mailbox.set_event(event);
-        self.event = Some(Arc::clone(event));
+        self.event = (!is_attended).then(|| Arc::clone(event));
     }
 
     /// After a turn of this thread that the queue itself did not ask for.
     #[inline]
     pub(crate) fn signal(&self) {
-        if !self.ended.is_empty() {
-            self.signal_anyway();
-        }
-    }
-
-    /// Signals the event, if there is one, whether anything has ended or not; once, until it is
-    /// cleared.
-    #[inline]
-    pub(crate) fn signal_anyway(&self) {
         if let Some(event) = &self.event
-            && !self.is_signalled.replace(true)
+            && !self.ended.is_empty()
         {
             event.signal();
-        }
-    }
-
-    /// Clears the event. What it told of is looked at after this.
-    #[inline]
-    pub(crate) fn clear_event(&mut self) {
-        if let Some(event) = &self.event {
-            self.is_signalled.set(false);
-            event.clear_since(&mut self.nr_signals_seen);
         }
     }
 
