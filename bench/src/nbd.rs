@@ -34,7 +34,7 @@ cargo run --release -p figures -- nbd [options] [load ...]
   --seconds S        how long each run takes (default: 2); with --quick 1
   --servers A,B,...  which servers (default: forebay,nbdkit,qemu-nbd,qsd); --list names all
   --file PATH        the file to serve, overwritten (default: target/figures-nbd.img)
-  --size MIB         its size when it is made (default: 1024)
+  --size MIB         its size (default: 1024)
   --out PATH         where the table goes (default: standard output)
   --list             print the names of loads and servers, and end
 ";
@@ -197,18 +197,14 @@ fn progress(line: &str) {
     }
 }
 
-/// Makes the files that are missing. Direct I/O has one of its own, since it drops pages of the
-/// cache that others would then have to read again.
+/// Makes the files. Direct I/O has one of its own, since it drops pages of the cache that others
+/// would then have to read again.
 fn lay_out(options: &Options) -> Result<PathBuf> {
     let path = std::path::absolute(&options.file)?;
     for path in [direct_file(&path), path.clone()] {
-        let shown = || path.display().to_string();
-        if std::fs::metadata(&path).map_or(0, |found| found.len()) != options.size_mib << 20 {
-            say(&format!("laying out {} ({} MiB)", path.display(), options.size_mib));
-            make(&path, options.size_mib).with_context(shown)?;
-        }
+        say(&format!("laying out {} ({} MiB)", path.display(), options.size_mib));
+        make(&path, options.size_mib).with_context(|| path.display().to_string())?;
     }
-    fill_cache(&path).with_context(|| path.display().to_string())?;
     Ok(path)
 }
 
@@ -217,12 +213,14 @@ fn direct_file(file: &Path) -> PathBuf {
     file.with_extension("direct")
 }
 
-/// Makes a file of bytes that nobody takes for zeroes.
+/// Makes a file of bytes that nobody takes for zeroes. It is then in the page cache, in pages of 4k:
+/// if it were read in, or written in large pieces, the kernel would keep it in large folios, of
+/// which ext4 goes through all blocks for each small write, and nothing else would be measured.
 fn make(path: &Path, size_mib: u64) -> Result<()> {
     let mut file = std::fs::File::create(path)?;
     let mut state = 1_u64;
-    let mut block = vec![0_u8; 1 << 20];
-    for _ in 0..size_mib {
+    let mut block = [0_u8; 4096];
+    for _ in 0..size_mib << 8 {
         for word in block.chunks_exact_mut(8) {
             // Any sequence would do. Source: G. Marsaglia, "Xorshift RNGs", 2003.
             state ^= state << 13;
@@ -233,16 +231,6 @@ fn make(path: &Path, size_mib: u64) -> Result<()> {
         file.write_all(&block)?;
     }
     Ok(file.sync_all()?)
-}
-
-/// Drops a file from the page cache and reads it in again, from front to back: what a write costs
-/// depends on how the cache was filled.
-fn fill_cache(path: &Path) -> Result<()> {
-    let mut file = std::fs::File::open(path)?;
-    file.sync_all()?;
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
-    std::io::copy(&mut file, &mut std::io::sink())?;
-    Ok(())
 }
 
 fn list() -> Result<()> {
