@@ -180,7 +180,9 @@ impl Worker {
                 match event.data.u64() {
                     OF_DOOR => self.open_door(),
                     OF_TIMER => self.tick(),
-                    queue if queue >> MARK_SHIFT != 0 => {} // all queues are reaped below
+                    queue if queue >> MARK_SHIFT != 0 => {
+                        self.disks.told((queue & !OF_QUEUE) as usize);
+                    }
                     conn => {
                         let key = Key::of_u64(conn);
                         self.guard(key, |worker| worker.look_at(key, event.flags));
@@ -198,10 +200,9 @@ impl Worker {
             if !self.waiting.is_empty() {
                 let _plug = forebay::plug();
                 moved |= self.resume();
-            } else if self.dirty.is_empty() {
-                break;
             }
-            if !moved && self.dirty.is_empty() {
+            let may_go_on = moved && !self.waiting.is_empty();
+            if !may_go_on && self.dirty.is_empty() && !self.disks.has_ended() {
                 break;
             }
         }
@@ -395,7 +396,8 @@ impl Worker {
     fn watch_new_queues(&mut self) {
         while let Some((export, queue)) = self.disks.next_unwatched() {
             let data = EventData::new_u64(OF_QUEUE | export as u64);
-            let fd = queue.poll_fd().expect("there is room for a descriptor");
+            // A wait begins only when everything that has ended was reaped.
+            let fd = queue.poll_fd_after_reap().expect("there is room for a descriptor");
             epoll::add(&self.epoll, fd, data, EventFlags::IN).expect("there is room for it");
         }
     }
