@@ -2,9 +2,11 @@
 
 use super::{Target, await_fds};
 use crate::common::{folder, skip};
-use crate::serve::client::{Client, command};
+use crate::serve::client::{Client, command, option};
 use rustix::process::{Resource, getrlimit, setrlimit};
+use std::io::Read;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 /// Lets this process, and the servers that it starts, have as many descriptors as the system gives.
 /// Whether these are enough.
@@ -81,6 +83,23 @@ fn one_connection_too_many_is_refused_and_the_others_are_served() {
         assert!(start.elapsed().as_secs() < 30, "there is room");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
+    target.end();
+}
+
+/// The limit is ten seconds, which this test takes, asleep.
+#[test]
+fn who_chooses_no_export_is_cut_off() {
+    let folder = folder();
+    let mut target = Target::start(&folder, "ram:1m");
+    let mut silent = UnixStream::connect(target.server.socket()).expect("a connection");
+    let mut haggling = target.haggling();
+    haggling.option(option::LIST, &[]).expect("it is sent");
+    silent.set_read_timeout(Some(Duration::from_secs(60))).expect("it can be set");
+    let mut greeting = Vec::new();
+    let nr_bytes = silent.read_to_end(&mut greeting).expect("a greeting, and the end");
+    assert_eq!(nr_bytes, 18);
+    assert!(haggling.is_closed());
+    target.is_alive("silence");
     target.end();
 }
 
