@@ -62,7 +62,8 @@ struct QueuePoll {
     event: Arc<Event>,
     any: AnyOf,
     waiter: Arc<dyn Waiter>,
-    /// Whoever waits for it reaps before, so this thread's own calls need not signal.
+    /// Nobody waits for it before what has ended was reaped: this thread's own calls need not
+    /// signal that.
     is_attended: bool,
     /// The driver has no descriptor: while anything is in the layer, the event is signalled.
     is_mute: bool,
@@ -160,9 +161,7 @@ impl BioQueue {
                 if turn_due {
                     self.turn(now, None);
                 }
-                if self.poll.as_ref().is_some_and(|poll| !poll.is_attended) {
-                    self.signal();
-                }
+                self.signal(false);
                 Ok(())
             }
             Err((refusal, mut boxed)) => {
@@ -254,7 +253,7 @@ impl BioQueue {
             self.len -= 1;
             each(completion);
         }
-        self.signal();
+        self.signal(true);
         nr
     }
 
@@ -329,11 +328,11 @@ impl BioQueue {
         self.poll_with(false)
     }
 
-    /// As [`poll_fd`](BioQueue::poll_fd), for a loop that always reaps between its last call on the
-    /// disk and its wait, with [`reap`](BioQueue::reap) or [`reap_untold`](BioQueue::reap_untold):
-    /// the descriptor need not tell of what this thread's own calls have completed, and a batch
-    /// that completes at once costs no system call for it. A loop that waits without having reaped
-    /// may wait for ever. Whichever of the two is called first decides, as long as the queue lives.
+    /// As [`poll_fd`](BioQueue::poll_fd), for a loop that never waits while
+    /// [`has_ended`](BioQueue::has_ended) says that there is something to reap: the descriptor need
+    /// not tell of what this thread's own calls have completed, and a batch that completes at once
+    /// costs no system call for it. A loop that waits all the same may wait for ever. Whichever of
+    /// the two is called first decides, as long as the queue lives.
     ///
     /// # Errors
     /// As `poll_fd`.
@@ -373,15 +372,24 @@ impl BioQueue {
         Ok(self.poll.as_ref().expect("just made").any.fd())
     }
 
-    /// Keeps the descriptor readable while there is something to reap that nobody else tells of.
-    fn signal(&self) {
+    /// Keeps the descriptor readable while there is something to reap that nobody else tells of;
+    /// where the owner attends to what its own calls complete, only if it was to be reaped.
+    fn signal(&self, is_reaped: bool) {
         if let Some(poll) = &self.poll {
             let ready = self.ready.borrow();
             let is_waiting = self.len > ready.len() && (poll.is_mute || self.is_stuck);
-            if !ready.is_empty() || is_waiting {
+            let has_left = !ready.is_empty() && (is_reaped || !poll.is_attended);
+            if has_left || is_waiting {
                 poll.event.signal();
             }
         }
+    }
+
+    /// Whether something has ended that was not reaped, as far as this thread knows without a look
+    /// at the device.
+    #[inline]
+    pub fn has_ended(&self) -> bool {
+        !self.ready.borrow().is_empty()
     }
 
     /// How many I/Os were submitted and not reaped yet.

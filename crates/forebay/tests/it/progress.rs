@@ -236,15 +236,23 @@ fn a_loop_that_reaps_before_it_waits_is_told_of_all_that_comes_later() {
                 nr_asked += 1;
             }
             drop((plug, section));
-            queue.reap_untold(usize::MAX, &mut done);
+            if round % 4 > 0 {
+                queue.reap_untold(usize::MAX, &mut done);
+            }
             // Some are still there when the next are submitted.
             while queue.len() > (round % 7) as usize {
+                if queue.has_ended() {
+                    queue.reap_untold(2, &mut done);
+                    continue;
+                }
                 await_readable(queue.poll_fd_after_reap().expect("a descriptor"), &spec);
                 queue.reap(0, usize::MAX, &mut done);
             }
         }
         while !queue.is_empty() {
-            await_readable(queue.poll_fd_after_reap().expect("a descriptor"), &spec);
+            if !queue.has_ended() {
+                await_readable(queue.poll_fd_after_reap().expect("a descriptor"), &spec);
+            }
             queue.reap(0, 2, &mut done);
         }
         assert_eq!(done.len(), nr_asked, "{spec}");
