@@ -187,8 +187,11 @@ impl Disks {
                 let io = Io::discard(rq.offset, rq.len);
                 self.begin_whole(conn, flight, if fua { io.fua() } else { io })
             }
-            Ok(Command::WriteZeroes { fua, .. }) => {
-                let io = Io::write_zeroes(rq.offset, rq.len);
+            Ok(Command::WriteZeroes { fua, no_hole, .. }) => {
+                let io = match !no_hole && self.exports[export].discards_to_zeroes {
+                    true => Io::discard(rq.offset, rq.len),
+                    false => Io::write_zeroes(rq.offset, rq.len),
+                };
                 self.begin_whole(conn, flight, if fua { io.fua() } else { io })
             }
             Ok(Command::BlockStatus { .. } | Command::Disconnect) | Err(_) => {

@@ -61,6 +61,8 @@ pub(crate) struct Worker {
     counters: Arc<WorkerCounters>,
     /// Where connections' bytes are received.
     scratch: Vec<u8>,
+    /// Bytes that were received and have to wait, of all connections.
+    rest_bytes: usize,
     /// Completions on their way to become replies.
     done: Vec<Completion>,
     /// Connections that something has happened to in this round.
@@ -114,6 +116,7 @@ impl Worker {
             events: Vec::with_capacity(256),
             conns: Slots::new(),
             scratch: vec![0; input::SCRATCH_LEN],
+            rest_bytes: 0,
             done: Vec::new(),
             dirty: Vec::new(),
             waiting: VecDeque::new(),
@@ -285,6 +288,7 @@ impl Worker {
     /// Closes a connection. What it has at the disks ends without it.
     fn close(&mut self, key: Key) {
         let Some(mut conn) = self.conns.remove(key) else { return };
+        self.rest_bytes -= conn.rest_counted;
         conn.say_goodbye();
         self.tell_end(&conn);
         let pool = &mut self.disks.pool;
