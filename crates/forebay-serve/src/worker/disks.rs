@@ -112,6 +112,11 @@ impl Disks {
         Some((export, self.queue(export)))
     }
 
+    /// Its descriptor cannot be watched yet.
+    pub(crate) fn put_unwatched(&mut self, export: usize) {
+        self.unwatched.push(export);
+    }
+
     /// The queues that have something in them.
     pub(crate) fn busy_queues(&mut self) -> impl Iterator<Item = (usize, &mut BioQueue)> {
         let queues = self.queues.iter_mut().enumerate();
