@@ -20,8 +20,11 @@ use forebay_nbd::wire::Framing;
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 
-/// How much is received at once, bytes.
-pub(super) const SCRATCH_LEN: usize = 256 << 10;
+/// How much is received at once, bytes. What of it has to wait stays with its connection, outside
+/// of the pool: so it is no more than a client's share of that, and a thousand clients that have to
+/// wait are no more than half of the pool.
+pub(super) const SCRATCH_MIN: usize = 16 << 10;
+pub(super) const SCRATCH_MAX: usize = 256 << 10;
 
 /// How often one connection is read in a row, while others wait.
 const READS_IN_A_ROW: usize = 4;
@@ -129,6 +132,9 @@ fn resume_input(disks: &mut Disks, shared: &Arc<Shared>, conn: &mut Conn, key: K
     let taken = consume(disks, shared, conn, key, &rest);
     conn.rest = rest;
     conn.rest.drain(..taken);
+    if !conn.is_stalled {
+        conn.rest.shrink_to_fit(); // the client may be idle from now on
+    }
     taken > 0 || !conn.is_stalled
 }
 
