@@ -67,11 +67,6 @@ impl Pool {
         held_bytes.saturating_sub(self.share_bytes)
     }
 
-    /// How many bytes everybody may have at any time.
-    pub(crate) fn share_bytes(&self) -> usize {
-        self.share_bytes
-    }
-
     /// Whether a client may have so many bytes more.
     pub(crate) fn may_have(&self, piece: usize, held: &Held) -> bool {
         let beyond = self.beyond(held.0 + piece);

@@ -66,6 +66,8 @@ pub(crate) struct Worker {
     counters: Arc<WorkerCounters>,
     /// Where connections' bytes are received.
     scratch: Vec<u8>,
+    /// Bytes that were received and have to wait, of all connections.
+    rest_bytes: usize,
     /// Completions on their way to become replies.
     done: Vec<Completion>,
     /// Connections that something has happened to in this round.
@@ -112,17 +114,16 @@ impl Worker {
         let limits = &shared.limits;
         let budget_bytes = limits.memory_bytes / limits.threads;
         let nr_clients = limits.connections.div_ceil(limits.threads);
-        let disks = Disks::new(Arc::clone(&shared.exports), budget_bytes, nr_clients);
-        let scratch_len = disks.pool.share_bytes().clamp(input::SCRATCH_MIN, input::SCRATCH_MAX);
         Worker {
-            disks,
+            disks: Disks::new(Arc::clone(&shared.exports), budget_bytes, nr_clients),
             counters: shared.counters.worker(),
             shared,
             door,
             epoll,
             events: Vec::with_capacity(256),
             conns: Slots::new(),
-            scratch: vec![0; scratch_len],
+            scratch: vec![0; input::SCRATCH_LEN],
+            rest_bytes: 0,
             done: Vec::new(),
             dirty: Vec::new(),
             waiting: VecDeque::new(),
@@ -190,7 +191,9 @@ impl Worker {
                 match event.data.u64() {
                     OF_DOOR => self.open_door(),
                     OF_TIMER => self.tick(),
-                    queue if queue >> MARK_SHIFT != 0 => {} // all queues are reaped below
+                    queue if queue >> MARK_SHIFT != 0 => {
+                        self.disks.told((queue & !OF_QUEUE) as usize);
+                    }
                     conn => {
                         let key = Key::of_u64(conn);
                         self.guard(key, |worker| worker.look_at(key, event.flags));
@@ -209,10 +212,9 @@ impl Worker {
             if !self.waiting.is_empty() {
                 let _plug = forebay::plug();
                 moved |= self.resume();
-            } else if self.dirty.is_empty() {
-                moved = false;
             }
-            if !moved && self.dirty.is_empty() {
+            let may_go_on = moved && !self.waiting.is_empty();
+            if !may_go_on && self.dirty.is_empty() && !self.disks.has_ended() {
                 self.is_unfinished = false;
                 break;
             }
@@ -296,6 +298,7 @@ impl Worker {
     /// Closes a connection. What it has at the disks ends without it.
     fn close(&mut self, key: Key) {
         let Some(mut conn) = self.conns.remove(key) else { return };
+        self.rest_bytes -= conn.rest_counted;
         conn.say_goodbye();
         self.tell_end(&conn);
         let pool = &mut self.disks.pool;
@@ -409,7 +412,8 @@ impl Worker {
     fn watch_new_queues(&mut self) {
         while let Some((export, queue)) = self.disks.next_unwatched() {
             let data = EventData::new_u64(OF_QUEUE | export as u64);
-            let watched = queue.poll_fd().and_then(|fd| {
+            // A wait begins only when everything that has ended was reaped.
+            let watched = queue.poll_fd_after_reap().and_then(|fd| {
                 epoll::add(&self.epoll, fd, data, EventFlags::IN)?;
                 Ok(())
             });
