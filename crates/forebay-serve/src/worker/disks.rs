@@ -1,8 +1,9 @@
 //! The disks' side of a worker: requests of clients become I/O of the layer here.
 //!
-//! A request of up to [`PIECE_MAX`] bytes is one bio. A larger one goes in pieces, so that its memory
-//! is bounded: a write piece by piece as its payload comes in, a read in waves of a few pieces, each
-//! wave when the one before it has been handed on. The layer joins the pieces again.
+//! A request of up to [`PIECE_MAX`] bytes is one bio. A larger one goes in pieces, so that its
+//! memory
+//! is bounded: a write piece by piece as its payload comes in, a read in waves of a few pieces,
+//! each wave when the one before it has been handed on. The layer joins the pieces again.
 
 use super::conn::{Conn, Filling};
 use super::slots::{Key, MARK_SHIFT, Slots};

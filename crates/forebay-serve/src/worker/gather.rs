@@ -15,7 +15,8 @@
 
 /// What a try must find for clients to count as deep.
 const DEEP: u64 = 12;
-/// And it must find so many times what comes in a round by itself: otherwise there is little to win.
+/// And it must find so many times what comes in a round by itself: otherwise there is little to
+/// win.
 const WORTH: u64 = 4;
 /// How long a try is, ns.
 const TRY_NS: u64 = 60_000;

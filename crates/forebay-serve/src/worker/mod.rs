@@ -83,7 +83,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// What a worker waits at: made before its thread is, so that a failure is told to who starts it.
+    /// What a worker waits at: made before its thread is, so that a failure is told to who starts
+    /// it.
     ///
     /// # Errors
     /// The system's, where there is no room for a descriptor.
@@ -206,8 +207,8 @@ impl Worker {
         }
     }
 
-    /// Looks at what a client has sent. A panic meanwhile would be a fault of ours that it has found:
-    /// it ends this connection, and is counted, and the others go on.
+    /// Looks at what a client has sent. A panic meanwhile would be a fault of ours that it has
+    /// found: it ends this connection, and is counted, and the others go on.
     #[inline]
     fn guard(&mut self, key: Key, look: impl FnOnce(&mut Worker)) {
         let looked = catch_unwind(AssertUnwindSafe(|| look(self)));
