@@ -47,6 +47,11 @@ const OF_DOOR: u64 = u64::MAX;
 const OF_TIMER: u64 = u64::MAX - 1;
 const OF_QUEUE: u64 = 1 << MARK_SHIFT;
 
+/// How often one round collects, answers and goes on with what had to wait. Where there is more to
+/// be done, everybody's sockets are looked at in between: a client that has sent thousands of
+/// requests at once keeps no other waiting until the last of them.
+const TURNS_IN_A_ROUND: u32 = 4;
+
 /// After so many looks of the timer without a request, memory that nobody uses is given up.
 const IDLE_TICKS: u32 = 4;
 
@@ -61,6 +66,8 @@ pub(crate) struct Worker {
     counters: Arc<WorkerCounters>,
     /// Where connections' bytes are received.
     scratch: Vec<u8>,
+    /// Bytes that were received and have to wait, of all connections.
+    rest_bytes: usize,
     /// Completions on their way to become replies.
     done: Vec<Completion>,
     /// Connections that something has happened to in this round.
@@ -69,6 +76,8 @@ pub(crate) struct Worker {
     waiting: VecDeque<Key>,
     /// Connections that have decrypted bytes left, of which no descriptor tells.
     again: Vec<Key>,
+    /// The round has ended before everything that could be done was.
+    is_unfinished: bool,
     /// Those in their handshake, oldest first; some may be further meanwhile, or gone.
     in_handshake: VecDeque<Key>,
     /// How many connections have a deadline, at least.
@@ -114,10 +123,12 @@ impl Worker {
             events: Vec::with_capacity(256),
             conns: Slots::new(),
             scratch: vec![0; input::SCRATCH_LEN],
+            rest_bytes: 0,
             done: Vec::new(),
             dirty: Vec::new(),
             waiting: VecDeque::new(),
             again: Vec::new(),
+            is_unfinished: false,
             in_handshake: VecDeque::new(),
             nr_deadlines: 0,
             timer,
@@ -145,7 +156,7 @@ impl Worker {
         }
         self.let_gather();
         let at_once = Timespec::default();
-        let timeout = (!self.again.is_empty()).then_some(&at_once);
+        let timeout = (self.is_unfinished || !self.again.is_empty()).then_some(&at_once);
         self.events.clear();
         let into = rustix::buffer::spare_capacity(&mut self.events);
         match epoll::wait(&self.epoll, into, timeout) {
@@ -180,7 +191,9 @@ impl Worker {
                 match event.data.u64() {
                     OF_DOOR => self.open_door(),
                     OF_TIMER => self.tick(),
-                    queue if queue >> MARK_SHIFT != 0 => {} // all queues are reaped below
+                    queue if queue >> MARK_SHIFT != 0 => {
+                        self.disks.told((queue & !OF_QUEUE) as usize);
+                    }
                     conn => {
                         let key = Key::of_u64(conn);
                         self.guard(key, |worker| worker.look_at(key, event.flags));
@@ -192,16 +205,17 @@ impl Worker {
                 self.guard(key, |worker| worker.receive(key));
             }
         }
-        loop {
+        self.is_unfinished = true;
+        for _ in 0..TURNS_IN_A_ROUND {
             let mut moved = self.reap();
             self.flush();
             if !self.waiting.is_empty() {
                 let _plug = forebay::plug();
                 moved |= self.resume();
-            } else if self.dirty.is_empty() {
-                break;
             }
-            if !moved && self.dirty.is_empty() {
+            let may_go_on = moved && !self.waiting.is_empty();
+            if !may_go_on && self.dirty.is_empty() && !self.disks.has_ended() {
+                self.is_unfinished = false;
                 break;
             }
         }
@@ -284,6 +298,7 @@ impl Worker {
     /// Closes a connection. What it has at the disks ends without it.
     fn close(&mut self, key: Key) {
         let Some(mut conn) = self.conns.remove(key) else { return };
+        self.rest_bytes -= conn.rest_counted;
         conn.say_goodbye();
         self.tell_end(&conn);
         let pool = &mut self.disks.pool;
@@ -392,11 +407,20 @@ impl Worker {
     }
 
     /// Has new queues' descriptors watched, so that completions wake this thread.
+    /// Without a descriptor left, as when clients have taken all, the timer's looks take the place
+    /// of events, until there is one again.
     fn watch_new_queues(&mut self) {
         while let Some((export, queue)) = self.disks.next_unwatched() {
             let data = EventData::new_u64(OF_QUEUE | export as u64);
-            let fd = queue.poll_fd().expect("there is room for a descriptor");
-            epoll::add(&self.epoll, fd, data, EventFlags::IN).expect("there is room for it");
+            // A wait begins only when everything that has ended was reaped.
+            let watched = queue.poll_fd_after_reap().and_then(|fd| {
+                epoll::add(&self.epoll, fd, data, EventFlags::IN)?;
+                Ok(())
+            });
+            if watched.is_err() {
+                self.disks.put_unwatched(export);
+                return self.timer.arm();
+            }
         }
     }
 

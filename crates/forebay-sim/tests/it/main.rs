@@ -3,3 +3,4 @@
 mod histories;
 mod plants;
 mod seeds;
+mod sessions;
