@@ -177,6 +177,16 @@ fn what_cannot_be_had_is_refused_by_name() {
 }
 
 #[test]
+fn an_answer_that_who_waits_beside_has_received_reaches_who_asked() {
+    let server = NbdServer::new(export(LEN), &[]);
+    let disk = open(&format!("{}&service=on", server.uri()));
+    for _ in 0..3000 {
+        // Nothing else is under way: the disk's thread sees the reply as well.
+        disk.block_status(0, LEN, 10, &mut Vec::new()).expect("it tells");
+    }
+}
+
+#[test]
 fn extents_are_those_of_the_bytes_whatever_else_is_under_way() {
     for declined in [&[][..], &[OPT_EXTENDED_HEADERS], &[OPT_STRUCTURED_REPLY]] {
         let server = NbdServer::new(export(LEN), declined);
