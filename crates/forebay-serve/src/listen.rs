@@ -28,8 +28,8 @@ use stale::SocketFile;
 const BACKLOG: i32 = 1024;
 /// How many connections that were gone again are passed over in one call.
 const MAX_ABORTED: usize = 64;
-/// How much of its replies a client at a unix socket may leave in the kernel, if that allows it: with
-/// its usual 208 KiB two replies of 128 KiB take three system calls, and two waits.
+/// How much of its replies a client at a unix socket may leave in the kernel, if that allows it:
+/// with its usual 208 KiB two replies of 128 KiB take three system calls, and two waits.
 const SEND_BUFFER_BYTES: usize = 512 << 10;
 /// A peer that is gone without a word is noticed after about two minutes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
