@@ -12,6 +12,7 @@ use crate::signals::StopSignal;
 use crate::tls::ServerTls;
 use crate::worker::Worker;
 use crate::worker::door::{Arrival, Door};
+use crate::worker::status::Asker;
 use forebay::now_ns;
 use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::TlsPolicy;
@@ -127,9 +128,12 @@ impl Server {
         let _metrics = metrics.map(Endpoint::start).transpose()?;
         let mut doors = Vec::new();
         let mut threads = Vec::new();
+        let nr_clients = self.shared.limits.connections;
+        let asker = Asker::start(&self.shared.exports, nr_clients);
+        let asker = asker.map_err(system("starting a thread"))?;
         for number in 0..self.shared.limits.threads.max(1) {
             let door = Arc::new(Door::new().map_err(system("a descriptor for a thread"))?);
-            threads.push(start_worker(number, &self.shared, &door)?);
+            threads.push(start_worker(number, &self.shared, &door, &asker)?);
             doors.push(door);
         }
         notify::ready(&format!("{} exports", self.shared.exports.len()));
@@ -252,12 +256,13 @@ fn start_worker(
     number: usize,
     shared: &Arc<Shared>,
     door: &Arc<Door>,
+    asker: &Arc<Asker>,
 ) -> Result<JoinHandle<()>, ServeError> {
     let epoll = Worker::epoll(door).map_err(system("a descriptor for a thread"))?;
-    let (shared, door) = (Arc::clone(shared), Arc::clone(door));
+    let (shared, door, asker) = (Arc::clone(shared), Arc::clone(door), Arc::clone(asker));
     let builder = std::thread::Builder::new().name(format!("worker-{number}"));
     let thread = builder.spawn(move || {
-        let worker = AssertUnwindSafe(|| Worker::new(shared, door, epoll).run());
+        let worker = AssertUnwindSafe(|| Worker::new(shared, door, asker, epoll).run());
         if let Err(panic) = catch_unwind(worker) {
             // Its clients would wait for ever: the server ends, and who started it may start it
             // anew.
