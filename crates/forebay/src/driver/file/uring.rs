@@ -32,6 +32,9 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 /// What a kick's entry is called; requests have their tags' numbers.
 const KICK: u64 = u64::MAX;
 
+/// How often a look for an event loop asks the kernel for what it has deferred.
+const PASSES: u32 = 2;
+
 pub(super) struct UringDriver<E: Enter = Kernel> {
     ring: IoUring,
     kernel: E,
@@ -240,9 +243,12 @@ impl<E: Enter> UringDriver<E> {
 
     /// The event is cleared where it was found readable; or where something was deferred, of which
     /// it has told, most likely. Before that is brought: what comes after is told again.
+    ///
+    /// Not until nothing is said to be deferred: the kernel marks that behind adding it, so where
+    /// this thread takes it in between, the mark stays with nothing behind it, until there is more.
     fn look_for_poll(&mut self) {
         let mut is_told = self.event.as_ref().is_some_and(|event| event.was_told());
-        loop {
+        for _ in 0..PASSES {
             let is_deferred = self.ring.submission().taskrun();
             if let Some(event) = &self.event
                 && (is_told || is_deferred)
