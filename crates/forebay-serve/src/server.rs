@@ -12,6 +12,7 @@ use crate::signals::StopSignal;
 use crate::tls::ServerTls;
 use crate::worker::Worker;
 use crate::worker::door::{Arrival, Door};
+use crate::worker::status::Asker;
 use forebay::now_ns;
 use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::TlsPolicy;
@@ -32,6 +33,9 @@ const DEFAULT_SOCKET: &str = "./forebay.sock";
 const MAX_STRING_BYTES: usize = 4096;
 /// How long no connection is accepted after the last descriptor was used up.
 const EXHAUSTED_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// How many connections of one socket are accepted in a row: however fast they come, the other
+/// sockets are looked at, and whether it is time to stop.
+const ACCEPTS_IN_A_ROW: usize = 64;
 
 /// What all threads of a server know.
 #[derive(Debug)]
@@ -136,9 +140,12 @@ impl Server {
         let _metrics = metrics.map(Endpoint::start).transpose()?;
         let mut doors = Vec::new();
         let mut threads = Vec::new();
+        let nr_clients = self.shared.limits.connections;
+        let asker = Asker::start(&self.shared.exports, nr_clients);
+        let asker = asker.map_err(system("starting a thread"))?;
         for number in 0..self.shared.limits.threads.max(1) {
             let door = Arc::new(Door::new().map_err(system("a descriptor for a thread"))?);
-            threads.push(start_worker(number, &self.shared, &door)?);
+            threads.push(start_worker(number, &self.shared, &door, &asker)?);
             doors.push(door);
         }
         notify::ready(&format!("{} exports", self.shared.exports.len()));
@@ -147,8 +154,9 @@ impl Server {
         doors.iter().for_each(|door| door.close());
         // Workers bound their own end: connections that do not take their replies are closed.
         let died = threads.into_iter().filter_map(|thread| thread.join().err()).count();
+        let flushed = self.flush_all();
         accepted?;
-        self.flush_all()?;
+        flushed?;
         match died {
             0 => Ok(()),
             _ => Err(system("serving")(io::Error::other("a thread of the server has panicked"))),
@@ -198,7 +206,7 @@ impl Server {
 
     /// Accepts what waits at one socket. Says whether descriptors have run out.
     fn accept_from(&self, listener: &Listener, doors: &[Arc<Door>]) -> Result<bool, ServeError> {
-        loop {
+        for _ in 0..ACCEPTS_IN_A_ROW {
             match listener.accept() {
                 Ok(Some((fd, peer))) => {
                     let door = doors.iter().min_by_key(|door| door.nr_conns());
@@ -215,17 +223,25 @@ impl Server {
                 Err(error) => return Err(system("accepting connections")(error)),
             }
         }
+        Ok(false)
     }
 
-    /// Makes durable what clients have written: after this nothing is lost by a power failure.
+    /// Makes durable what clients have written: after this nothing is lost by a power failure. One
+    /// disk that fails keeps no other from being flushed; the first failure is returned.
     fn flush_all(&self) -> Result<(), ServeError> {
+        let mut flushed = Ok(());
         for export in self.shared.exports.iter().filter(|export| !export.info.can.read_only) {
-            export.disk.flush().map_err(|source| ServeError::LastFlush {
-                spec: export.disk.info().spec.clone(),
-                source,
-            })?;
+            let spec = || export.disk.info().spec.clone();
+            let one = export
+                .disk
+                .flush()
+                .map_err(|source| ServeError::LastFlush { spec: spec(), source });
+            if let (Err(_), Err(another)) = (&flushed, &one) {
+                self.shared.log.line(now_ns(), another);
+            }
+            flushed = flushed.and(one);
         }
-        Ok(())
+        flushed
     }
 }
 
@@ -252,12 +268,13 @@ fn start_worker(
     number: usize,
     shared: &Arc<Shared>,
     door: &Arc<Door>,
+    asker: &Arc<Asker>,
 ) -> Result<JoinHandle<()>, ServeError> {
     let epoll = Worker::epoll(door).map_err(system("a descriptor for a thread"))?;
-    let (shared, door) = (Arc::clone(shared), Arc::clone(door));
+    let (shared, door, asker) = (Arc::clone(shared), Arc::clone(door), Arc::clone(asker));
     let builder = std::thread::Builder::new().name(format!("worker-{number}"));
     let thread = builder.spawn(move || {
-        let worker = AssertUnwindSafe(|| Worker::new(shared, door, epoll).run());
+        let worker = AssertUnwindSafe(|| Worker::new(shared, door, asker, epoll).run());
         if let Err(panic) = catch_unwind(worker) {
             // Its clients would wait for ever: the server ends, and who started it may start it
             // anew.

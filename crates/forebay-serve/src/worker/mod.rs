@@ -10,6 +10,7 @@
 //! - `ends`: completions become replies;
 //! - `output`: replies become bytes;
 //! - `gather`: how long to let requests gather;
+//! - `status`: what a range consists of is asked elsewhere;
 //! - `door`: where new connections come in; `timer`: when to look at deadlines.
 
 mod conn;
@@ -20,6 +21,7 @@ mod gather;
 mod input;
 mod output;
 mod slots;
+pub(crate) mod status;
 mod timer;
 
 use self::conn::{Conn, Ending, Phase, Transport};
@@ -27,6 +29,7 @@ use self::disks::Disks;
 use self::door::{Arrival, Door};
 use self::gather::Gather;
 use self::slots::{Key, MARK_SHIFT, Slots};
+use self::status::Asker;
 use self::timer::Timer;
 use crate::log::Closed;
 use crate::metrics::{HandshakeFailure, WorkerCounters};
@@ -46,6 +49,11 @@ use std::sync::Arc;
 const OF_DOOR: u64 = u64::MAX;
 const OF_TIMER: u64 = u64::MAX - 1;
 const OF_QUEUE: u64 = 1 << MARK_SHIFT;
+
+/// How often one round collects, answers and goes on with what had to wait. Where there is more to
+/// be done, everybody's sockets are looked at in between: a client that has sent thousands of
+/// requests at once keeps no other waiting until the last of them.
+const TURNS_IN_A_ROUND: u32 = 4;
 
 /// After so many looks of the timer without a request, memory that nobody uses is given up.
 const IDLE_TICKS: u32 = 4;
@@ -71,6 +79,8 @@ pub(crate) struct Worker {
     waiting: VecDeque<Key>,
     /// Connections that have decrypted bytes left, of which no descriptor tells.
     again: Vec<Key>,
+    /// The round has ended before everything that could be done was.
+    is_unfinished: bool,
     /// Those in their handshake, oldest first; some may be further meanwhile, or gone.
     in_handshake: VecDeque<Key>,
     /// How many connections have a deadline, at least.
@@ -102,13 +112,16 @@ impl Worker {
     pub(crate) fn new(
         shared: Arc<Shared>,
         door: Arc<Door>,
+        asker: Arc<Asker>,
         (epoll, timer): (OwnedFd, Timer),
     ) -> Worker {
         let limits = &shared.limits;
-        let budget_bytes = limits.memory_bytes / limits.threads;
-        let nr_clients = limits.connections.div_ceil(limits.threads);
+        let nr_threads = limits.threads.max(1);
+        let budget_bytes = limits.memory_bytes / nr_threads;
+        let nr_clients = limits.connections.div_ceil(nr_threads);
+        let asks = (asker, Arc::clone(&door));
         Worker {
-            disks: Disks::new(Arc::clone(&shared.exports), budget_bytes, nr_clients),
+            disks: Disks::new(Arc::clone(&shared.exports), asks, budget_bytes, nr_clients),
             counters: shared.counters.worker(),
             shared,
             door,
@@ -121,6 +134,7 @@ impl Worker {
             dirty: Vec::new(),
             waiting: VecDeque::new(),
             again: Vec::new(),
+            is_unfinished: false,
             in_handshake: VecDeque::new(),
             nr_deadlines: 0,
             timer,
@@ -148,7 +162,7 @@ impl Worker {
         }
         self.let_gather();
         let at_once = Timespec::default();
-        let timeout = (!self.again.is_empty()).then_some(&at_once);
+        let timeout = (self.is_unfinished || !self.again.is_empty()).then_some(&at_once);
         self.events.clear();
         let into = rustix::buffer::spare_capacity(&mut self.events);
         match epoll::wait(&self.epoll, into, timeout) {
@@ -197,7 +211,8 @@ impl Worker {
                 self.guard(key, |worker| worker.receive(key));
             }
         }
-        loop {
+        self.is_unfinished = true;
+        for _ in 0..TURNS_IN_A_ROUND {
             let mut moved = self.reap();
             self.flush();
             if !self.waiting.is_empty() {
@@ -206,6 +221,7 @@ impl Worker {
             }
             let may_go_on = moved && !self.waiting.is_empty();
             if !may_go_on && self.dirty.is_empty() && !self.disks.has_ended() {
+                self.is_unfinished = false;
                 break;
             }
         }
@@ -365,6 +381,7 @@ impl Worker {
             self.in_handshake.push_back(key);
             self.mark_dirty(key);
         }
+        self.take_answers();
         self.evict();
         if self.door.is_closing() && !self.is_stopping {
             self.is_stopping = true;
@@ -379,7 +396,7 @@ impl Worker {
     /// Where too many have not chosen an export yet, the oldest of them has to go: whoever opens
     /// connections and says nothing keeps nobody else out.
     fn evict(&mut self) {
-        let max = (self.shared.limits.half_open / self.shared.limits.threads).max(1);
+        let max = (self.shared.limits.half_open / self.shared.limits.threads.max(1)).max(1);
         let conns = &mut self.conns;
         if self.in_handshake.len() > max {
             let mut is_one = |key: &Key| {
@@ -397,12 +414,20 @@ impl Worker {
     }
 
     /// Has new queues' descriptors watched, so that completions wake this thread.
+    /// Without a descriptor left, as when clients have taken all, the timer's looks take the place
+    /// of events, until there is one again.
     fn watch_new_queues(&mut self) {
         while let Some((export, queue)) = self.disks.next_unwatched() {
             let data = EventData::new_u64(OF_QUEUE | export as u64);
             // A wait begins only when everything that has ended was reaped.
-            let fd = queue.poll_fd_after_reap().expect("there is room for a descriptor");
-            epoll::add(&self.epoll, fd, data, EventFlags::IN).expect("there is room for it");
+            let watched = queue.poll_fd_after_reap().and_then(|fd| {
+                epoll::add(&self.epoll, fd, data, EventFlags::IN)?;
+                Ok(())
+            });
+            if watched.is_err() {
+                self.disks.put_unwatched(export);
+                return self.timer.arm();
+            }
         }
     }
 
