@@ -61,7 +61,7 @@ enum Name {
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// The kernel refused.
-    #[error("cannot listen at {address}: {source}")]
+    #[error("cannot listen at {address}: {source}{}", hint(.source))]
     Refused {
         /// Where.
         address: Address,
@@ -79,8 +79,8 @@ pub enum ListenError {
     },
     /// A file is there that is no socket, and may be of value.
     #[error(
-        "cannot listen at unix:{}: a file is there that is no socket; remove it, or choose another \
-         path",
+        "cannot listen at unix:{}: something is there that is no socket; choose another path, or \
+         move it away",
         .path.display()
     )]
     NoSocket {
@@ -103,6 +103,19 @@ pub enum ListenError {
         /// Why.
         source: io::Error,
     },
+}
+
+/// What to do about what the kernel refused.
+fn hint(error: &io::Error) -> &'static str {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::ADDRINUSE) => "; stop who listens there, or choose another port",
+        Some(Errno::ADDRNOTAVAIL) => "; this machine has no such address: `ip address` shows those",
+        Some(Errno::NOENT) => "; make the folder of the socket first",
+        Some(Errno::ACCESS) => {
+            "; a socket's folder must be writable, and ports below 1024 are for those with rights"
+        }
+        _ => "",
+    }
 }
 
 /// Whether an error of [`Listener::accept`] says that this process or the machine has run out of

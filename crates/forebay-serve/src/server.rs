@@ -20,6 +20,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, Rlimit, Signal, getpid, getrlimit, kill_process, setrlimit};
 use rustix::time::Timespec;
 use std::io;
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,6 +29,8 @@ use std::thread::JoinHandle;
 
 /// Where a server listens that was told nothing.
 const DEFAULT_SOCKET: &str = "./forebay.sock";
+/// How long a text may be by the protocol, bytes.
+const MAX_STRING_BYTES: usize = 4096;
 /// How long no connection is accepted after the last descriptor was used up.
 const EXHAUSTED_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// How many connections of one socket are accepted in a row: however fast they come, the other
@@ -58,7 +61,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the disks and the sockets. From here on clients may connect, and wait.
+    /// Opens the disks and the sockets. From here on clients may connect, and wait, and SIGTERM
+    /// and SIGINT no more end the process, but [`Server::run`].
     ///
     /// # Errors
     /// What cannot be opened, and what to do.
@@ -75,6 +79,12 @@ impl Server {
         }
         let mut exports: Vec<Export> = Vec::new();
         for export in &options.exports {
+            for (what, text) in [("name", &export.name), ("description", &export.description)] {
+                if text.len() > MAX_STRING_BYTES {
+                    let spec = export.spec.clone();
+                    return Err(ServeError::TooLong { spec, what, len_bytes: text.len() });
+                }
+            }
             if exports.iter().any(|other| other.info.name == export.name) {
                 return Err(ServeError::SameName(export.name.clone()));
             }
@@ -100,6 +110,8 @@ impl Server {
             counters,
             log: Log::to_stderr(),
         });
+        // Who is told the URI may also stop the server: from here on that goes by the orderly way.
+        let _ = stop.as_fd();
         Ok(Server { shared, listeners, metrics, stop })
     }
 
