@@ -33,6 +33,7 @@ mod image;
 mod jobs;
 pub mod lab;
 mod model_spec;
+pub mod nbd;
 mod plant;
 mod runtime;
 mod scenario;
