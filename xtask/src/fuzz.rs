@@ -25,6 +25,7 @@ struct Target {
 const TARGETS: &[Target] = &[
     Target { name: "nbd_handshake", corpus: None, dictionary: None, max_len_bytes: 1024 },
     Target { name: "nbd_transmission", corpus: None, dictionary: None, max_len_bytes: 1024 },
+    Target { name: "nbd_client", corpus: None, dictionary: None, max_len_bytes: 512 },
     Target {
         name: "job_file",
         corpus: Some("crates/forebay-fio/tests/corpus"),

@@ -23,7 +23,8 @@ pub(crate) struct ServeArgs {
     /// The disks
     #[arg(required = true, value_name = "SPEC")]
     specs: Vec<String>,
-    /// Where to listen: unix:PATH or tcp:HOST[:PORT]; may be repeated [default: unix:./forebay.sock]
+    /// Where to listen: unix:PATH or tcp:HOST[:PORT]; may be repeated [default:
+    /// unix:./forebay.sock]
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<Address>,
     /// The name of an export; repeated, for the disks in their order [default: a single disk is the

@@ -2,8 +2,9 @@
 //!
 //! What it implements is the NBD protocol document of the NetworkBlockDevice project: fixed
 //! newstyle with every option of the document, structured replies, and its extension
-//! EXTENDED_HEADERS. [`wire`] turns bytes into values and back, for both halves; [`server`] is the
-//! server's half. Whoever uses them owns sockets, clocks and limits of time.
+//! EXTENDED_HEADERS. [`wire`] turns bytes into values and back, for both halves; [`mod@server`] is
+//! the server's half, [`mod@client`] the client's; [`uri`] names exports. Whoever uses them owns
+//! sockets, clocks and limits of time.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -30,6 +31,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod client;
 pub mod export;
 pub mod server;
 pub mod uri;

@@ -122,7 +122,7 @@ impl fmt::Display for UriError {
             ),
             UriError::Part { part, expected } => write!(f, "`{part}`: expected {expected}"),
             UriError::UnknownKey(key) => {
-                write!(f, "`{key}` is no key of an NBD URI: there are {}", KEYS.join(", "))
+                write!(f, "`{key}` is no key of an NBD URI: there are {}", Uri::KEYS.join(", "))
             }
             UriError::Repeated(key) => write!(f, "`{key}` is there more than once"),
             UriError::Key { key, problem } => write!(f, "`{key}` {problem}"),
@@ -132,11 +132,11 @@ impl fmt::Display for UriError {
 
 impl core::error::Error for UriError {}
 
-/// All keys that a URI may have.
-const KEYS: [&str; 5] =
-    ["socket", "tls-type", "tls-hostname", "tls-verify-peer", "tls-certificates"];
-
 impl Uri {
+    /// All keys that a URI may have.
+    pub const KEYS: [&'static str; 5] =
+        ["socket", "tls-type", "tls-hostname", "tls-verify-peer", "tls-certificates"];
+
     /// Parses a URI or QEMU's older form.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl Uri {
         }
         let (scheme, rest) = scheme_of(place)?;
         if rest.contains('#') {
-            return Err(part(place, "no `#`: write it %23"));
+            return Err(part(rest, "no `#`: write it %23"));
         }
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         if authority.contains('@') {
@@ -340,11 +340,11 @@ fn legacy(text: &str, given: Given) -> Result<Uri, UriError> {
     }
     let (place, export) = rest.split_once(":exportname=").unwrap_or((rest, ""));
     let address = match place.strip_prefix("unix:") {
-        Some("") => return Err(part(text, "a path: nbd:unix:PATH:exportname=NAME")),
+        Some("") => return Err(part(rest, "a path: nbd:unix:PATH:exportname=NAME")),
         Some(path) => Address::Unix(path.as_bytes().to_vec()),
         None => match host_and_port(place)? {
-            (host, Some(port)) if !host.is_empty() => Address::Tcp { host, port },
-            _ => return Err(part(text, "nbd:HOST:PORT, nbd:unix:PATH, or a URI: nbd://HOST/NAME")),
+            (host, Some(port)) if !host.is_empty() => Address::Tcp { host: checked(host)?, port },
+            _ => return Err(part(rest, "nbd:HOST:PORT, nbd:unix:PATH, or a URI: nbd://HOST/NAME")),
         },
     };
     let export = name(export.to_owned())?;
@@ -355,10 +355,17 @@ fn legacy(text: &str, given: Given) -> Result<Uri, UriError> {
 fn tcp(authority: &str) -> Result<Address, UriError> {
     let (host, port) = host_and_port(authority)?;
     let host = if host.is_empty() { String::from("localhost") } else { decoded_text(&host)? };
-    if host.contains('\0') {
-        return Err(part(authority, "the name of a host"));
+    Ok(Address::Tcp { host: checked(host)?, port: port.unwrap_or(PORT) })
+}
+
+/// A host's name or address. Nothing in it means something in a URI.
+fn checked(host: String) -> Result<String, UriError> {
+    let is_odd = |char: char| char.is_whitespace() || char.is_control() || "/?#@[]%".contains(char);
+    let is_address = host.parse::<core::net::Ipv6Addr>().is_ok();
+    match host.contains(is_odd) || host.contains(':') && !is_address {
+        true => Err(part(&host, "the name or the address of a host")),
+        false => Ok(host),
     }
-    Ok(Address::Tcp { host, port: port.unwrap_or(PORT) })
 }
 
 fn host_and_port(authority: &str) -> Result<(String, Option<u16>), UriError> {

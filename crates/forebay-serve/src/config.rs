@@ -48,7 +48,8 @@ pub struct Options {
 pub struct Limits {
     /// Connections at once that have chosen an export; more are closed as they come.
     pub connections: usize,
-    /// Connections at once that have not chosen an export; where there are more, the oldest is closed.
+    /// Connections at once that have not chosen an export; where there are more, the oldest is
+    /// closed.
     pub half_open: usize,
     /// Threads that serve connections.
     pub threads: usize,

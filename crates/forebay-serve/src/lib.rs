@@ -1,7 +1,7 @@
 //! An NBD server: disks of the layer for the network.
 //!
-//! [`Server::open`] opens disks and sockets; [`Server::run`] serves them until the process is told to
-//! stop. Connections are spread over a few threads. Each takes everything that its clients have
+//! [`Server::open`] opens disks and sockets; [`Server::run`] serves them until the process is told
+//! to stop. Connections are spread over a few threads. Each takes everything that its clients have
 //! sent, submits it to the disks within one plug, so that neighbours merge whoever sent them, and
 //! answers in as few system calls.
 #![forbid(unsafe_code)]

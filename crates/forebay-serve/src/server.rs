@@ -247,7 +247,8 @@ fn start_worker(
     let thread = builder.spawn(move || {
         let worker = AssertUnwindSafe(|| Worker::new(shared, door, epoll).run());
         if let Err(panic) = catch_unwind(worker) {
-            // Its clients would wait for ever: the server ends, and who started it may start it anew.
+            // Its clients would wait for ever: the server ends, and who started it may start it
+            // anew.
             let _ = kill_process(getpid(), Signal::TERM);
             resume_unwind(panic);
         }

@@ -28,9 +28,11 @@ use std::time::Duration;
 /// What a disk has to itself, as long as it lives.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
-    /// None: memory of its own.
+    /// None: memory of its own, or remote.
     place: Option<Arc<Place>>,
     durability: Arc<Durability>,
+    /// Others may write to it, whatever is done here.
+    is_remote: bool,
 }
 
 /// A file or block device that is open, and what all disks on it have in common.
@@ -91,7 +93,12 @@ static PLACES: Mutex<Vec<Weak<Place>>> = Mutex::new(Vec::new());
 impl Claim {
     /// Of a disk that nobody else can write to, whatever they do.
     pub(crate) fn memory() -> Claim {
-        Claim { place: None, durability: Arc::default() }
+        Claim { place: None, durability: Arc::default(), is_remote: false }
+    }
+
+    /// Of a disk of another machine's or program's, which says itself who may use it.
+    pub(crate) fn remote() -> Claim {
+        Claim { place: None, durability: Arc::default(), is_remote: true }
     }
 
     /// Of a disk on `file`, which was opened by `path`; for itself, if `exclusive`.
@@ -131,7 +138,7 @@ impl Claim {
     }
 
     fn on(place: Arc<Place>) -> Claim {
-        Claim { durability: Arc::clone(&place.durability), place: Some(place) }
+        Claim { durability: Arc::clone(&place.durability), place: Some(place), is_remote: false }
     }
 
     /// What of it is durable: the same for all disks on one place.
@@ -141,7 +148,7 @@ impl Claim {
 
     /// Whether nobody else writes to it, as far as can be known.
     pub(crate) fn is_sole(&self) -> bool {
-        self.place.as_ref().is_none_or(|place| place.sole.is_some())
+        !self.is_remote && self.place.as_ref().is_none_or(|place| place.sole.is_some())
     }
 
     /// What `forebay info` says of it.

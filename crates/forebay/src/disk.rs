@@ -322,6 +322,12 @@ impl Disk {
         self.shared.device_state().is_failed()
     }
 
+    /// Why the device is gone, in the device's own words, if it is and there are any: of an NBD
+    /// server, why the connection to it was given up.
+    pub fn failure(&self) -> Option<String> {
+        self.shared.device().failure()
+    }
+
     /// Says that a device that was gone is back.
     pub fn revive(&self) {
         self.shared.device_state().revive();

@@ -3,6 +3,7 @@
 use crate::Io;
 use crate::driver::names;
 use forebay_core::{BlockStatus, LimitsError, Refusal};
+use forebay_nbd::uri::UriError;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -49,6 +50,14 @@ pub enum SpecError {
         target: String,
         /// What would do.
         expected: &'static str,
+    },
+    /// An NBD URI that names no export.
+    #[error("{target}: {why}")]
+    Uri {
+        /// What was given, without its keys.
+        target: String,
+        /// What is wrong with it.
+        why: UriError,
     },
 }
 
@@ -200,6 +209,14 @@ pub enum OpenError {
         source: io::Error,
         /// What may help; begins with a separator, or is empty.
         hint: &'static str,
+    },
+    /// An NBD server does not give what is asked for.
+    #[error("{uri}: {why}")]
+    Nbd {
+        /// What is asked for.
+        uri: String,
+        /// Why it is not to be had, and what to do.
+        why: String,
     },
     /// The settings make limits that contradict each other.
     #[error("{spec}: {source}")]

@@ -47,6 +47,20 @@ impl Keys {
         taken.into_iter().map(|(_, value)| value).collect()
     }
 
+    /// Takes every key that `is_wanted`, with its value, in order; those that there are stand in
+    /// `known`.
+    pub(crate) fn take_where(
+        &mut self,
+        known: &[&'static str],
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> Vec<(String, String)> {
+        self.known.extend(known);
+        let all = std::mem::take(&mut self.left);
+        let (taken, left) = all.into_iter().partition(|(key, _)| is_wanted(key));
+        self.left = left;
+        taken
+    }
+
     /// `on` or `off`.
     pub(crate) fn take_switch(&mut self, key: &'static str) -> Result<Option<bool>, SpecError> {
         self.take(key, "on or off", |value| match value {

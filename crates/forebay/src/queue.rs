@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::buf::Buf;
+use crate::driver::Waiter;
 use crate::error::SubmitError;
 use crate::io::{Completion, Io};
 use crate::runtime::abort::AbortOnUnwind;
@@ -14,6 +15,7 @@ use crate::runtime::shared::Shared;
 use crate::runtime::{thread, wait};
 use forebay_core::{Bio, Commit, QueuedBio, Refusal, Turned, UnplugCause};
 use std::cell::RefCell;
+use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -56,10 +58,13 @@ pub struct BioQueue {
 }
 
 /// What tells an event loop that a queue wants to be reaped.
-#[derive(Debug)]
 struct QueuePoll {
     event: Arc<Event>,
     any: AnyOf,
+    waiter: Arc<dyn Waiter>,
+    /// Nobody waits for it before what has ended was reaped: this thread's own calls need not
+    /// signal that.
+    is_attended: bool,
     /// The driver has no descriptor: while anything is in the layer, the event is signalled.
     is_mute: bool,
 }
@@ -156,7 +161,7 @@ impl BioQueue {
                 if turn_due {
                     self.turn(now, None);
                 }
-                self.signal();
+                self.signal(false);
                 Ok(())
             }
             Err((refusal, mut boxed)) => {
@@ -215,11 +220,26 @@ impl BioQueue {
     /// # Panics
     /// As `reap`. If `each` panics, what it was not given is given by the next call.
     #[inline]
-    pub fn reap_with(&mut self, min: usize, max: usize, mut each: impl FnMut(Completion)) -> usize {
-        assert!(min <= max);
+    pub fn reap_with(&mut self, min: usize, max: usize, each: impl FnMut(Completion)) -> usize {
         if let Some(poll) = &self.poll {
+            poll.waiter.told();
             poll.event.clear();
         }
+        self.reap_now(min, max, each)
+    }
+
+    /// As [`reap`](BioQueue::reap) without waiting, for an event loop that watches this queue's
+    /// descriptor and whose last poll did not report it: then nothing has to be taken back, which
+    /// saves system calls. Where it became readable meanwhile, the next poll reports it, and then
+    /// `reap` is due; as always after a poll that reports it.
+    #[inline]
+    pub fn reap_untold(&mut self, max: usize, out: &mut Vec<Completion>) -> usize {
+        self.reap_now(0, max, |completion| out.push(completion))
+    }
+
+    #[inline]
+    fn reap_now(&mut self, min: usize, max: usize, mut each: impl FnMut(Completion)) -> usize {
+        assert!(min <= max);
         let nr_ready = self.take_mail();
         if nr_ready < max && (nr_ready < min || min == 0) && !self.shared.is_foreign() {
             thread::unplug_all(UnplugCause::Wait, Some(&self.ctx));
@@ -233,7 +253,7 @@ impl BioQueue {
             self.len -= 1;
             each(completion);
         }
-        self.signal();
+        self.signal(true);
         nr
     }
 
@@ -305,6 +325,22 @@ impl BioQueue {
     /// The system's, where there is no room for a descriptor; [`Refusal::Forked`] in a child of a
     /// fork.
     pub fn poll_fd(&mut self) -> io::Result<BorrowedFd<'_>> {
+        self.poll_with(false)
+    }
+
+    /// As [`poll_fd`](BioQueue::poll_fd), for a loop that never waits while
+    /// [`has_ended`](BioQueue::has_ended) says that there is something to reap: the descriptor need
+    /// not tell of what this thread's own calls have completed, and a batch that completes at once
+    /// costs no system call for it. A loop that waits all the same may wait for ever. Whichever of
+    /// the two is called first decides, as long as the queue lives.
+    ///
+    /// # Errors
+    /// As `poll_fd`.
+    pub fn poll_fd_after_reap(&mut self) -> io::Result<BorrowedFd<'_>> {
+        self.poll_with(true)
+    }
+
+    fn poll_with(&mut self, is_attended: bool) -> io::Result<BorrowedFd<'_>> {
         if self.poll.is_none() {
             if self.shared.is_foreign() {
                 return Err(io::Error::other(Refusal::Forked));
@@ -323,28 +359,37 @@ impl BioQueue {
                 }
             };
             let driver = waiter.poll_fd();
-            let any = AnyOf::new(&event, driver)?;
+            let (any, has_driver) = (AnyOf::new(&event, driver)?, driver.is_some());
             // Relaxed: this thread's turns are those that count, or see it in time.
             hctx.is_polled.store(true, Ordering::Relaxed);
-            self.ready.borrow_mut().set_event(&event);
+            self.ready.borrow_mut().set_event(&event, is_attended);
             // What was delivered before told nobody.
             event.signal();
             // The thread of the disk makes the progress, and each delivery signals.
-            let is_mute = driver.is_none() && !(hctx.is_shared && self.shared.has_service());
-            self.poll = Some(QueuePoll { event, any, is_mute });
+            let tells = has_driver || hctx.is_shared && self.shared.has_service();
+            self.poll = Some(QueuePoll { event, any, waiter, is_attended, is_mute: !tells });
         }
         Ok(self.poll.as_ref().expect("just made").any.fd())
     }
 
-    /// Keeps the descriptor readable while there is something to reap that nobody else tells of.
-    fn signal(&self) {
+    /// Keeps the descriptor readable while there is something to reap that nobody else tells of;
+    /// where the owner attends to what its own calls complete, only if it was to be reaped.
+    fn signal(&self, is_reaped: bool) {
         if let Some(poll) = &self.poll {
             let ready = self.ready.borrow();
             let is_waiting = self.len > ready.len() && (poll.is_mute || self.is_stuck);
-            if !ready.is_empty() || is_waiting {
+            let has_left = !ready.is_empty() && (is_reaped || !poll.is_attended);
+            if has_left || is_waiting {
                 poll.event.signal();
             }
         }
+    }
+
+    /// Whether something has ended that was not reaped, as far as this thread knows without a look
+    /// at the device.
+    #[inline]
+    pub fn has_ended(&self) -> bool {
+        !self.ready.borrow().is_empty()
     }
 
     /// How many I/Os were submitted and not reaped yet.
@@ -355,6 +400,12 @@ impl BioQueue {
     /// Whether everything that was submitted has been reaped.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl fmt::Debug for QueuePoll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueuePoll").field("event", &self.event).finish_non_exhaustive()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::driver;
 use crate::error::SpecError;
+use forebay_nbd::uri::Uri;
 use std::fmt;
 use std::str::FromStr;
 
@@ -15,12 +16,19 @@ use std::str::FromStr;
 /// | `ram` | a size | `req_ns`, `io_ns`, `kick_ns`, `logical_block_size` |
 /// | `model` | a device | `size`, `data`, `seed`, `logical_block_size`, its constants |
 /// | `null` | a size | `kick_ns`, `logical_block_size` |
+/// | `nbd` | an NBD URI, whose scheme says it all | `socket`, `tls-hostname`, and others |
 /// | `fault` | another spec, without keys | `rule` (repeated), `seed`, the keys of the other |
 ///
 /// A path is a file or a block device. `capacity` is `fixed` or `growing`; `engine` is what does
 /// its I/O: `io_uring`, `aio`, `psync`, or `auto`, the first of these that there is, which
 /// [`DiskInfo::notice`](crate::DiskInfo::notice) says if it is not io_uring. `nr_threads` is how
 /// many threads make blocking calls at most, 1 to 1024; 32.
+///
+/// An NBD URI is `nbd://HOST[:PORT]/EXPORT` or `nbd+unix:///EXPORT?socket=PATH`, or with `nbds` in
+/// the place of `nbd`, which insists on TLS (the cargo feature `tls`, which is off by default). Its
+/// own keys (`socket`, and `tls-type`, `tls-hostname`, `tls-verify-peer`, `tls-certificates`) and
+/// the layer's stand side by side, and only its own are percent-encoded. QEMU's older form,
+/// `nbd:HOST:PORT:exportname=EXPORT` or `nbd:unix:PATH:exportname=EXPORT`, is understood as well.
 ///
 /// A modelled device takes as long as that of a published experiment did, by the constants of its
 /// model in `forebay-model`:
@@ -97,7 +105,7 @@ pub struct Spec {
 }
 
 /// Drivers that are to come: their names are not taken for paths.
-const RESERVED: [&str; 4] = ["nbd", "rbd", "nvme", "trace"];
+const RESERVED: [&str; 3] = ["rbd", "nvme", "trace"];
 
 /// Drivers whose targets are paths.
 const OF_PATHS: [&str; 3] = ["file", "aio", "psync"];
@@ -116,6 +124,8 @@ impl Spec {
             return Err(SpecError::Empty);
         }
         let (driver, target) = match place.split_once(':') {
+            // The scheme is part of a URI.
+            Some(_) if Uri::is_meant(place) => ("nbd", place),
             Some((name, _)) if RESERVED.contains(&name) => {
                 return Err(SpecError::NotYet(name.to_owned()));
             }
@@ -184,8 +194,10 @@ impl fmt::Display for Spec {
             false => self.target.clone(),
         };
         let is_driver = |name: &str| driver::named(name).is_some() || RESERVED.contains(&name);
-        let ambiguous = self.target.split_once(':').is_some_and(|(name, _)| is_driver(name));
+        let ambiguous = self.target.split_once(':').is_some_and(|(name, _)| is_driver(name))
+            || Uri::is_meant(&self.target);
         match self.driver {
+            "nbd" => f.write_str(&escaped)?,
             "file" if !ambiguous => f.write_str(&escaped)?,
             driver => write!(f, "{driver}:{escaped}")?,
         }
@@ -214,6 +226,16 @@ mod tests {
         check("ram:2G?req_ns=1&io_ns=2", "ram", "2G", "ram:2G?req_ns=1&io_ns=2");
         check("model:hdd?size=4T", "model", "hdd", "model:hdd?size=4T");
         check("fault:ram:1M?rule=a&rule=b", "fault", "ram:1M", "fault:ram:1M?rule=a&rule=b");
+        let uri = "nbd+unix:///a%20b?socket=/s&queue_depth=8";
+        check(uri, "nbd", "nbd+unix:///a%20b", uri);
+        check(
+            "nbd:unix:/s:exportname=x",
+            "nbd",
+            "nbd:unix:/s:exportname=x",
+            "nbd:unix:/s:exportname=x",
+        );
+        check("file:nbd://x", "file", "nbd://x", "file:nbd://x");
+        check("fault:nbd://x/y?rule=a", "fault", "nbd://x/y", "fault:nbd://x/y?rule=a");
         check("odd:name", "file", "odd:name", "odd:name");
         check("file:ram:x", "file", "ram:x", "file:ram:x");
         check("what%3Fnow", "file", "what?now", "what%3Fnow");
@@ -229,7 +251,7 @@ mod tests {
     fn bad_specs_say_what_is_wrong() {
         assert_eq!(Spec::parse(""), Err(SpecError::Empty));
         assert_eq!(Spec::parse("?a=b"), Err(SpecError::Empty));
-        assert_eq!(Spec::parse("nbd:x"), Err(SpecError::NotYet("nbd".into())));
+        assert_eq!(Spec::parse("rbd:x"), Err(SpecError::NotYet("rbd".into())));
         assert_eq!(Spec::parse("x?direct"), Err(SpecError::NotKeyValue("direct".into())));
     }
 }

@@ -11,7 +11,7 @@ use forebay::Spec;
 use forebay_fio::options::nearest;
 
 /// Drivers that `ram`, misspelt, may have been meant as.
-const DRIVERS: [&str; 7] = ["null", "ram", "model", "file", "aio", "psync", "fault"];
+const DRIVERS: [&str; 8] = ["null", "ram", "model", "file", "aio", "psync", "nbd", "fault"];
 
 /// The spec of the one disk that `filename` names, in which a colon is what specs take it for.
 ///

@@ -334,7 +334,7 @@ impl<'a> Tally<'a> {
             Sync::All => ("fsync", self.disk.fsync()),
         };
         if let Err(error) = result {
-            let message = format!("{name}: {error}");
+            let message = format!("{name}: {error}{}", self.why());
             self.error.get_or_insert(JobError { errno: error.errno(), message });
         }
     }
@@ -342,9 +342,14 @@ impl<'a> Tally<'a> {
     /// Notes an error; the first one ends the job.
     #[cold]
     pub(super) fn fail(&mut self, op: Op, error: IoError) {
-        let message =
-            format!("{} of {} bytes at offset {}: {error}", op.direction.word(), op.len, op.offset);
+        let (word, Op { len, offset, .. }) = (op.direction.word(), op);
+        let message = format!("{word} of {len} bytes at offset {offset}: {error}{}", self.why());
         self.error.get_or_insert(JobError { errno: error.errno(), message });
+    }
+
+    /// Why the device is gone, if it is and knows.
+    fn why(&self) -> String {
+        self.disk.failure().map_or_else(String::new, |why| format!(" ({why})"))
     }
 
     /// Nothing was moved, so the end of the file is inside of the region. As in fio's engines that

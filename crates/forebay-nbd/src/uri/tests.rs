@@ -91,15 +91,18 @@ fn what_is_wrong_is_said() {
         ("nbd://[::1]9/", "`[::1]9`: expected a port behind the address: [ADDRESS]:PORT"),
         ("nbd://[x]/", "`[x]`: expected an address of IPv6 between [ and ]"),
         ("nbd://me@host/", "`me@host`: expected no user's name"),
-        ("nbd://host/a#b", "`nbd://host/a#b`: expected no `#`: write it %23"),
+        ("nbd://host/a#b", "`host/a#b`: expected no `#`: write it %23"),
         ("nbd://host/%", "`%`: expected two digits of base 16 behind each %"),
         ("nbd://host/%2", "`%2`: expected two digits of base 16 behind each %"),
         ("nbd://host/%zz", "`%zz`: expected two digits of base 16 behind each %"),
         ("nbd://host/%ff", "`%ff`: expected UTF-8"),
         ("nbd://host/a%00", "`the name of the export`: expected no zero byte"),
-        ("nbd:host", "`nbd:host`: expected nbd:HOST:PORT, nbd:unix:PATH, or a URI"),
-        ("nbd::9", "`nbd::9`: expected nbd:HOST:PORT"),
-        ("nbd:unix:", "`nbd:unix:`: expected a path"),
+        ("nbd:host", "`host`: expected nbd:HOST:PORT, nbd:unix:PATH, or a URI"),
+        ("nbd::9", "`:9`: expected nbd:HOST:PORT"),
+        ("nbd:/host:9", "`/host`: expected the name or the address of a host"),
+        ("nbd://a%2Fb/", "`a/b`: expected the name or the address of a host"),
+        ("nbd://a%3A9/", "`a:9`: expected the name or the address of a host"),
+        ("nbd:unix:", "`unix:`: expected a path"),
     ];
     for (text, said) in cases {
         let error = Uri::parse(text).expect_err(text).to_string();

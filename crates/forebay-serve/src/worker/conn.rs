@@ -166,7 +166,8 @@ impl Conn {
         }
     }
 
-    /// Takes one of the `max` places for connections that have chosen an export, until it is dropped.
+    /// Takes one of the `max` places for connections that have chosen an export, until it is
+    /// dropped.
     pub(crate) fn count_in(&mut self, nr_open: &Arc<AtomicUsize>, max: usize) -> bool {
         let seat = Seat(Arc::clone(nr_open));
         let is_free = seat.0.fetch_add(1, Ordering::Relaxed) < max;

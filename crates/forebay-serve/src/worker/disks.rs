@@ -1,8 +1,9 @@
 //! The disks' side of a worker: requests of clients become I/O of the layer here.
 //!
-//! A request of up to [`PIECE_MAX`] bytes is one bio. A larger one goes in pieces, so that its memory
-//! is bounded: a write piece by piece as its payload comes in, a read in waves of a few pieces, each
-//! wave when the one before it has been handed on. The layer joins the pieces again.
+//! A request of up to [`PIECE_MAX`] bytes is one bio. A larger one goes in pieces, so that its
+//! memory
+//! is bounded: a write piece by piece as its payload comes in, a read in waves of a few pieces,
+//! each wave when the one before it has been handed on. The layer joins the pieces again.
 
 use super::conn::{Conn, Filling};
 use super::slots::{Key, MARK_SHIFT, Slots};
@@ -70,8 +71,10 @@ pub(crate) struct Disks {
     /// Requests of which the layer has refused a bio, and which may be over.
     pub(crate) refused: Vec<Key>,
     pub(crate) pool: Pool,
-    /// Requests since the timer last looked.
+    /// Requests of this round.
     nr_begun: u64,
+    /// Whether there were any since the timer last looked.
+    was_used: bool,
     /// When this round began, ns.
     pub(crate) now_ns: u64,
 }
@@ -87,6 +90,7 @@ impl Disks {
             refused: Vec::new(),
             pool: Pool::new(budget_bytes, nr_clients),
             nr_begun: 0,
+            was_used: false,
             now_ns: 0,
         }
     }
@@ -118,7 +122,15 @@ impl Disks {
 
     /// Whether no request has come since this was last asked.
     pub(crate) fn is_idle(&mut self) -> bool {
-        std::mem::replace(&mut self.nr_begun, 0) == 0
+        !std::mem::take(&mut self.was_used)
+    }
+
+    /// How many requests have come since this was last asked.
+    #[inline]
+    pub(crate) fn take_nr_begun(&mut self) -> u64 {
+        let nr = std::mem::take(&mut self.nr_begun);
+        self.was_used |= nr > 0;
+        nr
     }
 
     /// Begins a request. One with a payload is begun when its payload begins to come: the rest is

@@ -2,7 +2,8 @@
 //!
 //! A worker has one place to receive into, whatever the number of its clients. What lies there is
 //! looked at at once; only what cannot be (the begin of a header, or what is behind a request that
-//! has to wait) is kept with its connection. The payload of a large write is received where it stays.
+//! has to wait) is kept with its connection. The payload of a large write is received where it
+//! stays.
 
 use super::Worker;
 use super::conn::{Conn, Ending, Phase, Transport};
@@ -131,8 +132,8 @@ fn resume_input(disks: &mut Disks, shared: &Arc<Shared>, conn: &mut Conn, key: K
     taken > 0 || !conn.is_stalled
 }
 
-/// One system call: how many bytes came, how many of them are in `scratch`, with those that were kept
-/// in front, and whether the socket has no more.
+/// One system call: how many bytes came, how many of them are in `scratch`, with those that were
+/// kept in front, and whether the socket has no more.
 fn receive_once(conn: &mut Conn, scratch: &mut [u8]) -> io::Result<(usize, usize, bool)> {
     let kept = conn.rest.len();
     if kept == 0

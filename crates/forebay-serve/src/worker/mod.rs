@@ -9,12 +9,14 @@
 //! - `disks`: requests become bios, in pieces where they are large;
 //! - `ends`: completions become replies;
 //! - `output`: replies become bytes;
+//! - `gather`: how long to let requests gather;
 //! - `door`: where new connections come in; `timer`: when to look at deadlines.
 
 mod conn;
 mod disks;
 pub(crate) mod door;
 mod ends;
+mod gather;
 mod input;
 mod output;
 mod slots;
@@ -23,6 +25,7 @@ mod timer;
 use self::conn::{Conn, Ending, Phase, Transport};
 use self::disks::Disks;
 use self::door::{Arrival, Door};
+use self::gather::Gather;
 use self::slots::{Key, MARK_SHIFT, Slots};
 use self::timer::Timer;
 use crate::log::Closed;
@@ -34,6 +37,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -72,13 +76,15 @@ pub(crate) struct Worker {
     /// For deadlines, and for memory: a wait for events itself has no end.
     timer: Timer,
     nr_idle_ticks: u32,
+    gather: Gather,
     /// When completions were last collected, ns.
     ended_ns: u64,
     is_stopping: bool,
 }
 
 impl Worker {
-    /// What a worker waits at: made before its thread is, so that a failure is told to who starts it.
+    /// What a worker waits at: made before its thread is, so that a failure is told to who starts
+    /// it.
     ///
     /// # Errors
     /// The system's, where there is no room for a descriptor.
@@ -116,6 +122,7 @@ impl Worker {
             nr_deadlines: 0,
             timer,
             nr_idle_ticks: 0,
+            gather: Gather::new(),
             ended_ns: 0,
             is_stopping: false,
         }
@@ -123,6 +130,8 @@ impl Worker {
 
     /// Serves until it is told to stop and everything has ended.
     pub(crate) fn run(mut self) {
+        // With the usual slack a sleep of a few microseconds takes more than fifty.
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         while !(self.is_stopping && self.conns.len() == 0) {
             self.wait();
             self.round();
@@ -134,6 +143,7 @@ impl Worker {
         if self.nr_deadlines > 0 || self.is_stopping || self.disks.pool.keeps_any() {
             self.timer.arm();
         }
+        self.let_gather();
         let at_once = Timespec::default();
         let timeout = (!self.again.is_empty()).then_some(&at_once);
         self.events.clear();
@@ -143,6 +153,22 @@ impl Worker {
             Err(error) => unreachable!("epoll_wait on descriptors of our own: {error}"),
         }
         self.disks.now_ns = now_ns();
+    }
+
+    /// Sleeps while the clients are busy with what they have got, unless there is something to do.
+    #[inline]
+    fn let_gather(&mut self) {
+        let nr = self.disks.take_nr_begun();
+        let is_quiet = self.again.is_empty()
+            && self.waiting.is_empty()
+            && !self.is_stopping
+            && self.disks.flights.len() == 0;
+        let pause_ns = if is_quiet && nr > 0 { self.gather.pause_ns(nr) } else { 0 };
+        if pause_ns > 0 {
+            // It returns early on a signal, which is as well.
+            let pause = Timespec { tv_sec: 0, tv_nsec: pause_ns as i64 };
+            let _ = rustix::thread::nanosleep(&pause);
+        }
     }
 
     /// Serves everything that has happened.
@@ -181,8 +207,8 @@ impl Worker {
         }
     }
 
-    /// Looks at what a client has sent. A panic meanwhile would be a fault of ours that it has found:
-    /// it ends this connection, and is counted, and the others go on.
+    /// Looks at what a client has sent. A panic meanwhile would be a fault of ours that it has
+    /// found: it ends this connection, and is counted, and the others go on.
     #[inline]
     fn guard(&mut self, key: Key, look: impl FnOnce(&mut Worker)) {
         let looked = catch_unwind(AssertUnwindSafe(|| look(self)));

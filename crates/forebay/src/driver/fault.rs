@@ -81,6 +81,10 @@ impl Device for FaultDevice {
         self.inner.block_status(offset, extents)
     }
 
+    fn failure(&self) -> Option<String> {
+        self.inner.failure()
+    }
+
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {
         let DriverQueue { driver: inner, waiter } = self.inner.open_queue(depth, mode)?;
         let block = u64::from(self.limits().logical_block_size);

@@ -6,6 +6,7 @@
 //! - [`mod@file`]: a file or block device, through io_uring, or what there is in its place;
 //! - [`aio`]: the same through the kernel's AIO;
 //! - [`psync`]: the same through system calls that block;
+//! - [`nbd`]: an export of an NBD server;
 //! - [`fault`]: wraps another device and lets chosen requests fail.
 //!
 //! They share [`own_file`], open files of queues; [`holes`], where a file's data is; [`vectors`],
@@ -26,6 +27,10 @@ mod file;
 mod holes;
 mod memory;
 mod model;
+mod nbd;
+#[cfg(test)]
+#[path = "../../tests/support/nbd_server.rs"]
+mod nbd_server;
 mod null;
 mod own_file;
 mod psync;
@@ -81,6 +86,11 @@ pub(crate) trait Device: Send + Sync {
     fn block_status(&self, offset: u64, extents: &mut Extents<'_>) -> Result<(), BlockStatus> {
         let _ = (offset, extents);
         Ok(())
+    }
+
+    /// Why it is gone, if it is and knows why.
+    fn failure(&self) -> Option<String> {
+        None
     }
 
     /// A queue of `depth` tags. Whoever calls this for [`Mode::Owned`] is its one thread.
@@ -147,6 +157,10 @@ pub(crate) trait Waiter: Send + Sync {
         None
     }
 
+    /// The descriptor was found readable: the next look takes that back, with all that it tells of.
+    /// Other looks may leave it as it is. For who uses the driver.
+    fn told(&self) {}
+
     /// How many system calls it has made since open; those of its driver are counted there.
     fn nr_syscalls(&self) -> u64 {
         0
@@ -167,13 +181,14 @@ pub(crate) struct Opened {
 type Open = fn(&Spec, &mut Keys, &Settings) -> Result<Opened, OpenError>;
 
 /// The drivers that there are: their names in specs, and what opens them.
-const DRIVERS: [(&str, Open); 7] = [
+const DRIVERS: [(&str, Open); 8] = [
     ("null", null::open),
     ("ram", ram::open),
     ("model", model::open),
     ("file", file::open),
     ("aio", file::open_aio),
     ("psync", file::open_psync),
+    ("nbd", nbd::open),
     ("fault", fault::open),
 ];
 

@@ -18,6 +18,32 @@ impl Vector {
     pub(super) const EMPTY: Vector =
         Vector(libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 });
 
+    /// Of bytes that stay where they are as long as the kernel may read them.
+    #[inline]
+    pub(super) fn of(bytes: &[u8]) -> Vector {
+        let iov_base = std::ptr::with_exposed_provenance_mut(bytes.as_ptr().expose_provenance());
+        Vector(libc::iovec { iov_base, iov_len: bytes.len() })
+    }
+
+    /// Of bytes that the kernel may write to; likewise.
+    #[inline]
+    pub(super) fn of_mut(bytes: &mut [u8]) -> Vector {
+        let addr = bytes.as_mut_ptr().expose_provenance();
+        let iov_base = std::ptr::with_exposed_provenance_mut(addr);
+        Vector(libc::iovec { iov_base, iov_len: bytes.len() })
+    }
+
+    /// What is left without the first `nr` bytes, at most `max` of it.
+    ///
+    /// # Panics
+    /// If there are fewer.
+    #[inline]
+    pub(super) fn part(&self, nr: usize, max: usize) -> Vector {
+        assert!(nr <= self.0.iov_len);
+        let iov_base = self.0.iov_base.wrapping_byte_add(nr);
+        Vector(libc::iovec { iov_base, iov_len: (self.0.iov_len - nr).min(max) })
+    }
+
     #[inline]
     pub(super) fn addr(&self) -> *mut libc::c_void {
         self.0.iov_base

@@ -94,6 +94,25 @@ impl AnyOf {
         Ok(AnyOf { epoll })
     }
 
+    /// From now on it is readable while `fd`, which is one of them, is so, if `for_input`; or has
+    /// room, if `for_room`.
+    pub(crate) fn change(&self, fd: BorrowedFd<'_>, for_input: bool, for_room: bool) {
+        let flag = |wanted: bool, flag: i32| if wanted { flag as u32 } else { 0 };
+        let events = flag(for_input, libc::EPOLLIN) | flag(for_room, libc::EPOLLOUT);
+        let change = |call| {
+            let mut what = libc::epoll_event { events, u64: 0 };
+            // SAFETY: open descriptors, and a structure that the kernel reads.
+            unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), call, fd.as_raw_fd(), &raw mut what) }
+        };
+        // Without any of them it would still tell of a connection that is gone: so it is taken away
+        // then, and comes back with the next.
+        match events {
+            0 => change(libc::EPOLL_CTL_DEL),
+            _ if change(libc::EPOLL_CTL_MOD) == 0 => 0,
+            _ => change(libc::EPOLL_CTL_ADD),
+        };
+    }
+
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         std::os::fd::AsFd::as_fd(&self.epoll)
     }

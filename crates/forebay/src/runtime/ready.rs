@@ -48,10 +48,11 @@ impl Ready {
         self.owner
     }
 
-    /// From now on every end signals this.
-    pub(crate) fn set_event(&mut self, event: &Arc<Event>) {
+    /// From now on every end signals this; or, where the owner looks after each call of its own,
+    /// `is_attended`, those that others deliver.
+    pub(crate) fn set_event(&mut self, event: &Arc<Event>, is_attended: bool) {
         self.mailbox.set_event(event);
-        self.event = Some(Arc::clone(event));
+        self.event = (!is_attended).then(|| Arc::clone(event));
     }
 
     /// After a turn of this thread that the queue itself did not ask for.

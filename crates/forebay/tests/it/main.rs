@@ -11,6 +11,10 @@ mod fallback;
 mod group_commit;
 mod holds;
 mod miri;
+mod nbd;
+mod nbd_peers;
+#[path = "../support/nbd_server.rs"]
+mod nbd_server;
 mod overlap;
 mod plug;
 mod progress;

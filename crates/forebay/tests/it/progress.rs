@@ -198,6 +198,73 @@ fn a_queue_with_a_descriptor_is_reaped_when_it_is_readable() {
     }
 }
 
+/// The loop of a server: it submits, looks without having been told, and waits for what is left.
+#[test]
+fn a_loop_that_reaps_before_it_waits_is_told_of_all_that_comes_later() {
+    let scratch = Scratch::new(1 << 20);
+    let keys = ["direct=on", "direct=on&nr_hw_queues=1", "", "direct=on&sqpoll=on"];
+    let specs = keys
+        .map(|keys| scratch.spec(keys))
+        .into_iter()
+        .chain(["aio", "psync"].map(|driver| format!("{driver}:{}", scratch.spec("direct=on"))))
+        .chain(
+            [
+                "ram:1M",
+                "ram:1M?req_ns=20000",
+                "null:1M",
+                "model:nvme?size=1M",
+                "fault:ram:1M?rule=any:busy:nth=2&nr_hw_queues=3",
+            ]
+            .map(String::from),
+        );
+    for spec in specs {
+        let disk = open(&spec);
+        let mut queue = disk.queue();
+        let mut done = Vec::new();
+        let mut nr_asked = 0;
+        for round in 0..600 {
+            let plug = (round % 2 == 0).then(forebay::plug);
+            let section = (round % 3 == 0).then(forebay::defer);
+            for n in 0..=round % 5 {
+                let io = match (round + n) % 3 {
+                    0 => Io::write(Buf::new(4096), n * 8192),
+                    1 => Io::read(Buf::new(4096), n * 8192),
+                    _ if round % 50 == 2 => Io::flush(),
+                    _ => Io::read(Buf::new(512), 512 * n),
+                };
+                submit(&mut queue, io);
+                nr_asked += 1;
+            }
+            drop((plug, section));
+            if round % 4 > 0 {
+                queue.reap_untold(usize::MAX, &mut done);
+            }
+            // Some are still there when the next are submitted.
+            while queue.len() > (round % 7) as usize {
+                if queue.has_ended() {
+                    queue.reap_untold(2, &mut done);
+                    continue;
+                }
+                await_readable(queue.poll_fd_after_reap().expect("a descriptor"), &spec);
+                queue.reap(0, usize::MAX, &mut done);
+            }
+        }
+        while !queue.is_empty() {
+            if !queue.has_ended() {
+                await_readable(queue.poll_fd_after_reap().expect("a descriptor"), &spec);
+            }
+            queue.reap(0, 2, &mut done);
+        }
+        assert_eq!(done.len(), nr_asked, "{spec}");
+        let mut nr_looks = 0;
+        while is_readable(queue.poll_fd_after_reap().expect("a descriptor")) {
+            queue.reap(0, 3, &mut done);
+            nr_looks += 1;
+            assert!(nr_looks < 100, "{spec}: nothing is there to reap");
+        }
+    }
+}
+
 #[test]
 fn a_thread_of_the_disk_tells_an_event_loop_of_ends_alone_where_the_driver_cannot() {
     let disk = open("model:nvme?size=1M&latency_ns=20000000");

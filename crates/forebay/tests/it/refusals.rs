@@ -13,12 +13,26 @@ fn check_open(spec: &str, expected: &str) {
 }
 
 #[test]
+fn nbd_uris() {
+    check_open(
+        "nbd:localhost",
+        "nbd:localhost: `localhost`: expected nbd:HOST:PORT, nbd:unix:PATH, or a URI: \
+         nbd://HOST/NAME",
+    );
+    check_open(
+        "nbd+unix:///disk?socket=/nowhere/nbd.sock",
+        "nbd+unix:///disk?socket=/nowhere/nbd.sock: cannot connect: No such file or directory \
+         (os error 2); there is no such socket: start the server",
+    );
+}
+
+#[test]
 fn specs() {
     check_open("", "empty device spec; expected [driver:]target[?key=value&...], such as disk.img");
     check_open(
-        "nbd:localhost",
-        "driver `nbd` does not exist in this version; there are: null, ram, model, file, aio, \
-         psync, fault",
+        "rbd:image",
+        "driver `rbd` does not exist in this version; there are: null, ram, model, file, aio, \
+         psync, nbd, fault",
     );
     check_open("ram:1M?direct", "`direct` is not key=value");
     check_open("ram:1M?plugg=none", "unknown key `plugg` for driver `ram`; did you mean `plug`?");
@@ -125,7 +139,7 @@ fn files() {
     check_open(
         "rma:1G",
         "rma:1G: no such file; if `rma` was meant as a driver: there are null, ram, model, file, \
-         aio, psync, fault",
+         aio, psync, nbd, fault",
     );
     check_open(
         &folder,

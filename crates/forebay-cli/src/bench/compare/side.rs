@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(error("?plug"), "bench: --compare=?plug: `plug` has no value");
         let message = "bench: --compare=?io_ns=5: a: a job needs a filename for `io_ns`";
         assert_eq!(error("?io_ns=5"), message);
-        assert!(error("nbd:x").starts_with("bench: --compare=nbd:x: "), "{}", error("nbd:x"));
+        assert!(error("rbd:x").starts_with("bench: --compare=rbd:x: "), "{}", error("rbd:x"));
     }
 
     #[test]

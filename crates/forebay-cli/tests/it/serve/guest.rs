@@ -1,7 +1,8 @@
 //! A guest on a served disk: a Linux kernel in QEMU, without hardware virtualization, mounts a file
 //! system, works on it, and says what it has written. The host looks whether all of it is there.
 //!
-//! Kernel and tools are the distribution's, fetched once; where there are none, the test is skipped.
+//! Kernel and tools are the distribution's, fetched once; where there are none, the test is
+//! skipped.
 
 use super::server::Server;
 use super::tools::{is_there, run, try_run};

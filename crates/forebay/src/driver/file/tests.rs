@@ -2,6 +2,7 @@
 
 mod answers;
 mod entries;
+mod event;
 mod fixed;
 mod inline;
 mod limits;

@@ -18,7 +18,7 @@
 
 use super::commands::Commands;
 use super::enter::{Enter, Kernel};
-use super::event::Event;
+use super::event::{self, Event};
 use super::inline::Inline;
 use crate::driver::Mode;
 use crate::driver::zeroing::{self, Ranges};
@@ -27,7 +27,7 @@ use io_uring::squeue::{Entry, Flags};
 use io_uring::{IoUring, opcode};
 use std::fs::File;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 /// What a kick's entry is called; requests have their tags' numbers.
 const KICK: u64 = u64::MAX;
@@ -37,6 +37,8 @@ pub(super) struct UringDriver<E: Enter = Kernel> {
     kernel: E,
     /// What tells of completions, where the kernel defers them and somebody asked.
     event: Option<Arc<Event>>,
+    /// Completions came, or may have, of which that does not tell.
+    has_missed: bool,
     mode: Mode,
     /// A thread of the kernel takes what is published.
     polls: bool,
@@ -78,6 +80,7 @@ impl<E: Enter> UringDriver<E> {
             ring,
             kernel,
             event,
+            has_missed: false,
             mode,
             ranges,
             commands,
@@ -147,6 +150,28 @@ impl<E: Enter> UringDriver<E> {
     /// a signal, or when there are completions that the kernel wants taken first; what is not
     /// submitted then stays in the ring, for the next call.
     fn enter(&mut self, nr: u32) {
+        match self.is_hushed() {
+            true => self.enter_hushed(nr),
+            false => self.enter_aloud(nr),
+        }
+    }
+
+    /// Whether signals for what completes in a system call of ours are left out.
+    #[inline]
+    fn is_hushed(&self) -> bool {
+        event::IS_HUSHED && self.event.as_ref().is_some_and(|event| event.is_used())
+    }
+
+    /// As `enter`, without signals; see [`event`].
+    fn enter_hushed(&mut self, nr: u32) {
+        self.ring.completion().disable_eventfd();
+        self.enter_aloud(nr);
+        self.ring.completion().enable_eventfd();
+        fence(Ordering::SeqCst);
+        self.has_missed = self.ring.submission().taskrun() || !self.ring.completion().is_empty();
+    }
+
+    fn enter_aloud(&mut self, nr: u32) {
         // Relaxed: see the waiter. Where a wait has it already, that finds fewer entries.
         self.left.store(0, Ordering::Relaxed);
         if self.polls && nr == 0 && !self.kernel_sleeps() {
@@ -203,20 +228,34 @@ impl<E: Enter> UringDriver<E> {
 
     /// Brings what only a system call moves on, where nothing is there: completions that the kernel
     /// has deferred, or entries that an early return left behind. Where somebody polls, it brings
-    /// everything, since what came before the event was cleared is told of no more. Once is enough:
-    /// what comes later signals the event again. And more than once may be for ever: the kernel
-    /// puts work on its list, and then says so in a flag; where the work is done in between, the
-    /// flag stays, with nothing behind it, until there is work again.
+    /// everything: the event tells once of what is deferred.
     #[inline]
     fn look_hard(&mut self) {
-        if self.ring.completion().is_empty() && self.needs_enter() {
-            self.enter(0);
+        match self.event.as_ref().is_some_and(|event| event.is_used()) {
+            true => self.look_for_poll(),
+            false if self.ring.completion().is_empty() && self.needs_enter() => self.enter(0),
+            false => {}
         }
-        if self.event.as_ref().is_some_and(|event| event.clear()) {
-            self.nr_syscalls += 1;
-            if self.needs_enter() {
-                self.enter(0);
+    }
+
+    /// The event is cleared where it was found readable; or where something was deferred, of which
+    /// it has told, most likely. Before that is brought: what comes after is told again.
+    fn look_for_poll(&mut self) {
+        let mut is_told = self.event.as_ref().is_some_and(|event| event.was_told());
+        loop {
+            let is_deferred = self.ring.submission().taskrun();
+            if let Some(event) = &self.event
+                && (is_told || is_deferred)
+            {
+                self.nr_syscalls += 1;
+                event.clear();
             }
+            if !self.needs_enter() {
+                return;
+            }
+            self.enter(0);
+            // Where signals are not left out, that was one.
+            is_told = is_told && !event::IS_HUSHED;
         }
     }
 
@@ -267,6 +306,8 @@ impl<E: Enter> Driver for UringDriver<E> {
         if look == Look::Hard {
             self.look_hard();
         }
+        // A glance leaves what is deferred.
+        self.has_missed &= look == Look::Glance && self.ring.submission().taskrun();
         let mut again = Vec::new();
         let UringDriver { ring, commands, inline, kicked, nr_in_flight, .. } = self;
         let mut ended = |tag, answer| match commands.ended(tag, answer) {
@@ -329,7 +370,7 @@ impl<E: Enter> Driver for UringDriver<E> {
     }
 
     fn has_ready(&self) -> bool {
-        self.inline.nr_done() > 0
+        self.has_missed || self.inline.nr_done() > 0
     }
 
     fn nr_syscalls(&self) -> u64 {

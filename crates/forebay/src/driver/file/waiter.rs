@@ -116,6 +116,12 @@ impl Waiter for UringWaiter {
         }
     }
 
+    fn told(&self) {
+        if let Some(event) = &self.event {
+            event.told();
+        }
+    }
+
     fn nr_syscalls(&self) -> u64 {
         self.nr_syscalls.load(Ordering::Relaxed)
     }

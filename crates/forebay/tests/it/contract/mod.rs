@@ -13,17 +13,19 @@ mod progress;
 mod trace;
 
 use crate::common::{Scratch, open};
+use crate::nbd_server::{NbdServer, export};
 use forebay::{Buf, Disk};
+use forebay_nbd::wire::numbers::{OPT_EXTENDED_HEADERS, OPT_STRUCTURED_REPLY};
 
 /// The size of the disks, bytes.
 pub(crate) const LEN: u64 = 1 << 20;
 
 /// A driver to be looked at, and what it works on. The file of one begins with zeroes.
-#[derive(Debug)]
 pub(crate) struct Subject {
     driver: String,
     rules: &'static str,
     scratch: Scratch,
+    server: Option<NbdServer>,
 }
 
 /// Rules under which no result may change: completions come late.
@@ -34,7 +36,8 @@ const HARMLESS: &str = "rule=read:short=4k:nth=3&rule=write:short=8k:nth=5&rule=
 
 impl Subject {
     /// The driver of this name; `fault_x` is `x` behind `fault` with harmless rules, `late_x` with
-    /// those by which it is late, `model_x` the device `x` of the driver `model`.
+    /// those by which it is late, `model_x` the device `x` of the driver `model`, `nbd_x` an NBD
+    /// server that lacks something.
     fn of(name: &str) -> Subject {
         let rules = match name.split_once('_') {
             Some(("fault", _)) => HARMLESS,
@@ -43,7 +46,8 @@ impl Subject {
         };
         let driver = name.replace("late_", "fault:").replace("fault_", "fault:");
         let driver = driver.replace("model_", "model:");
-        Subject { driver, rules, scratch: Scratch::new(LEN) }
+        let server = driver.split_once("nbd").map(|(_, kind)| server(kind));
+        Subject { driver, rules, scratch: Scratch::new(LEN), server }
     }
 
     /// Whether what is written can be read.
@@ -69,6 +73,10 @@ impl Subject {
                 _ => "",
             };
             return format!("{}?size={LEN}&{constants}&{keys}&{rules}", self.driver);
+        }
+        if let Some(server) = &self.server {
+            let fault = if self.is_faulty() { "fault:" } else { "" };
+            return format!("{fault}{}&{keys}&{rules}", server.uri());
         }
         let target = match self.is_file() {
             true => self.scratch.path.display().to_string(),
@@ -99,7 +107,8 @@ impl Subject {
 
     /// So many contexts, or as many as the device can have.
     pub(crate) fn nr_hw_queues(&self, wanted: u64) -> u64 {
-        if self.driver.ends_with("sata") { 1 } else { wanted }
+        let is_one = self.driver.ends_with("sata") || self.driver.ends_with("nbd_alone");
+        if is_one { 1 } else { wanted }
     }
 
     /// Looks at what was read, where that is there.
@@ -107,6 +116,21 @@ impl Subject {
     pub(crate) fn assert_read(&self, read: &[u8], expected: &[u8]) {
         assert!(!self.moves_data() || read == expected, "{}: other data", self.driver);
     }
+}
+
+/// A server for `nbd`; for `nbd_simple` one without structured replies, for `nbd_compact` one
+/// without extended headers, for `nbd_alone` one that allows one connection.
+fn server(kind: &str) -> NbdServer {
+    let mut export = export(LEN);
+    export.can.multi_conn = kind != "_alone";
+    NbdServer::new(
+        export,
+        match kind {
+            "_simple" => &[OPT_STRUCTURED_REPLY, OPT_EXTENDED_HEADERS],
+            "_compact" => &[OPT_EXTENDED_HEADERS],
+            _ => &[],
+        },
+    )
 }
 
 /// Bytes that differ from place to place, and by `stamp`.
@@ -157,6 +181,7 @@ tests! {
     trace:
         a_random_trace_ends_as_on_a_ram_disk;
     => (null ram file aio psync model_hdd model_nvme model_sata
+        nbd nbd_simple nbd_compact nbd_alone fault_nbd late_nbd
         fault_null fault_ram fault_file fault_aio fault_psync fault_model_hdd
         late_ram late_file late_aio late_psync)
 }

@@ -1,0 +1,388 @@
+//! Choosing an export.
+//!
+//! One option after another, each answered before the next: TLS if it is insisted on, structured
+//! replies, extended headers, the context `base:allocation`, and the export. All but the last are
+//! offers, which a server may decline; one that does not know GO is asked by EXPORT_NAME, which an
+//! export that is not there answers by hanging up.
+//!
+//! Source: "Handshake phase" in the NBD protocol document.
+
+use super::export::{self, Export};
+use super::failure::HandshakeError;
+use crate::export::Abilities;
+use crate::wire::numbers as wire;
+use crate::wire::{
+    ContextRequest, ExportRequest, Framing, Info, MetaContext, OptionHeader, OptionReplyHeader,
+    Reader, Sink,
+};
+use alloc::borrow::ToOwned;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// The most data of one answer, bytes. What is known here is far shorter, but others are skipped.
+const ANSWER_MAX: u32 = 32 << 10;
+
+/// The most answers to all options together.
+const NR_ANSWERS_MAX: u32 = 1000;
+
+/// How many characters of a server's own words are kept.
+const WORDS_MAX: usize = 200;
+
+/// The client's half of a handshake.
+#[derive(Debug)]
+pub struct Handshake {
+    name: String,
+    insists_on_tls: bool,
+    step: Step,
+    no_zeroes: bool,
+    nr_answers: u32,
+    framing: Framing,
+    allocation: Option<u32>,
+    told: Told,
+}
+
+/// What was told of the export.
+#[derive(Debug, Default)]
+struct Told {
+    size_and_flags: Option<(u64, u16)>,
+    block_size: Option<crate::export::BlockSizes>,
+    description: String,
+}
+
+/// What is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Greeting,
+    /// The answers to an option.
+    Tls,
+    /// The TLS session, which others make.
+    UnderTls,
+    Structured,
+    Extended,
+    Context,
+    Go,
+    /// The answer to EXPORT_NAME, which is none to an option.
+    ExportName,
+    /// All is said.
+    Over,
+}
+
+impl Step {
+    /// The option that is answered, and what it is called in messages.
+    fn option(self) -> (u32, &'static str) {
+        match self {
+            Step::Tls => (wire::OPT_STARTTLS, "STARTTLS"),
+            Step::Structured => (wire::OPT_STRUCTURED_REPLY, "STRUCTURED_REPLY"),
+            Step::Extended => (wire::OPT_EXTENDED_HEADERS, "EXTENDED_HEADERS"),
+            Step::Context => (wire::OPT_SET_META_CONTEXT, "SET_META_CONTEXT"),
+            Step::Go => (wire::OPT_GO, "GO"),
+            Step::Greeting | Step::UnderTls | Step::ExportName | Step::Over => {
+                (wire::OPT_EXPORT_NAME, "EXPORT_NAME")
+            }
+        }
+    }
+}
+
+/// What became of some input.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fed {
+    /// How many bytes were taken.
+    pub consumed: usize,
+    /// What comes next.
+    pub next: Next,
+}
+
+/// What comes next in a handshake.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next {
+    /// More input. What was not taken is given again, with what follows it.
+    More,
+    /// A TLS session, after which [`Handshake::tls_started`] is called. If there is input that was
+    /// not taken, somebody has put it there: the connection is to be given up.
+    StartTls,
+    /// Requests.
+    Ready(Export),
+}
+
+impl Handshake {
+    /// Asks for the export of this name. Without TLS, unless it is insisted on.
+    pub fn new(name: &str, insists_on_tls: bool) -> Handshake {
+        Handshake {
+            name: name.to_owned(),
+            insists_on_tls,
+            step: Step::Greeting,
+            no_zeroes: false,
+            nr_answers: 0,
+            framing: Framing::Simple,
+            allocation: None,
+            told: Told::default(),
+        }
+    }
+
+    /// Takes input; what is to be sent is put on `out`. Never more than 33 KiB must be given at a
+    /// time: an answer that is longer is an error.
+    ///
+    /// # Errors
+    /// Why there will be no export. The connection is to be given up.
+    pub fn feed(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Fed, HandshakeError> {
+        let mut reader = Reader::new(input);
+        loop {
+            let taken = |reader: Reader<'_>| input.len().saturating_sub(reader.rest().len());
+            let Some(next) = self.step(&mut reader, out)? else {
+                return Ok(Fed { consumed: taken(reader), next: Next::More });
+            };
+            if next != Next::More {
+                return Ok(Fed { consumed: taken(reader), next });
+            }
+        }
+    }
+
+    /// The TLS session that [`Next::StartTls`] asked for is there. What the server said before it
+    /// is forgotten.
+    pub fn tls_started(&mut self, out: &mut Vec<u8>) {
+        if self.step == Step::UnderTls {
+            self.ask(Step::Structured, out);
+        }
+    }
+
+    /// Takes one message. None: it is not there whole.
+    fn step(
+        &mut self,
+        reader: &mut Reader<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Next>, HandshakeError> {
+        match self.step {
+            Step::Greeting => self.greeting(reader, out),
+            Step::ExportName => self.export_name(reader),
+            Step::UnderTls | Step::Over => Ok(None),
+            _ => {
+                let mut ahead = *reader;
+                let Some(header) = ahead.take(OptionReplyHeader::LEN) else { return Ok(None) };
+                let header = self.checked(header)?;
+                let Some(data) = ahead.take(header.len as usize) else {
+                    return Ok(None);
+                };
+                *reader = ahead;
+                self.answer(header.kind, data, out).map(Some)
+            }
+        }
+    }
+
+    fn greeting(
+        &mut self,
+        reader: &mut Reader<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Next>, HandshakeError> {
+        let mut ahead = *reader;
+        // Who is no NBD server may say less than a greeting, and wait.
+        match ahead.u64() {
+            Some(wire::INIT_MAGIC) => {}
+            None if is_begun(reader.rest()) => return Ok(None),
+            _ => return Err(HandshakeError::NotNbd),
+        }
+        match ahead.u64() {
+            Some(wire::OPTION_MAGIC) => {}
+            Some(wire::OLDSTYLE_MAGIC) => return Err(HandshakeError::OldStyle),
+            Some(_) => return Err(HandshakeError::NotNbd),
+            None => return Ok(None),
+        }
+        let Some(flags) = ahead.u16() else { return Ok(None) };
+        *reader = ahead;
+        self.no_zeroes = flags & wire::FLAG_NO_ZEROES != 0;
+        out.put_u32(u32::from(flags & (wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES)));
+        let is_fixed = flags & wire::FLAG_FIXED_NEWSTYLE != 0;
+        match (self.insists_on_tls, is_fixed) {
+            (true, false) => return Err(HandshakeError::NoTls),
+            (true, true) => self.ask(Step::Tls, out),
+            (false, true) => self.ask(Step::Structured, out),
+            // It answers no option.
+            (false, false) => self.ask(Step::ExportName, out),
+        }
+        Ok(Some(Next::More))
+    }
+
+    /// Asks for what a step is about.
+    fn ask(&mut self, step: Step, out: &mut Vec<u8>) {
+        self.step = step;
+        let (option, _) = step.option();
+        let name = self.name.as_bytes();
+        match step {
+            Step::Tls | Step::Structured | Step::Extended => {
+                OptionHeader::emit_with(option, &[], out);
+            }
+            Step::Context => {
+                ContextRequest::emit(option, name, &[wire::BASE_ALLOCATION.as_bytes()], out);
+            }
+            Step::Go => {
+                let infos = [wire::INFO_BLOCK_SIZE, wire::INFO_DESCRIPTION];
+                ExportRequest::emit(option, name, &infos, out);
+            }
+            Step::ExportName => OptionHeader::emit_with(option, name, out),
+            Step::Greeting | Step::UnderTls | Step::Over => {}
+        }
+    }
+
+    fn malformed(&self, problem: &'static str) -> HandshakeError {
+        HandshakeError::Malformed { asked: self.step.option().1, problem }
+    }
+
+    fn checked(&mut self, header: &[u8]) -> Result<OptionReplyHeader, HandshakeError> {
+        let Some(header) = OptionReplyHeader::parse(header) else {
+            return Err(self.malformed("it does not begin as an answer does"));
+        };
+        if header.option != self.step.option().0 {
+            return Err(self.malformed("it is one to another option"));
+        }
+        if header.len > ANSWER_MAX {
+            return Err(self.malformed("it is too long"));
+        }
+        Ok(header)
+    }
+
+    fn answer(
+        &mut self,
+        kind: u32,
+        data: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Next, HandshakeError> {
+        self.nr_answers = self.nr_answers.saturating_add(1);
+        if self.nr_answers > NR_ANSWERS_MAX {
+            return Err(self.malformed("there is no end of it"));
+        }
+        match kind {
+            wire::REP_ACK if data.is_empty() => self.acknowledged(out),
+            wire::REP_ACK => Err(self.malformed("an acknowledgement with data")),
+            _ if kind & wire::REP_ERR != 0 => self.declined(kind, data, out),
+            wire::REP_META_CONTEXT if self.step == Step::Context => self.context(data),
+            wire::REP_INFO if self.step == Step::Go => self.info(data),
+            _ => Err(self.malformed("it is of an unknown kind")),
+        }
+    }
+
+    fn acknowledged(&mut self, out: &mut Vec<u8>) -> Result<Next, HandshakeError> {
+        match self.step {
+            Step::Tls => {
+                self.step = Step::UnderTls;
+                return Ok(Next::StartTls);
+            }
+            Step::Structured => {
+                self.framing = Framing::Structured;
+                self.ask(Step::Extended, out);
+            }
+            Step::Extended => {
+                self.framing = Framing::Extended;
+                self.ask(Step::Context, out);
+            }
+            Step::Context => self.ask(Step::Go, out),
+            _ => {
+                let Some((size, flags)) = self.told.size_and_flags else {
+                    return Err(self.malformed("nothing is said of its size"));
+                };
+                return self.ready(size, flags);
+            }
+        }
+        Ok(Next::More)
+    }
+
+    fn declined(
+        &mut self,
+        reply: u32,
+        data: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Next, HandshakeError> {
+        let refused = |step: Step| HandshakeError::Refused {
+            asked: step.option().1,
+            reply,
+            message: words(data),
+        };
+        match (self.step, reply) {
+            (Step::Tls, wire::REP_ERR_UNSUP | wire::REP_ERR_POLICY) => {
+                return Err(HandshakeError::NoTls);
+            }
+            (Step::Tls, _) => return Err(refused(Step::Tls)),
+            // It will say the same of all others.
+            (step, wire::REP_ERR_TLS_REQD | wire::REP_ERR_SHUTDOWN) => return Err(refused(step)),
+            (Step::Structured, _) => self.ask(Step::Go, out),
+            (Step::Extended, _) => self.ask(Step::Context, out),
+            (Step::Context, _) => {
+                self.allocation = None;
+                self.ask(Step::Go, out);
+            }
+            // Servers of long ago, which have no extended headers: with them it is not allowed.
+            (Step::Go, wire::REP_ERR_UNSUP) if self.framing != Framing::Extended => {
+                self.ask(Step::ExportName, out)
+            }
+            (step, _) => return Err(refused(step)),
+        }
+        Ok(Next::More)
+    }
+
+    fn context(&mut self, data: &[u8]) -> Result<Next, HandshakeError> {
+        match MetaContext::parse(data) {
+            Some(context) if context.name == wire::BASE_ALLOCATION.as_bytes() => {
+                match self.allocation.replace(context.id) {
+                    None => Ok(Next::More),
+                    Some(_) => Err(self.malformed("the same context twice")),
+                }
+            }
+            _ => Err(self.malformed("a context that was not asked for")),
+        }
+    }
+
+    fn info(&mut self, data: &[u8]) -> Result<Next, HandshakeError> {
+        match Info::parse(data) {
+            Some(Info::Export { size_bytes, flags }) => {
+                if self.told.size_and_flags.replace((size_bytes, flags)).is_some() {
+                    return Err(self.malformed("its size twice"));
+                }
+            }
+            Some(Info::BlockSize(sizes)) => self.told.block_size = Some(sizes),
+            Some(Info::Description(text)) => self.told.description = words(text),
+            Some(Info::Name(_) | Info::Other { .. }) => {}
+            None => return Err(self.malformed("information of a wrong length")),
+        }
+        Ok(Next::More)
+    }
+
+    fn export_name(&mut self, reader: &mut Reader<'_>) -> Result<Option<Next>, HandshakeError> {
+        let mut ahead = *reader;
+        let (Some(size), Some(flags)) = (ahead.u64(), ahead.u16()) else { return Ok(None) };
+        if !self.no_zeroes && ahead.take(wire::EXPORT_NAME_ZEROES).is_none() {
+            return Ok(None);
+        }
+        *reader = ahead;
+        self.ready(size, flags).map(Some)
+    }
+
+    fn ready(&mut self, size_bytes: u64, flags: u16) -> Result<Next, HandshakeError> {
+        if i64::try_from(size_bytes).is_err() {
+            return Err(HandshakeError::Size(size_bytes));
+        }
+        let told = core::mem::take(&mut self.told);
+        if told.block_size.as_ref().is_some_and(|sizes| !export::are_good(sizes, size_bytes)) {
+            return Err(self.malformed("impossible block sizes"));
+        }
+        let can: Abilities = export::abilities(flags);
+        self.step = Step::Over;
+        Ok(Next::Ready(Export {
+            name: self.name.clone(),
+            description: told.description,
+            size_bytes,
+            can,
+            block_size: told.block_size,
+            framing: self.framing,
+            allocation: self.allocation,
+        }))
+    }
+}
+
+/// Whether these few bytes may be the first of a greeting.
+fn is_begun(bytes: &[u8]) -> bool {
+    wire::INIT_MAGIC.to_be_bytes().starts_with(bytes)
+}
+
+/// A server's own words, for a line on a terminal.
+fn words(data: &[u8]) -> String {
+    let text = String::from_utf8_lossy(data);
+    text.chars().filter(|char| !char.is_control()).take(WORDS_MAX).collect()
+}

@@ -1,0 +1,48 @@
+//! The client's half against the server's, and against servers that are up to no good.
+
+mod handshake;
+mod hostile;
+mod replies;
+
+use super::Export;
+use crate::export::{Abilities, BlockSizes, ExportInfo};
+use crate::wire::Framing;
+use alloc::string::String;
+
+/// A stream of numbers.
+struct Numbers(u64);
+
+impl Numbers {
+    /// The next, below `bound`.
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// What a server has.
+fn offered() -> ExportInfo {
+    let can = Abilities {
+        flush: true,
+        fua: true,
+        trim: true,
+        write_zeroes: true,
+        multi_conn: true,
+        ..Abilities::default()
+    };
+    ExportInfo {
+        name: String::from("disk"),
+        description: String::from("a disk"),
+        size_bytes: 1 << 20,
+        can,
+        block_size: BlockSizes { min: 512, preferred: 4096, max: 1 << 20 },
+    }
+}
+
+/// An export that was chosen, with this framing.
+fn export(framing: Framing) -> Export {
+    let ExportInfo { name, description, size_bytes, can, block_size } = offered();
+    let allocation = (framing != Framing::Simple).then_some(7);
+    let block_size = Some(block_size);
+    Export { name, description, size_bytes, can, block_size, framing, allocation }
+}

@@ -1,0 +1,159 @@
+//! How long a worker lets requests gather before it looks for more.
+//!
+//! A client that has just got a dozen replies is busy with them for a while, and sends its next
+//! requests one by one as it goes. A worker that waits for events is woken by the first of them:
+//! the client pays for the wake-up, and the batch is one request. So where clients are deep, that
+//! is, have much more under way than comes in a round, the worker sleeps for a part of the time in
+//! which they are busy anyway, and takes what has come meanwhile in one system call and one plug.
+//!
+//! Whether they are deep is found out by trying: now and then a sleep is longer, and what has come
+//! after it is what clients send without getting any reply. Half of that, at most, is what a usual
+//! sleep gathers, so that they always have something left to do. A client with few requests under
+//! way is never waited for, but for a try that becomes the rarer the less it finds.
+//!
+//! Counterpart: adaptive interrupt moderation of network cards.
+
+/// What a try must find for clients to count as deep.
+const DEEP: u64 = 12;
+/// And it must find so many times what comes in a round by itself: otherwise there is little to
+/// win.
+const WORTH: u64 = 4;
+/// How long a try is, ns.
+const TRY_NS: u64 = 60_000;
+/// The longest usual sleep, ns.
+const PAUSE_MAX_NS: u64 = 50_000;
+/// The shortest: less costs more than it saves, ns.
+const PAUSE_MIN_NS: u64 = 5_000;
+/// By how much the sleep grows from round to round, ns.
+const STEP_NS: u64 = 1_000;
+/// Rounds between tries: at first, at most, and while clients are deep.
+const FIRST_ROUNDS: u32 = 64;
+const MOST_ROUNDS: u32 = 16_384;
+const DEEP_ROUNDS: u32 = 1024;
+
+/// What a worker has learned of its clients.
+#[derive(Debug)]
+pub(super) struct Gather {
+    /// What they send without getting a reply; 0 where they are not deep.
+    backlog: u64,
+    /// How long the usual sleep is, ns.
+    pause_ns: u64,
+    /// Requests and rounds since the last try.
+    nr: u64,
+    nr_rounds: u32,
+    /// After how many rounds the next try is due.
+    every: u32,
+    is_trying: bool,
+}
+
+impl Gather {
+    pub(super) fn new() -> Gather {
+        let every = FIRST_ROUNDS;
+        Gather { backlog: 0, pause_ns: 0, nr: 0, nr_rounds: 0, every, is_trying: false }
+    }
+
+    /// How long to sleep before the next round, ns; 0 for not at all. In this round `nr` requests
+    /// came, and all that had come was answered.
+    #[inline]
+    pub(super) fn pause_ns(&mut self, nr: u64) -> u64 {
+        if self.is_trying {
+            self.has_tried(nr);
+        } else if 2 * nr > self.backlog {
+            self.pause_ns = self.pause_ns * 7 / 8;
+        } else {
+            self.pause_ns = (self.pause_ns + STEP_NS).min(PAUSE_MAX_NS);
+        }
+        self.nr += nr;
+        self.nr_rounds += 1;
+        if self.nr_rounds >= self.every {
+            self.is_trying = true;
+            return TRY_NS;
+        }
+        if self.backlog == 0 || self.pause_ns < PAUSE_MIN_NS { 0 } else { self.pause_ns }
+    }
+
+    /// A try has found so many requests.
+    #[cold]
+    fn has_tried(&mut self, found: u64) {
+        let was_deep = self.backlog > 0;
+        let usual = self.nr / u64::from(self.nr_rounds.max(1));
+        let is_deep = found >= DEEP && (was_deep || found >= WORTH * usual);
+        self.every = match (is_deep, was_deep) {
+            (true, _) => DEEP_ROUNDS,
+            (false, true) => FIRST_ROUNDS,
+            (false, false) => (self.every * 2).min(MOST_ROUNDS),
+        };
+        self.backlog = if is_deep { found } else { 0 };
+        if !is_deep || !was_deep {
+            self.pause_ns = 0;
+        }
+        (self.nr, self.nr_rounds, self.is_trying) = (0, 0, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    /// What a round costs the server, whatever is in it, and for each request, ns.
+    const ROUND_NS: u64 = 4_000;
+    const REQUEST_NS: u64 = 700;
+
+    /// A client with `depth` requests under way that takes `client_ns` from one to the next, and a
+    /// server with and without this: replies a second, and requests in a round.
+    fn play(depth: u64, client_ns: u64, mut gather: Option<Gather>) -> (f64, f64) {
+        let (mut now, mut free_at, mut nr_rounds, mut nr_replies) = (0_u64, 0_u64, 0, 0);
+        let mut there: VecDeque<u64> = (0..depth).map(|_| 0).collect();
+        while nr_rounds < 30_000 {
+            now = now.max(there[0] + 2_000); // it is woken
+            let nr = there.iter().take_while(|at| **at <= now).count() as u64;
+            now += ROUND_NS + REQUEST_NS * nr;
+            for _ in 0..nr {
+                there.pop_front();
+                free_at = free_at.max(now) + client_ns;
+                there.push_back(free_at);
+            }
+            now += gather.as_mut().map_or(0, |gather| gather.pause_ns(nr));
+            nr_rounds += 1;
+            nr_replies += nr;
+        }
+        (nr_replies as f64 * 1e9 / now as f64, nr_replies as f64 / f64::from(nr_rounds))
+    }
+
+    #[test]
+    fn no_client_is_slowed_down_much() {
+        for depth in [1, 2, 3, 4, 8, 12, 16, 32, 128] {
+            for client_ns in [300, 1_500, 4_000, 10_000] {
+                let (rate, _) = play(depth, client_ns, Some(Gather::new()));
+                let (without, _) = play(depth, client_ns, None);
+                let ratio = rate / without;
+                assert!(ratio > 0.95, "depth {depth}, {client_ns} ns: {ratio} of the rate without");
+            }
+        }
+    }
+
+    #[test]
+    fn deep_clients_are_served_in_larger_rounds() {
+        for (depth, client_ns) in [(32, 4_000), (128, 4_000), (32, 1_500), (128, 1_500)] {
+            let (_, nr) = play(depth, client_ns, Some(Gather::new()));
+            let (_, without) = play(depth, client_ns, None);
+            let times = nr / without;
+            assert!(
+                times > 2.5,
+                "depth {depth}, {client_ns} ns: {nr} in a round, {without} without"
+            );
+        }
+    }
+
+    #[test]
+    fn a_client_that_is_not_deep_any_more_is_not_waited_for() {
+        let mut gather = Gather::new();
+        for _ in 0..10_000 {
+            gather.pause_ns(if gather.is_trying { 100 } else { 5 });
+        }
+        assert!(gather.backlog > 0);
+        let slept_ns: u64 = (0..100_000).map(|_| gather.pause_ns(1)).sum();
+        assert!(slept_ns < 60_000_000, "{slept_ns} ns in 100000 rounds of one request");
+    }
+}

@@ -1,0 +1,58 @@
+//! Tests of what a ring's eventfd tells of.
+
+use super::scratch;
+use crate::buf::Buf;
+use crate::driver::file::event::IS_HUSHED;
+use crate::driver::testing::{data, is_readable, issue, reap};
+use crate::driver::{DriverQueue, Mode};
+use forebay_core::{Bio, Op};
+
+#[test]
+fn what_completes_within_the_call_that_begins_it_signals_nobody() {
+    if !IS_HUSHED {
+        return eprintln!("skipped: on this architecture such completions are signalled");
+    }
+    let (DriverQueue { mut driver, waiter }, _folder) = scratch("", Mode::Owned);
+    let fd = waiter.poll_fd().expect("a descriptor");
+    assert!(is_readable(fd, 0), "it begins readable");
+    waiter.told();
+    assert!(reap(&mut *driver).is_empty() && !is_readable(fd, 0));
+    let mut buf = Buf::new(4096);
+    let mut nr_at_once = 0;
+    for _ in 0..100 {
+        let before = driver.nr_syscalls();
+        issue(&mut *driver, 0, data(Op::Read, 0, &mut buf, 4096));
+        driver.commit_rqs();
+        if driver.has_ready() {
+            assert_eq!(reap(&mut *driver).len(), 1);
+            if driver.nr_syscalls() == before + 1 {
+                nr_at_once += 1;
+                assert!(!is_readable(fd, 0));
+            }
+            continue;
+        }
+        assert!(is_readable(fd, 100_000));
+        waiter.told();
+        assert_eq!(reap(&mut *driver).len(), 1);
+    }
+    if nr_at_once == 0 {
+        eprintln!("skipped: no read of this file system's cache completes at once");
+    }
+}
+
+/// A flush is for a worker of the kernel.
+#[test]
+fn what_completes_elsewhere_is_told_until_it_is_taken_back() {
+    let (DriverQueue { mut driver, waiter }, _folder) = scratch("", Mode::Owned);
+    let fd = waiter.poll_fd().expect("a descriptor");
+    for _ in 0..100 {
+        issue(&mut *driver, 0, Bio::flush());
+        driver.commit_rqs();
+        let mut nr = 0;
+        while nr == 0 {
+            assert!(driver.has_ready() || is_readable(fd, 100_000));
+            waiter.told();
+            nr = reap(&mut *driver).len();
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! A connection to an export: connecting, and the handshake, both before a deadline.
+// It hands buffers of its own to system calls.
+#![allow(unsafe_code)]
+
+use super::socket::{Deadline, Socket};
+use super::stream::Stream;
+use crate::driver::vectors::Vector;
+use forebay_nbd::client::{Export, Handshake, Next};
+use forebay_nbd::uri::{Address, Uri};
+use std::io;
+use std::time::Duration;
+
+/// How long a connection and its handshake may take. A name is looked up as long as that takes.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The same of another connection to a server that has answered before. Some say that they allow
+/// several, and then let one of them wait; a thread that wants one has the shared one as well.
+pub(super) const MORE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How much of a handshake is received at once: as much as one answer may be long.
+const ROOM: usize = 33 << 10;
+
+/// Connects to what a URI names, within a time.
+///
+/// # Errors
+/// What went wrong, and what to do.
+pub(super) fn connect(uri: &Uri, timeout: Duration) -> Result<(Stream, Export), String> {
+    let deadline = Deadline::after(timeout);
+    let socket = Socket::connect(&uri.address, deadline)
+        .map_err(|error| cannot_connect(&uri.address, &error))?;
+    handshake(uri, socket, deadline)
+}
+
+/// Shakes hands over a socket that is connected.
+///
+/// # Errors
+/// As [`connect`].
+pub(super) fn handshake(
+    uri: &Uri,
+    socket: Socket,
+    deadline: Deadline,
+) -> Result<(Stream, Export), String> {
+    let mut handshake = Handshake::new(&uri.export, uri.tls);
+    let mut stream = Stream::Plain(socket);
+    let (mut out, mut input) = (Vec::new(), Vec::new());
+    loop {
+        let fed = handshake.feed(&input, &mut out).map_err(|error| refused(uri, &error))?;
+        input.drain(..fed.consumed);
+        match fed.next {
+            Next::More => {}
+            Next::StartTls => {
+                if !input.is_empty() {
+                    return Err(String::from(
+                        "there is data before the TLS session begins: somebody has put it there",
+                    ));
+                }
+                stream = stream.start_tls(uri, deadline)?;
+                handshake.tls_started(&mut out);
+            }
+            Next::Ready(export) => {
+                if !input.is_empty() {
+                    return Err(String::from("the server sends data before it was asked for any"));
+                }
+                stream.socket().set_timeout(None).map_err(|error| error.to_string())?;
+                return Ok((stream, export));
+            }
+        }
+        let broken = |error: io::Error| match error.kind() {
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => format!(
+                "the server does not answer within {} s: is it one of NBD, and is it free?",
+                TIMEOUT.as_secs()
+            ),
+            io::ErrorKind::UnexpectedEof => format!(
+                "the server has closed the connection during the handshake: it may have no export \
+                 `{}`, or no room for another client",
+                uri.export
+            ),
+            // A server that knows its clients says no after the session has begun.
+            _ if uri.tls => format!(
+                "the connection is lost during the handshake ({error}); the server may want a \
+                 certificate of ours: client-cert.pem and client-key.pem in tls-certificates=DIR"
+            ),
+            _ => format!("the connection is lost during the handshake ({error})"),
+        };
+        exchange(&mut stream, deadline, &mut out, &mut input).map_err(broken)?;
+    }
+}
+
+/// Sends what there is to be sent, then receives something.
+fn exchange(
+    stream: &mut Stream,
+    deadline: Deadline,
+    out: &mut Vec<u8>,
+    input: &mut Vec<u8>,
+) -> io::Result<()> {
+    let mut rest = out.as_slice();
+    while !rest.is_empty() {
+        stream.socket().set_timeout(Some(deadline.left()?))?;
+        // SAFETY: a buffer of our own.
+        match unsafe { stream.send(&[Vector::of(rest)], true) } {
+            Ok(len) => rest = &rest[len..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    out.clear();
+    let begin = input.len();
+    input.resize(begin.max(ROOM) + 1, 0);
+    loop {
+        stream.socket().set_timeout(Some(deadline.left()?))?;
+        let place = Vector::of_mut(&mut input[begin..]);
+        // SAFETY: as above.
+        match unsafe { stream.recv(&[place], true) } {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(len) => {
+                input.truncate(begin + len);
+                return Ok(());
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn cannot_connect(address: &Address, error: &io::Error) -> String {
+    let hint = match (error.kind(), address) {
+        (io::ErrorKind::NotFound, Address::Unix(_)) => {
+            "; there is no such socket: start the server"
+        }
+        (io::ErrorKind::ConnectionRefused, _) => "; nobody listens there: start the server",
+        (io::ErrorKind::PermissionDenied, Address::Unix(_)) => {
+            "; the socket's permissions do not allow it"
+        }
+        (io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock, _) => {
+            return format!("cannot connect within {} s", TIMEOUT.as_secs());
+        }
+        _ => "",
+    };
+    format!("cannot connect: {error}{hint}")
+}
+
+fn refused(uri: &Uri, error: &forebay_nbd::client::HandshakeError) -> String {
+    use forebay_nbd::client::HandshakeError;
+    use forebay_nbd::wire::numbers::REP_ERR_UNKNOWN;
+    match error {
+        HandshakeError::Refused { reply: REP_ERR_UNKNOWN, message, .. } => {
+            let says = match message.is_empty() {
+                true => String::new(),
+                false => format!(" (it says: {message})"),
+            };
+            format!("the server has no export `{}`{says}; `nbdinfo --list` shows those", uri.export)
+        }
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,96 @@
+//! An export that is open, and the connections that are made for its queues.
+
+use super::connect;
+use super::link::{Failure, Link};
+use super::queue::{NbdDriver, Shared};
+use super::status;
+use super::stream::Stream;
+use super::waiter::NbdWaiter;
+use crate::driver::{Device, DriverQueue, Mode};
+use crate::error::OpenError;
+use crate::extent::Extents;
+use forebay_core::{BlockStatus, QueueLimits};
+use forebay_nbd::client::Export;
+use forebay_nbd::uri::Uri;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+pub(super) struct NbdDevice {
+    uri: Uri,
+    export: Export,
+    limits: QueueLimits,
+    /// The connection by which it was opened, until a queue takes it.
+    first: Mutex<Option<Stream>>,
+    /// That of the shared context, once there is one.
+    shared: OnceLock<Arc<Shared>>,
+    failure: Failure,
+    /// The server would not have another connection: nobody asks again, and waits for its answer.
+    /// Relaxed: whoever does not see it asks.
+    is_full: AtomicBool,
+}
+
+impl NbdDevice {
+    pub(super) fn new(uri: Uri, stream: Stream, export: Export, limits: QueueLimits) -> NbdDevice {
+        let (first, shared) = (Mutex::new(Some(stream)), OnceLock::new());
+        let (failure, is_full) = (Failure::default(), AtomicBool::new(false));
+        NbdDevice { uri, export, limits, first, shared, failure, is_full }
+    }
+
+    /// Another connection to the same export, with the same answers.
+    fn connect(&self) -> io::Result<Stream> {
+        if self.is_full.load(Ordering::Relaxed) {
+            return Err(io::Error::other("the server would not have another connection"));
+        }
+        let connected = connect::connect(&self.uri, connect::MORE_TIMEOUT);
+        let same = connected.and_then(|(stream, export)| match export == self.export {
+            true => Ok(stream),
+            false => Err(String::from("the server tells another story of the export now")),
+        });
+        same.map_err(|why| {
+            self.is_full.store(true, Ordering::Relaxed);
+            io::Error::other(why)
+        })
+    }
+}
+
+impl Device for NbdDevice {
+    fn limits(&self) -> QueueLimits {
+        self.limits
+    }
+
+    fn block_status(&self, offset: u64, extents: &mut Extents<'_>) -> Result<(), BlockStatus> {
+        let (Some(shared), Some(_)) = (self.shared.get(), self.export.allocation) else {
+            return Ok(());
+        };
+        let capacity = self.limits.capacity_bytes.unwrap_or(self.export.size_bytes);
+        status::ask(shared, offset, u64::from(self.limits.logical_block_size), capacity, extents)
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.failure.get().cloned()
+    }
+
+    fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue> {
+        let first = match mode {
+            Mode::Shared => self.first.lock().unwrap_or_else(PoisonError::into_inner).take(),
+            Mode::Owned => None,
+        };
+        let stream = match first {
+            Some(stream) => stream,
+            None => self.connect()?,
+        };
+        let link = Link::new(stream, &self.export, depth, Arc::clone(&self.failure));
+        let shared = Arc::new(Shared::new(link)?);
+        if mode == Mode::Shared {
+            let _ = self.shared.set(Arc::clone(&shared));
+        }
+        let waiter = Arc::new(NbdWaiter::new(Arc::clone(&shared)));
+        let driver = NbdDriver::new(shared, mode);
+        Ok(DriverQueue { driver: Box::new(driver), waiter })
+    }
+
+    fn refusal(&self, source: io::Error) -> OpenError {
+        OpenError::Nbd { uri: self.uri.to_string(), why: source.to_string() }
+    }
+}

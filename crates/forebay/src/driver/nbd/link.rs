@@ -1,0 +1,366 @@
+//! A connection in use: requests that go out, replies that come in, and the memory of both.
+//!
+//! Everything that is here is done without waiting, but for one receive that may. A reply's data go
+//! to the memory of its request: by the receive itself, if more of them are to come than were
+//! received with what stands before them, and else by one copy. A request whose reply came before
+//! all of it was sent is not complete before it is: until then the kernel may read its memory (K2).
+//!
+//! When the connection is lost, for whatever reason, each request ends with
+//! [`BlockStatus::Offline`], and nothing is sent or received any more.
+// It follows the addresses of segments.
+#![allow(unsafe_code)]
+
+use super::incoming::Incoming;
+use super::outgoing::Outgoing;
+use super::status::Asked;
+use super::stream::Stream;
+use crate::driver::vectors::{Vector, Vectors};
+use forebay_core::{BlockStatus, Completions, Segment, Tag};
+use forebay_nbd::client::{Command, Event, Export, Replies, Request};
+use forebay_nbd::wire::Head;
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+/// The most segments of a request.
+pub(super) const MAX_SEGMENTS: u32 = 128;
+
+/// Why the first connection of a device was lost, once one is.
+pub(super) type Failure = Arc<OnceLock<String>>;
+
+/// A connection, and what is under way on it.
+pub(super) struct Link {
+    pub(super) stream: Stream,
+    replies: Replies,
+    /// One for each tag.
+    places: Box<[Place]>,
+    /// Of each tag, and one more for what is asked beside the layer. Each stays where it is while
+    /// its request is sent.
+    heads: Box<[Head]>,
+    out: Outgoing,
+    input: Incoming,
+    /// Where the next receive puts what it gets; without meaning between receives.
+    scratch: Vec<Vector>,
+    /// Data that come next, whose beginning was copied.
+    data: Option<Data>,
+    /// To be reaped.
+    done: Vec<(Tag, Result<u64, BlockStatus>)>,
+    /// Replied to, and not all of it was sent.
+    early: Vec<(Tag, Result<u64, BlockStatus>)>,
+    nr_in_flight: usize,
+    /// What is asked beside the layer.
+    pub(super) asked: Asked,
+    failure: Failure,
+    is_lost: bool,
+    pub(super) nr_syscalls: u64,
+}
+
+/// A request of one tag.
+struct Place {
+    vectors: Vectors,
+    len: u64,
+    /// Until when it is sent, as [`Outgoing`] counts.
+    mark: u64,
+    is_in_flight: bool,
+}
+
+/// Data of a request, from `at` on.
+#[derive(Clone, Copy, Debug)]
+struct Data {
+    slot: usize,
+    at: u64,
+    len: u64,
+}
+
+impl Link {
+    /// A connection to an export, with `depth` tags.
+    pub(super) fn new(stream: Stream, export: &Export, depth: u32, failure: Failure) -> Link {
+        let place = || {
+            let vectors = Vectors::new(MAX_SEGMENTS);
+            Place { vectors, len: 0, mark: 0, is_in_flight: false }
+        };
+        let nr = depth as usize;
+        Link {
+            stream,
+            replies: Replies::new(export, nr + 1),
+            places: (0..nr).map(|_| place()).collect(),
+            heads: vec![Head::EMPTY; nr + 1].into(),
+            out: Outgoing::default(),
+            input: Incoming::new(),
+            scratch: Vec::with_capacity(MAX_SEGMENTS as usize + 1),
+            data: None,
+            done: Vec::with_capacity(nr),
+            early: Vec::with_capacity(nr),
+            nr_in_flight: 0,
+            asked: Asked::default(),
+            failure,
+            is_lost: false,
+            nr_syscalls: 0,
+        }
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// How many requests are not reaped.
+    pub(super) fn nr_in_flight(&self) -> usize {
+        self.nr_in_flight
+    }
+
+    pub(super) fn has_done(&self) -> bool {
+        !self.done.is_empty()
+    }
+
+    pub(super) fn nr_done(&self) -> usize {
+        self.done.len()
+    }
+
+    /// Whether there is something to send that was not.
+    pub(super) fn holds_back(&self) -> bool {
+        !self.is_lost && (!self.out.is_empty() || self.stream.holds_back())
+    }
+
+    /// Takes a request of a tag, to be sent next time.
+    pub(super) fn begin(
+        &mut self,
+        tag: Tag,
+        request: Request,
+        segments: impl Iterator<Item = Segment>,
+    ) {
+        let slot = tag.index();
+        let place = &mut self.places[slot];
+        assert!(!place.is_in_flight, "a tag is issued once (K1)");
+        place.vectors.fill(segments);
+        (place.len, place.is_in_flight) = (request.len, true);
+        self.nr_in_flight += 1;
+        self.put_head(slot, request);
+        if matches!(request.command, Command::Write { .. }) {
+            self.places[slot].vectors.as_slice().iter().for_each(|&vector| self.out.push(vector));
+        }
+        self.places[slot].mark = self.out.mark();
+    }
+
+    /// Asks for extents, beside the requests of tags.
+    pub(super) fn begin_asking(&mut self, offset: u64, len: u64) {
+        self.asked.begin();
+        let request = Request { command: Command::BlockStatus, offset, len };
+        self.put_head(self.places.len(), request);
+    }
+
+    fn put_head(&mut self, slot: usize, request: Request) {
+        self.heads[slot] = Head::EMPTY;
+        self.replies.begin(slot, request, &mut self.heads[slot]);
+        self.out.push(Vector::of(self.heads[slot].as_slice()));
+    }
+
+    /// Says good-bye, if that is possible without waiting.
+    pub(super) fn disconnect(&mut self) {
+        if self.is_lost || self.holds_back() {
+            return;
+        }
+        self.heads[0] = Head::EMPTY;
+        self.replies.disconnect(&mut self.heads[0]);
+        self.out.push(Vector::of(self.heads[0].as_slice()));
+        self.send();
+        self.stream.close();
+    }
+
+    /// Sends what there is to be sent, as far as there is room for it.
+    pub(super) fn send(&mut self) {
+        while self.holds_back() {
+            self.nr_syscalls += 1;
+            // SAFETY: headers, which stay where they are, and segments of requests that are not
+            // reaped (K2).
+            match unsafe { self.stream.send(self.out.next(), false) } {
+                Ok(len) => self.out.advance(len),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => break,
+                    io::ErrorKind::Interrupted => {}
+                    _ => {
+                        // What it has said before it hung up counts.
+                        self.receive(false);
+                        self.lose(&lost(&error));
+                    }
+                },
+            }
+        }
+        if !self.early.is_empty() {
+            self.complete_early();
+        }
+    }
+
+    fn complete_early(&mut self) {
+        let Link { early, done, places, out, .. } = self;
+        early.retain(|&(tag, result)| {
+            let is_sent = out.has_sent(places[tag.index()].mark);
+            if is_sent {
+                done.push((tag, result));
+            }
+            !is_sent
+        });
+    }
+
+    /// Receives what is there, and takes it to where it belongs. Waits for the first of it if
+    /// `waits`, and the stream can.
+    pub(super) fn receive(&mut self, mut waits: bool) {
+        while !self.is_lost {
+            self.scratch.clear();
+            if let Some(data) = self.data {
+                self.scratch.extend(parts(self.places[data.slot].vectors.as_slice(), data));
+            }
+            let wanted: usize = self.scratch.iter().map(Vector::len).sum();
+            let room = self.input.room();
+            self.scratch.push(room);
+            let offered = wanted + room.len();
+            self.nr_syscalls += 1;
+            // SAFETY: segments of a read that is not reaped (K2), which nobody else uses, and a
+            // buffer of our own.
+            match unsafe { self.stream.recv(&self.scratch, waits) } {
+                Ok(0) => self.lose(CLOSED),
+                Ok(len) => {
+                    self.received(len, wanted);
+                    if len < offered {
+                        return;
+                    }
+                }
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return,
+                    // Who waits for it does so again.
+                    io::ErrorKind::Interrupted if waits => return,
+                    io::ErrorKind::Interrupted => {}
+                    _ => self.lose(&lost(&error)),
+                },
+            }
+            waits = false;
+        }
+    }
+
+    /// `len` bytes are there: first data of which `wanted` were to come, then others.
+    fn received(&mut self, len: usize, wanted: usize) {
+        if let Some(data) = &mut self.data {
+            let direct = len.min(wanted) as u64;
+            (data.at, data.len) = (data.at + direct, data.len - direct);
+            if data.len > 0 {
+                return;
+            }
+            self.data = None;
+        }
+        self.input.received(len - len.min(wanted));
+        self.look();
+    }
+
+    /// Looks at what was received, until more is needed.
+    fn look(&mut self) {
+        while !self.is_lost {
+            let taken = match self.replies.take(self.input.bytes()) {
+                Ok(taken) => taken,
+                Err(broken) => {
+                    return self.lose(&format!("the server breaks the protocol: {broken}"));
+                }
+            };
+            self.input.consume(taken.consumed);
+            match taken.event {
+                Event::More => return,
+                Event::Data { slot, at, len } => {
+                    self.copy(Data { slot, at, len });
+                    if self.data.is_some() {
+                        return;
+                    }
+                }
+                Event::Zeroes { slot, at, len } => {
+                    for part in parts(self.places[slot].vectors.as_slice(), Data { slot, at, len })
+                    {
+                        // SAFETY: memory of a read that is not reaped (K2).
+                        unsafe { part.addr().cast::<u8>().write_bytes(0, part.len()) };
+                    }
+                }
+                Event::Extent { len, state, .. } => self.asked.extent(len, state),
+                Event::Done { slot, result } => {
+                    self.ended(slot, result.map_err(BlockStatus::from));
+                }
+            }
+        }
+    }
+
+    /// Copies what is here of some data; what is to come goes where it belongs.
+    fn copy(&mut self, data: Data) {
+        let here = data.len.min(self.input.bytes().len() as u64);
+        let vectors = self.places[data.slot].vectors.as_slice();
+        let mut from = self.input.bytes();
+        for part in parts(vectors, Data { len: here, ..data }) {
+            let (now, rest) = from.split_at(part.len());
+            // SAFETY: memory of a read that is not reaped (K2), which is no buffer of ours.
+            unsafe { part.addr().cast::<u8>().copy_from_nonoverlapping(now.as_ptr(), now.len()) };
+            from = rest;
+        }
+        self.input.consume(here as usize);
+        if here < data.len {
+            self.data = Some(Data { at: data.at + here, len: data.len - here, ..data });
+        }
+    }
+
+    fn ended(&mut self, slot: usize, result: Result<(), BlockStatus>) {
+        let Some(place) = self.places.get_mut(slot) else { return self.asked.end(result) };
+        place.is_in_flight = false;
+        let ended = (Tag::from_index(slot), result.map(|()| place.len));
+        match self.out.has_sent(place.mark) {
+            true => self.done.push(ended),
+            false => self.early.push(ended),
+        }
+    }
+
+    /// The connection is of no use any more.
+    #[cold]
+    fn lose(&mut self, why: &str) {
+        if std::mem::replace(&mut self.is_lost, true) {
+            return;
+        }
+        let _ = self.failure.set(why.to_owned());
+        self.out.clear();
+        self.data = None;
+        for (slot, place) in self.places.iter_mut().enumerate() {
+            if std::mem::take(&mut place.is_in_flight) {
+                self.done.push((Tag::from_index(slot), Err(BlockStatus::Offline)));
+            }
+        }
+        // What was not sent whole may not have been understood whole.
+        for (tag, _) in self.early.drain(..) {
+            self.done.push((tag, Err(BlockStatus::Offline)));
+        }
+        self.asked.end(Err(BlockStatus::Offline));
+    }
+
+    /// Hands over what has completed.
+    pub(super) fn take_done(&mut self, done: &mut Completions) {
+        self.nr_in_flight -= self.done.len();
+        self.done.drain(..).for_each(|(tag, result)| done.push(tag, result));
+    }
+}
+
+const CLOSED: &str = "the server has closed the connection";
+
+fn lost(error: &io::Error) -> String {
+    match error.kind() {
+        // Which of these it is depends on who was faster.
+        io::ErrorKind::BrokenPipe
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::UnexpectedEof => String::from(CLOSED),
+        _ => format!("the connection is lost ({error})"),
+    }
+}
+
+/// The memory of some data of a request.
+fn parts(vectors: &[Vector], data: Data) -> impl Iterator<Item = Vector> + '_ {
+    let (mut skip, mut left) = (data.at, data.len);
+    vectors.iter().filter_map(move |vector| {
+        let len = vector.len() as u64;
+        if skip >= len || left == 0 {
+            skip = skip.saturating_sub(len);
+            return None;
+        }
+        let part = vector.part(skip as usize, usize::try_from(left).unwrap_or(usize::MAX));
+        skip = 0;
+        left -= part.len() as u64;
+        Some(part)
+    })
+}

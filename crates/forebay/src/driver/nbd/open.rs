@@ -1,0 +1,138 @@
+//! From an NBD URI to a device.
+//!
+//! A spec is the URI with the layer's keys among its own. They cannot be mixed up: those of a URI
+//! are `socket` and what begins with `tls-`, and no key of the layer is called so.
+
+use super::connect;
+use super::device::NbdDevice;
+use super::link::MAX_SEGMENTS;
+use crate::claim::Claim;
+use crate::driver::Opened;
+use crate::error::{OpenError, SpecError};
+use crate::info::Feature;
+use crate::keys::Keys;
+use crate::settings::{Defaults, Settings};
+use crate::spec::Spec;
+use forebay_core::QueueLimits;
+use forebay_nbd::client::Export;
+use forebay_nbd::export::BlockSizes;
+use forebay_nbd::uri::Uri;
+use forebay_nbd::wire::Framing;
+use std::sync::Arc;
+
+/// What a server bears that does not say: the largest payload, bytes.
+const PAYLOAD_MAX: u32 = 32 << 20;
+
+/// The longest range of a discard, or of zeroes, sectors. A request could say 4 GiB, less a byte;
+/// what servers do with one that long takes a while, and holds up what comes behind it.
+const RANGE_MAX_SECTORS: u32 = 1 << 21;
+
+/// Why there is one hardware context where the server allows one connection.
+const ONE_HW_QUEUE: &str =
+    "1, where the server does not say that a flush on one connection covers all (MULTI_CONN)";
+
+pub(in crate::driver) fn open(
+    spec: &Spec,
+    keys: &mut Keys,
+    settings: &Settings,
+) -> Result<Opened, OpenError> {
+    let given = keys.take_where(&Uri::KEYS, Uri::is_key);
+    let pairs = given.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let uri = Uri::from_parts(spec.target(), pairs)
+        .map_err(|why| SpecError::Uri { target: spec.target().to_owned(), why })?;
+    if settings.exclusive() {
+        return Err(OpenError::Spec(SpecError::BadValue {
+            key: String::from("exclusive"),
+            value: String::from("on"),
+            expected: "off: who else uses an export is the server's to say",
+        }));
+    }
+    let refused = |why| OpenError::Nbd { uri: uri.to_string(), why };
+    let (stream, export) = connect::connect(&uri, connect::TIMEOUT).map_err(refused)?;
+    let limits = limits(&export, settings);
+    let one_hw_queue = (!export.can.multi_conn).then_some(ONE_HW_QUEUE);
+    let features = features(&uri, &export, &limits);
+    let device = Arc::new(NbdDevice::new(uri, stream, export, limits));
+    let defaults = Defaults { one_hw_queue, ..Defaults::default() };
+    Ok(Opened { device, features, notice: None, defaults, claim: Claim::remote() })
+}
+
+/// What the server says that it can take.
+fn limits(export: &Export, settings: &Settings) -> QueueLimits {
+    let can = export.can;
+    let default = BlockSizes { min: 1, preferred: 4096, max: PAYLOAD_MAX };
+    let BlockSizes { min, preferred, max } = export.block_size.unwrap_or(default);
+    let max_sectors = (max.min(PAYLOAD_MAX) >> 9).max(1);
+    let range_sectors = |can: bool| if can { RANGE_MAX_SECTORS } else { 0 };
+    let granularity = if can.trim { preferred.max(512) } else { 0 };
+    QueueLimits {
+        // A server may serve a tail that none of its blocks fits.
+        capacity_bytes: Some(export.size_bytes - export.size_bytes % u64::from(min)),
+        logical_block_size: min,
+        physical_block_size: preferred.max(min),
+        io_min: preferred,
+        max_hw_sectors: max_sectors,
+        max_sectors: max_sectors.min(QueueLimits::default().max_sectors),
+        max_segments: MAX_SEGMENTS,
+        discard_granularity: granularity,
+        max_discard_sectors: range_sectors(can.trim).max(granularity >> 9),
+        max_write_zeroes_sectors: range_sectors(can.write_zeroes),
+        volatile_cache: can.flush && !can.read_only,
+        fua: can.fua && settings.fua().unwrap_or(true),
+        rotational: can.rotational,
+        read_only: can.read_only,
+        ..QueueLimits::default()
+    }
+}
+
+fn features(uri: &Uri, export: &Export, limits: &QueueLimits) -> Vec<Feature> {
+    let can = export.can;
+    let framing = match export.framing {
+        Framing::Simple => "simple replies",
+        Framing::Structured => "structured replies",
+        Framing::Extended => "extended headers",
+    };
+    let says = match export.description.is_empty() {
+        true => String::new(),
+        false => format!("; it says: {}", export.description),
+    };
+    let either = |name, is_there: bool, how: &str, why: &str| match is_there {
+        true => Feature::present(name, how),
+        false => Feature::missing(name, why),
+    };
+    let zeroes = match can.fast_zero {
+        true => "of one range; the server knows fast zeroes, which are not asked for",
+        false => "of one range",
+    };
+    vec![
+        Feature::present("nbd", format!("{framing}{says}")),
+        either("tls", uri.tls, "nbds://: nothing is sent in the clear", "nbd:// goes without"),
+        either(
+            "multi_conn",
+            can.multi_conn,
+            "a connection for each hardware context",
+            "the server does not have it: one connection, one hardware context",
+        ),
+        either("discard", can.trim, "one range in a request", "the server does not trim"),
+        either("write_zeroes", can.write_zeroes, zeroes, "the server does not write zeroes"),
+        match (can.flush, can.read_only) {
+            (_, true) => Feature::missing("flush", "the export is read-only"),
+            (true, false) => {
+                Feature::present("flush", "the server's, which covers all connections")
+            }
+            (false, false) => {
+                Feature::missing("flush", "the server has none; a flush ends at once")
+            }
+        },
+        match (can.fua, limits.fua) {
+            (true, true) => Feature::present("fua", "a flag of each write that asks for it"),
+            (_, _) => Feature::missing("fua", "the server has none: a flush follows the write"),
+        },
+        either(
+            "block_status",
+            export.allocation.is_some(),
+            "base:allocation",
+            "the server does not tell where data is",
+        ),
+    ]
+}
