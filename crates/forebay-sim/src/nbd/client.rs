@@ -1,5 +1,5 @@
-//! A client: it connects, negotiates, and sends requests, good ones and bad ones; it checks each byte
-//! that comes back, and logs what it has done and seen.
+//! A client: it connects, negotiates, and sends requests, good ones and bad ones; it checks each
+//! byte that comes back, and logs what it has done and seen.
 //!
 //! It parses by itself, with nothing of the server's or the client's half but the codecs of single
 //! messages: so a mistake of theirs does not hide here.

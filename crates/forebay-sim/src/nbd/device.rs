@@ -1,7 +1,7 @@
-//! The device: a model for times and faults, a [`Store`] for the data, and the core's driver for it.
+//! The device: a model for times and faults, a [`Store`] for the data, and the core's driver.
 //!
-//! The data of a command move when it begins or when it is done, so that commands which overlap meet
-//! in every order. What a device has done of a command that fails, nobody knows.
+//! The data of a command move when it begins or when it is done, so that commands which overlap
+//! meet in every order. What a device has done of a command that fails, nobody knows.
 
 use super::context::{Context, Event};
 use super::memory::Memory;

@@ -1,5 +1,5 @@
-//! The disk: the core as it is shipped, with a software queue and a hardware context for each worker
-//! of the server, over the device.
+//! The disk: the core as it is shipped, with a software queue and a hardware context for each
+//! worker of the server, over the device.
 
 use super::context::{Context, Event};
 use super::device::{Device, Port};

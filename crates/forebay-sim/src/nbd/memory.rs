@@ -37,6 +37,10 @@ impl Memory {
         self.free.push(buf);
     }
 
+    pub(crate) fn nr_free(&self) -> usize {
+        self.free.len()
+    }
+
     /// How many buffers somebody has.
     pub(crate) fn nr_taken(&self) -> usize {
         self.bufs.len() - self.free.len()

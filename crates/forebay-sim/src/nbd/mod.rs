@@ -1,5 +1,5 @@
-//! A third world: NBD. A few clients talk to sessions of the protocol's server half, over pipes that
-//! cut streams anywhere; requests become bios of the core's, on a device that fails and has a
+//! A third world: NBD. A few clients talk to sessions of the protocol's server half, over pipes
+//! that cut streams anywhere; requests become bios of the core's, on a device that fails and has a
 //! volatile cache; and now and then a client vanishes, the server dies, or the power goes.
 //!
 //! One thread and one seed, as in the simulator proper: a run can be had again, byte for byte. What
@@ -11,6 +11,7 @@ mod client;
 mod context;
 mod device;
 mod disk;
+mod flights;
 mod memory;
 mod options;
 mod pending;

@@ -3,6 +3,9 @@
 use forebay_model::Random;
 use std::collections::VecDeque;
 
+/// One piece in so many may be as long as it likes.
+const WHOLE_OF: u32 = 8;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Pipe {
@@ -48,7 +51,10 @@ impl Pipe {
 
     /// A piece arrives, of at most so many bytes. Whether more is on its way.
     pub(crate) fn advance(&mut self, random: &mut Random, piece_max: u64) -> bool {
-        let nr = random.between(1, piece_max).min(self.wire.len() as u64) as usize;
+        // Now and then all of it.
+        let piece_max = if random.chance(1, WHOLE_OF) { u64::MAX } else { piece_max };
+        let nr = random.between(1, piece_max.min(self.wire.len() as u64 + 1)) as usize;
+        let nr = nr.min(self.wire.len());
         self.here.extend(self.wire.drain(..nr));
         !self.wire.is_empty()
     }

@@ -95,11 +95,11 @@ fn chunk(
     cx: &mut Context,
 ) -> Vec<u8> {
     let is_zero = data.iter().all(|&byte| byte == 0) && cx.random.chance(1, 2);
-    if is_zero || cx.plants(NbdPlant::FalseHole) {
-        if let Some(head) = transmission.hole(rq, at, data.len() as u32, is_last) {
-            cx.note(Met::Hole, at, data.len() as u64);
-            return head.as_slice().to_vec();
-        }
+    if (is_zero || cx.plants(NbdPlant::FalseHole))
+        && let Some(head) = transmission.hole(rq, at, data.len() as u32, is_last)
+    {
+        cx.note(Met::Hole, at, data.len() as u64);
+        return head.as_slice().to_vec();
     }
     let at = if cx.plants(NbdPlant::WrongPlace) { at ^ 1 } else { at };
     let head = transmission.data(rq, at, data.len() as u32, is_first, is_last);

@@ -1,5 +1,5 @@
-//! What a run is made of: every seed draws a scenario of its own, in which about half of what can be
-//! done and can go wrong is switched off.
+//! What a run is made of: every seed draws a scenario of its own, in which about half of what can
+//! be done and can go wrong is switched off.
 
 use super::server::Settings;
 use super::store::SECTOR;

@@ -1,5 +1,5 @@
-//! A connection at the server: what came and is not taken apart yet, what has to go out, and what it
-//! has in flight.
+//! A connection at the server: what came and is not taken apart yet, what has to go out, and what
+//! it has in flight.
 
 use super::context::Context;
 use super::server::FlightId;
@@ -46,6 +46,8 @@ pub(crate) struct Session {
     pub(crate) is_closing: bool,
     /// It has written since it last flushed.
     pub(crate) has_written: bool,
+    /// Its end is forgotten: a planted bug.
+    pub(crate) is_leaked: bool,
     is_stream_begun: bool,
 }
 
@@ -64,6 +66,7 @@ impl Session {
             nr_flights: 0,
             is_closing: false,
             has_written: false,
+            is_leaked: false,
             is_stream_begun: false,
         }
     }

@@ -205,7 +205,7 @@ impl World {
         }
         self.server.check_drained(N7)?;
         self.disk.check_drained(N7)?;
-        self.sectors.check(&self.shared.log).map(drop).map_err(anomaly)
+        self.sectors.check(&self.shared.log).map(drop).map_err(|found| anomaly(&found))
     }
 
     /// The power goes, or the server dies; and what is found then has to be right.
@@ -224,7 +224,7 @@ impl World {
             }
             let found = self.found();
             let log = std::mem::take(&mut self.shared.log);
-            self.sectors.crash(&log, Crash::Power, &found).map_err(anomaly)?;
+            self.sectors.crash(&log, Crash::Power, &found).map_err(|found| anomaly(&found))?;
         }
         self.restart();
         Ok(())
@@ -254,8 +254,8 @@ impl World {
     }
 }
 
-fn anomaly(anomaly: Box<Anomaly>) -> Broken {
+fn anomaly(anomaly: &Anomaly) -> Broken {
     let rule = if anomaly.rule == Rule::Durable { P2 } else { P3 };
-    let Anomaly { sector, rule: which, what } = *anomaly;
+    let Anomaly { sector, rule: which, what } = anomaly;
     Broken { rule, what: format!("sector {sector} (byte {}), {which:?}: {what}", sector * SECTOR) }
 }

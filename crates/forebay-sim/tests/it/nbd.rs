@@ -4,7 +4,7 @@ use forebay_sim::nbd::{NbdOptions, NbdPlant, run_nbd_seed};
 use std::collections::BTreeMap;
 use std::panic::{set_hook, take_hook};
 
-const NR_SEEDS: u64 = 400;
+const NR_SEEDS: u64 = 250;
 /// Within how many seeds a planted bug must be found.
 const NR_SEEDS_PLANTED: u64 = 300;
 
