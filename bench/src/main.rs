@@ -7,6 +7,7 @@
 
 mod figures;
 mod measure;
+mod nbd;
 mod pread;
 mod table;
 
@@ -26,6 +27,8 @@ cargo run --release -p figures -- [options] [figure ...]
   --pairs N        how many pairs (default: 5)
   --seconds S      how long each run takes (default: 3)
   --out PATH       where the table goes (default: standard output)
+
+NBD servers are compared by: cargo run --release -p figures -- nbd (see nbd --help)
 ";
 
 /// What was asked for.
@@ -57,8 +60,10 @@ impl Options {
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next().is_some_and(|first| first == pread::COMMAND) {
-        return pread::main(arguments);
+    match arguments.next() {
+        Some(first) if first == pread::COMMAND => return pread::main(arguments),
+        Some(first) if first == nbd::COMMAND => return nbd::main(),
+        _ => {}
     }
     let Some(options) = options()? else {
         std::io::stdout().write_all(HELP.as_bytes())?;

@@ -135,13 +135,13 @@ fn line(row: &Row) -> String {
 }
 
 /// The middle of sorted values: of an even number, the mean of the two.
-fn median(sorted: &[f64]) -> f64 {
+pub(crate) fn median(sorted: &[f64]) -> f64 {
     let (below, above) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
     below.midpoint(above)
 }
 
 /// Kernel, processor and number of processors.
-fn machine() -> String {
+pub(crate) fn machine() -> String {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let kernel = read("/proc/sys/kernel/osrelease").trim().to_owned();
     let cpuinfo = read("/proc/cpuinfo");

@@ -44,6 +44,7 @@ const STEPS: &[Step] = &[
     Step { name: "shuttle", action: Action::Beside },
     Step { name: "tsan", action: Action::BesideByNightly },
     Step { name: "histories", action: Action::Beside },
+    Step { name: "sessions", action: Action::Beside },
     Step { name: "planted", action: Action::Beside },
     Step { name: "mutants", action: Action::Beside },
 ];

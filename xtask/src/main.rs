@@ -26,6 +26,7 @@ mod mutants;
 mod nightly;
 mod patched;
 mod planted;
+mod sessions;
 mod shuttle;
 mod suite;
 mod tidy;
@@ -49,6 +50,7 @@ cargo xtask <command>
   loom                 models of concurrent code in every interleaving
   mutants              memory orderings of core, each weakened, must fail a loom model
   histories [--all]    every short history on a volatile cache, with a crash at each moment
+  sessions             NBD sessions of four connections, from many seeds
   planted              bugs of the flush machine, each of which short histories must find
   fuzz [SECONDS]       each fuzz target for a minute, or so long
   shuttle [SEED]       models of concurrent code in random schedules
@@ -82,6 +84,7 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["instructions"] => instructions::run(),
         ["loom"] => loom::run(),
         ["mutants"] => mutants::run(),
+        ["sessions"] => sessions::run(),
         ["histories"] => histories::run(),
         ["histories", "--all"] => histories::run_all(),
         ["planted"] => planted::run(),

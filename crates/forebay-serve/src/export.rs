@@ -15,6 +15,8 @@ pub(crate) struct Export {
     pub(crate) disk: Disk,
     /// What clients are told.
     pub(crate) info: ExportInfo,
+    /// Whether zeroes that may be a hole are made by a discard.
+    pub(crate) discards_to_zeroes: bool,
     /// Whether a read fills its memory. Where not, that is cleared: it has been somebody else's.
     pub(crate) keeps_data: bool,
 }
@@ -58,7 +60,8 @@ impl Export {
         let (name, description) = (options.name.clone(), options.description.clone());
         let info = ExportInfo { name, description, size_bytes, can, block_size };
         let keeps_data = has("data") != Some(false);
-        Ok(Export { disk, info, keeps_data })
+        let discards_to_zeroes = can.trim && disk.info().discards_to_zeroes();
+        Ok(Export { disk, info, discards_to_zeroes, keeps_data })
     }
 }
 

@@ -10,6 +10,8 @@
 //! - a run ends with a [`Summary`], or with the [`Violation`] of a rule. The rules are in `check/`;
 //! - [`Plant`]: bugs that the checkers must find.
 //!
+//! [`sessions`] has NBD clients and a server of their sessions over the core.
+//!
 //! [`sectors`] checks logs of reads and writes, wherever they come from: tests of drivers and
 //! servers use it as well.
 //!
@@ -39,6 +41,7 @@ mod runtime;
 mod scenario;
 mod scheduler;
 pub mod sectors;
+pub mod sessions;
 mod sparse;
 mod summary;
 mod task;

@@ -23,6 +23,16 @@ pub struct DiskInfo {
 }
 
 impl DiskInfo {
+    /// Whether a range that was discarded reads as zeroes, and a discard is how space is given
+    /// back: what zeroes a range and may leave a hole does so by a discard, then.
+    pub fn discards_to_zeroes(&self) -> bool {
+        let discard = self.features.iter().find(|feature| feature.name == "discard");
+        match discard.map(|feature| &feature.state) {
+            Some(FeatureState::Present(how)) => how.contains("reads as zeroes"),
+            _ => false,
+        }
+    }
+
     /// Whether zeroing a range costs less than writing as many zeroes: by the device's or the file
     /// system's own means. (NBD asks, so that a client can choose.)
     pub fn zeroes_fast(&self) -> bool {

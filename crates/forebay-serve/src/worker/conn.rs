@@ -28,6 +28,8 @@ pub(crate) struct Conn {
     /// Bytes that were received and not looked at: the begin of something, or, while the connection
     /// is stalled, whatever was behind the request that has to wait.
     pub(crate) rest: Vec<u8>,
+    /// How much of it the worker has counted, bytes.
+    pub(crate) rest_counted: usize,
     /// The payload that is being received.
     pub(crate) filling: Option<Filling>,
     /// Bytes of the stream that are to be ignored: the payload of a request that was refused.
@@ -146,6 +148,7 @@ impl Conn {
             transport: Transport::Plain,
             phase: Phase::Handshake(Box::new(handshake)),
             rest: Vec::new(),
+            rest_counted: 0,
             filling: None,
             skip: 0,
             output,

@@ -9,7 +9,7 @@ use super::conn::{Conn, Filling};
 use super::slots::{Key, MARK_SHIFT, Slots};
 use crate::export::Export;
 use crate::pool::{PIECE_MAX, Pool};
-use forebay::{BioQueue, Buf, Io, Refusal};
+use forebay::{BioQueue, Buf, Completion, Io, Refusal};
 use forebay_nbd::server::{Command, NbdError, Request};
 use std::sync::Arc;
 
@@ -65,6 +65,8 @@ pub(crate) struct Disks {
     pub(crate) exports: Arc<[Export]>,
     /// This thread's queue on each export's disk, made when it is first used.
     queues: Vec<Option<BioQueue>>,
+    /// Those whose descriptors were reported since they were last reaped.
+    is_told: Vec<bool>,
     /// Queues whose descriptors nobody watches yet.
     unwatched: Vec<usize>,
     pub(crate) flights: Slots<Flight>,
@@ -82,9 +84,11 @@ pub(crate) struct Disks {
 impl Disks {
     pub(crate) fn new(exports: Arc<[Export]>, budget_bytes: usize, nr_clients: usize) -> Disks {
         let queues = exports.iter().map(|_| None).collect();
+        let is_told = vec![false; exports.len()];
         Disks {
             exports,
             queues,
+            is_told,
             unwatched: Vec::new(),
             flights: Slots::new(),
             refused: Vec::new(),
@@ -112,12 +116,26 @@ impl Disks {
         Some((export, self.queue(export)))
     }
 
-    /// The queues that have something in them.
-    pub(crate) fn busy_queues(&mut self) -> impl Iterator<Item = (usize, &mut BioQueue)> {
-        let queues = self.queues.iter_mut().enumerate();
-        queues.filter_map(|(export, queue)| {
-            queue.as_mut().filter(|queue| !queue.is_empty()).map(|queue| (export, queue))
-        })
+    /// A queue's descriptor was reported: it has to be reaped, whatever is in it.
+    pub(crate) fn told(&mut self, export: usize) {
+        self.is_told[export] = true;
+    }
+
+    /// Adds what has ended to `done`.
+    pub(crate) fn reap(&mut self, done: &mut Vec<Completion>) {
+        for (queue, is_told) in self.queues.iter_mut().zip(&mut self.is_told) {
+            let Some(queue) = queue else { continue };
+            if std::mem::take(is_told) {
+                queue.reap(0, usize::MAX, done);
+            } else if !queue.is_empty() {
+                queue.reap_untold(usize::MAX, done);
+            }
+        }
+    }
+
+    /// Whether anything has ended that was not reaped. No descriptor tells of it.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.queues.iter().flatten().any(BioQueue::has_ended)
     }
 
     /// Whether no request has come since this was last asked.
@@ -169,8 +187,11 @@ impl Disks {
                 let io = Io::discard(rq.offset, rq.len);
                 self.begin_whole(conn, flight, if fua { io.fua() } else { io })
             }
-            Ok(Command::WriteZeroes { fua, .. }) => {
-                let io = Io::write_zeroes(rq.offset, rq.len);
+            Ok(Command::WriteZeroes { fua, no_hole, .. }) => {
+                let io = match !no_hole && self.exports[export].discards_to_zeroes {
+                    true => Io::discard(rq.offset, rq.len),
+                    false => Io::write_zeroes(rq.offset, rq.len),
+                };
                 self.begin_whole(conn, flight, if fua { io.fua() } else { io })
             }
             Ok(Command::BlockStatus { .. } | Command::Disconnect) | Err(_) => {

@@ -12,9 +12,7 @@ impl Worker {
     /// Takes what has completed, and answers what is over. Says whether anything had.
     pub(super) fn reap(&mut self) -> bool {
         let mut done = std::mem::take(&mut self.done);
-        for (_, queue) in self.disks.busy_queues() {
-            queue.reap(0, usize::MAX, &mut done);
-        }
+        self.disks.reap(&mut done);
         let any = !done.is_empty() || !self.disks.refused.is_empty();
         if any {
             self.ended_ns = now_ns();

@@ -23,6 +23,9 @@ use std::sync::Arc;
 /// How much is received at once, bytes.
 pub(super) const SCRATCH_LEN: usize = 256 << 10;
 
+/// When so much is kept for connections that wait, less is received at once, bytes.
+const REST_MAX: usize = 4 << 20;
+
 /// How often one connection is read in a row, while others wait.
 const READS_IN_A_ROW: usize = 4;
 
@@ -42,7 +45,10 @@ impl Worker {
             if !conn.may_read() {
                 break;
             }
-            let is_drained = match receive_once(conn, &mut self.scratch) {
+            // What cannot be looked at yet is kept, and is not of the pool.
+            let room = if self.rest_bytes < REST_MAX { SCRATCH_LEN } else { A_LITTLE };
+            let scratch = &mut self.scratch[..room.max(conn.rest.len() + A_LITTLE)];
+            let is_drained = match receive_once(conn, scratch) {
                 Ok((0, ..)) => {
                     conn.ending = Some(Ending::Eof);
                     break;
@@ -74,6 +80,8 @@ impl Worker {
         if conn.has_plaintext() && conn.may_read() {
             self.again.push(key);
         }
+        self.rest_bytes += conn.rest.len();
+        self.rest_bytes -= std::mem::replace(&mut conn.rest_counted, conn.rest.len());
         self.wait_if_due(key);
         self.mark_dirty(key);
     }
@@ -100,6 +108,8 @@ impl Worker {
                 self.again.push(key);
             }
             if could {
+                self.rest_bytes += conn.rest.len();
+                self.rest_bytes -= std::mem::replace(&mut conn.rest_counted, conn.rest.len());
                 self.mark_dirty(key);
             }
             self.wait_if_due(key);

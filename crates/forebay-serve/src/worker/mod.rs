@@ -61,6 +61,8 @@ pub(crate) struct Worker {
     counters: Arc<WorkerCounters>,
     /// Where connections' bytes are received.
     scratch: Vec<u8>,
+    /// Bytes that were received and have to wait, of all connections.
+    rest_bytes: usize,
     /// Completions on their way to become replies.
     done: Vec<Completion>,
     /// Connections that something has happened to in this round.
@@ -114,6 +116,7 @@ impl Worker {
             events: Vec::with_capacity(256),
             conns: Slots::new(),
             scratch: vec![0; input::SCRATCH_LEN],
+            rest_bytes: 0,
             done: Vec::new(),
             dirty: Vec::new(),
             waiting: VecDeque::new(),
@@ -180,7 +183,9 @@ impl Worker {
                 match event.data.u64() {
                     OF_DOOR => self.open_door(),
                     OF_TIMER => self.tick(),
-                    queue if queue >> MARK_SHIFT != 0 => {} // all queues are reaped below
+                    queue if queue >> MARK_SHIFT != 0 => {
+                        self.disks.told((queue & !OF_QUEUE) as usize);
+                    }
                     conn => {
                         let key = Key::of_u64(conn);
                         self.guard(key, |worker| worker.look_at(key, event.flags));
@@ -198,10 +203,9 @@ impl Worker {
             if !self.waiting.is_empty() {
                 let _plug = forebay::plug();
                 moved |= self.resume();
-            } else if self.dirty.is_empty() {
-                break;
             }
-            if !moved && self.dirty.is_empty() {
+            let may_go_on = moved && !self.waiting.is_empty();
+            if !may_go_on && self.dirty.is_empty() && !self.disks.has_ended() {
                 break;
             }
         }
@@ -284,6 +288,7 @@ impl Worker {
     /// Closes a connection. What it has at the disks ends without it.
     fn close(&mut self, key: Key) {
         let Some(mut conn) = self.conns.remove(key) else { return };
+        self.rest_bytes -= conn.rest_counted;
         conn.say_goodbye();
         self.tell_end(&conn);
         let pool = &mut self.disks.pool;
@@ -395,7 +400,8 @@ impl Worker {
     fn watch_new_queues(&mut self) {
         while let Some((export, queue)) = self.disks.next_unwatched() {
             let data = EventData::new_u64(OF_QUEUE | export as u64);
-            let fd = queue.poll_fd().expect("there is room for a descriptor");
+            // A wait begins only when everything that has ended was reaped.
+            let fd = queue.poll_fd_after_reap().expect("there is room for a descriptor");
             epoll::add(&self.epoll, fd, data, EventFlags::IN).expect("there is room for it");
         }
     }

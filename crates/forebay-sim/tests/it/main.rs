@@ -4,3 +4,4 @@ mod histories;
 mod nbd;
 mod plants;
 mod seeds;
+mod sessions;

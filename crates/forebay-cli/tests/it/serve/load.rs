@@ -30,6 +30,8 @@ pub(crate) struct Shared {
     /// A sector that is read while it is written may be torn: by the kernel, which copies through
     /// its cache. Then such a read proves nothing.
     pub(crate) reads_may_tear: bool,
+    /// The disk may go away. What fails may be done or not.
+    pub(crate) may_fail: bool,
 }
 
 impl Shared {
@@ -60,6 +62,8 @@ struct Worker {
     numbers: Numbers,
     writer: u16,
     sequence: u64,
+    /// It asks for nothing more.
+    is_over: bool,
     under_way: BTreeMap<u64, Op>,
     log: Vec<Op>,
 }
@@ -74,7 +78,16 @@ pub(crate) fn run(socket: &Path, shared: Shared, sequence: u64, until: impl FnOn
                 let client = Client::connect(socket, "").expect("a connection");
                 let numbers = Numbers((sequence + 1) * 1000 + u64::from(writer) + 1);
                 let (under_way, log) = (BTreeMap::new(), Vec::new());
-                let worker = Worker { client, shared, numbers, writer, sequence, under_way, log };
+                let worker = Worker {
+                    client,
+                    shared,
+                    numbers,
+                    writer,
+                    sequence,
+                    is_over: false,
+                    under_way,
+                    log,
+                };
                 let stop = &stop;
                 scope.spawn(move || worker.work(stop))
             })
@@ -93,7 +106,7 @@ pub(crate) fn for_ms(ms: u64) -> impl FnOnce() {
 impl Worker {
     fn work(mut self, stop: &AtomicBool) -> Vec<Op> {
         loop {
-            let is_over = stop.load(Ordering::Relaxed);
+            let is_over = self.is_over || stop.load(Ordering::Relaxed);
             if is_over && self.under_way.is_empty() {
                 break;
             }
@@ -164,9 +177,12 @@ impl Worker {
             }
         }
         // Who ends says so, and of what it did not do.
-        if reply.error != ESHUTDOWN {
-            assert_eq!(reply.error, 0, "{op:?}");
+        if reply.error == 0 {
             op.end = End::Ok(self.shared.now());
+        } else {
+            assert!(self.shared.may_fail || reply.error == ESHUTDOWN, "{}: {op:?}", reply.error);
+            // What fails from now on could explain everything.
+            self.is_over = true;
         }
         self.log.extend(self.under_way.remove(&reply.cookie));
         Ok(())

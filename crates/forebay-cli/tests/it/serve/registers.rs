@@ -2,10 +2,14 @@
 //! wrote (P2), and a server that is killed has lost nothing that it acknowledged.
 
 use std::fs::File;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::load::{NR_SECTORS, SECTOR, Shared, for_ms, run, values_of};
 use super::server::Server;
+use super::tools::is_there;
 use crate::common::folder;
 use forebay_sim::sectors::{Crash, Op, Sectors, Tally};
 use tempfile::TempDir;
@@ -41,11 +45,25 @@ fn sectors_are_registers_for_four_connections() {
         let folder = folder();
         drop(image(&folder));
         let server = Server::start(&folder, spec);
-        let shared = Shared { start: Instant::now(), reads_may_tear };
+        let shared = Shared { start: Instant::now(), reads_may_tear, may_fail: false };
         let ops = run(server.socket(), shared, 0, for_ms(700));
         check(spec, &Sectors::new(NR_SECTORS), &ops);
         assert!(server.terminate().success());
     }
+}
+
+/// A disk of another server's, and its own client of it, is a disk as good as any.
+#[test]
+fn sectors_are_registers_through_a_chain_of_servers() {
+    let (below, above) = (folder(), folder());
+    drop(image(&below));
+    let first = Server::start(&below, "disk.img?direct=on");
+    let second = Server::start(&above, &first.uri(""));
+    let shared = Shared { start: Instant::now(), reads_may_tear: false, may_fail: false };
+    let ops = run(second.socket(), shared, 0, for_ms(700));
+    check("a chain", &Sectors::new(NR_SECTORS), &ops);
+    assert!(second.terminate().success());
+    assert!(first.terminate().success());
 }
 
 #[test]
@@ -57,7 +75,7 @@ fn a_server_that_is_killed_has_lost_nothing_that_it_acknowledged() {
         let start = Instant::now();
         for nth in 0..NR_KILLS {
             let server = Server::start(&folder, spec);
-            let shared = Shared { start, reads_may_tear };
+            let shared = Shared { start, reads_may_tear, may_fail: false };
             let socket = server.socket().to_owned();
             let kill = || {
                 for_ms(150 + 30 * nth as u64)();
@@ -74,9 +92,65 @@ fn a_server_that_is_killed_has_lost_nothing_that_it_acknowledged() {
         }
         // And it serves the next one.
         let server = Server::start(&folder, spec);
-        let shared = Shared { start, reads_may_tear };
+        let shared = Shared { start, reads_may_tear, may_fail: false };
         let ops = run(server.socket(), shared, 100_000_000, for_ms(150));
         check(spec, &sectors, &ops);
+    }
+}
+
+/// Behind the server is another, which keeps what is not flushed in its memory and is killed: as if
+/// the power failed.
+#[test]
+fn what_was_flushed_is_there_when_the_cache_below_is_lost() {
+    let test = "what_was_flushed_is_there_when_the_cache_below_is_lost";
+    if !is_there("nbdkit", test) {
+        return;
+    }
+    let folder = folder();
+    drop(image(&folder));
+    let (mut sectors, start) = (Sectors::new(NR_SECTORS), Instant::now());
+    let (mut nr_lost, mut nth) = (0, 0);
+    // A kill just behind a flush shows nothing.
+    while nr_lost < 2 && nth < 40 {
+        nth += 1;
+        let below = folder.path().join("below");
+        let _ = std::fs::remove_file(&below);
+        let args = ["--foreground", "--filter=cache", "--unix"];
+        let mut nbdkit = Command::new("nbdkit")
+            .args(args)
+            .arg(&below)
+            .args(["file", "disk.img", "cache=writeback"])
+            .current_dir(folder.path())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it can be run");
+        await_socket(&below);
+        let server = Server::start(&folder, &format!("nbd+unix:///?socket={}", below.display()));
+        let shared = Shared { start, reads_may_tear: false, may_fail: true };
+        let kill = || {
+            for_ms(100 + 13 * nth)();
+            nbdkit.kill().expect("it runs");
+            nbdkit.wait().expect("a child");
+            for_ms(50)();
+        };
+        let ops = run(server.socket(), shared, nth * 1_000_000, kill);
+        drop(server);
+        assert!(ops.len() > 32, "{} operations", ops.len());
+        let found = values_of(&std::fs::read(folder.path().join("disk.img")).expect("it"));
+        let as_server = sectors.clone().crash(&ops, Crash::Server, &found);
+        nr_lost += u32::from(as_server.is_err());
+        sectors
+            .crash(&ops, Crash::Power, &found)
+            .unwrap_or_else(|anomaly| panic!("kill {nth}: {anomaly:?}"));
+    }
+    assert!(nr_lost == 2, "next to nothing was lost, so nothing was shown");
+}
+
+fn await_socket(socket: &Path) {
+    let start = Instant::now();
+    while UnixStream::connect(socket).is_err() {
+        assert!(start.elapsed().as_secs() < 30, "nobody listens at {}", socket.display());
+        for_ms(5)();
     }
 }
 
@@ -86,7 +160,7 @@ fn a_server_that_is_asked_to_end_drains_flushes_and_exits_with_0() {
         let folder = folder();
         drop(image(&folder));
         let mut server = Server::start(&folder, spec);
-        let shared = Shared { start: Instant::now(), reads_may_tear: true };
+        let shared = Shared { start: Instant::now(), reads_may_tear: true, may_fail: false };
         let socket = server.socket().to_owned();
         let terminate = || {
             for_ms(200)();
@@ -99,6 +173,6 @@ fn a_server_that_is_asked_to_end_drains_flushes_and_exits_with_0() {
         Sectors::new(NR_SECTORS)
             .crash(&ops, Crash::Server, &found)
             .unwrap_or_else(|anomaly| panic!("{spec}: {anomaly:?}"));
-        assert!(std::os::unix::net::UnixStream::connect(&socket).is_err(), "nobody listens");
+        assert!(UnixStream::connect(&socket).is_err(), "nobody listens");
     }
 }

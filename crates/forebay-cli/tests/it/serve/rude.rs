@@ -114,6 +114,31 @@ fn a_client_that_reads_no_replies_delays_nobody() {
     assert!(server.terminate().success());
 }
 
+/// Half of a payload, and then nothing: its memory is its own, and no tag is held for it.
+#[test]
+fn clients_that_stop_in_the_middle_of_a_write_delay_nobody() {
+    let folder = folder();
+    let server = Server::start(&folder, "ram:16m?queue_depth=4");
+    let slow: Vec<_> = (0..64)
+        .map(|nth| {
+            let mut slow = Client::connect(server.socket(), "").expect("a connection");
+            let head = request(WRITE, 1, nth << 18, 1 << 20);
+            slow.stream.write_all(&head).expect("it is sent");
+            slow.stream.write_all(&[6; 150_000]).expect("it is sent");
+            slow
+        })
+        .collect();
+    let mut witness = Client::connect(server.socket(), "").expect("a connection");
+    for nth in 0..200 {
+        assert_eq!(witness.ask(WRITE, nth * 4096, 4096, &[5; 4096]).ok(), Some(0));
+        assert_eq!(witness.read(nth * 4096, 4096).ok(), Some(vec![5; 4096]));
+    }
+    let most = server.memory_kib("VmHWM");
+    assert!(most < 128 << 10, "it had {most} KiB");
+    drop(slow);
+    assert!(server.terminate().success());
+}
+
 #[test]
 fn what_was_asked_before_a_disconnect_is_done() {
     let folder = folder();

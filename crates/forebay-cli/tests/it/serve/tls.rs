@@ -28,8 +28,8 @@ fn certificates(folder: &TempDir) {
         for who in server client; do
             dir=client; test $who = client || dir=pki
             certtool --generate-privkey --bits=2048 --outfile $dir/$who-key.pem
-            printf 'cn = \"localhost\"\ndns_name = \"localhost\"\ntls_www_server\ntls_www_client\n' \
-                > $who.info
+            printf 'cn = \"localhost\"\ndns_name = \"localhost\"\n' > $who.info
+            printf 'tls_www_server\ntls_www_client\n' >> $who.info
             printf 'signing_key\nexpiration_days = 10\n' >> $who.info
             certtool --generate-certificate --load-ca-certificate pki/ca-cert.pem \
                 --load-ca-privkey pki-key.pem --load-privkey $dir/$who-key.pem \

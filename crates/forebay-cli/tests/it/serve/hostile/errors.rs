@@ -52,6 +52,22 @@ fn each_failure_has_its_reply_and_the_next_request_works() {
     target.end();
 }
 
+/// What one connection wrote another one's flush is about, and its failure is told.
+#[test]
+fn a_flush_that_fails_is_told() {
+    let folder = folder();
+    std::fs::write(folder.path().join("disk.img"), vec![0; 1 << 20]).expect("a file");
+    let target = Target::start(&folder, "fault:disk.img?rule=flush:io:after=2");
+    let (mut first, mut second) = (target.connect(), target.connect());
+    let (write, flush) = ((command::WRITE, 0), (command::FLUSH, 0));
+    assert_eq!(first.ask(write, 0, 512, &[1; 512]).ok(), Some(0));
+    assert_eq!(second.ask(flush, 0, 0, &[]).ok(), Some(0), "the first is good");
+    assert_eq!(first.ask(write, 0, 512, &[2; 512]).ok(), Some(0));
+    assert_eq!(second.ask(flush, 0, 0, &[]).ok(), Some(EIO));
+    assert_eq!(first.ask(flush, 0, 0, &[]).ok(), Some(EIO), "it is not tried again in silence");
+    assert_eq!(first.read(0, 512).ok(), Some(vec![2; 512]), "the connection goes on");
+}
+
 #[track_caller]
 fn agree(client: &mut Client, framing: Framing) {
     let option = match framing {

@@ -1,0 +1,176 @@
+//! What is done to each server, and what is aimed at.
+
+use super::servers::Medium;
+use anyhow::{Result, ensure};
+
+/// One load.
+#[derive(Debug)]
+pub(crate) struct Load {
+    pub(crate) name: &'static str,
+    pub(crate) medium: Medium,
+    pub(crate) work: Work,
+    pub(crate) aim: Aim,
+    /// Whether it is one of the few of `--quick`.
+    is_quick: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Work {
+    Fio(Job),
+    /// `nbdcopy` from the server to nowhere.
+    CopyOut,
+    /// `nbdcopy` of a file to the server.
+    CopyIn,
+    /// So many connections that have read once and do nothing.
+    Idle(usize),
+}
+
+/// A job of fio: one connection, and one process of the client's, each.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Job {
+    pub(crate) rw: &'static str,
+    pub(crate) bs: &'static str,
+    pub(crate) depth: u32,
+    pub(crate) nr_jobs: u32,
+}
+
+/// What is aimed at, against the best of the others.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Aim {
+    None,
+    /// So many times the best one's I/Os a second; or, where the client's thread is the limit, its
+    /// limit, at half the best one's processor time for each I/O.
+    Times(f64),
+    /// The lowest p50 and p99, within the project's tolerance.
+    Latency,
+    /// As many I/Os a second as our own with one connection, within the tolerance.
+    NotBelowOne,
+    /// At most so many MiB.
+    MaxMib(f64),
+}
+
+const fn fio(
+    name: &'static str,
+    medium: Medium,
+    (rw, bs): (&'static str, &'static str),
+    (depth, nr_jobs): (u32, u32),
+    aim: Aim,
+    is_quick: bool,
+) -> Load {
+    Load { name, medium, work: Work::Fio(Job { rw, bs, depth, nr_jobs }), aim, is_quick }
+}
+
+const SEQ: Aim = Aim::Times(2.0);
+const RANDOM: Aim = Aim::Times(1.3);
+const LARGE: Aim = Aim::Times(1.2);
+const NULL: Aim = Aim::Times(1.5);
+
+use Medium::{Cached, Direct, Null};
+
+/// All loads, in the order of the table.
+pub(crate) static ALL: &[Load] = &[
+    fio("sequential 4k reads, depth 1", Cached, ("read", "4k"), (1, 1), Aim::Latency, true),
+    fio("sequential 4k writes, depth 1", Cached, ("write", "4k"), (1, 1), Aim::Latency, false),
+    fio("random 4k reads, depth 1", Cached, ("randread", "4k"), (1, 1), Aim::Latency, false),
+    fio("random 4k writes, depth 1", Cached, ("randwrite", "4k"), (1, 1), Aim::Latency, false),
+    fio("sequential 4k reads, depth 32", Cached, ("read", "4k"), (32, 1), SEQ, true),
+    fio("sequential 4k writes, depth 32", Cached, ("write", "4k"), (32, 1), SEQ, true),
+    fio("sequential 4k reads, depth 128", Cached, ("read", "4k"), (128, 1), SEQ, false),
+    fio("sequential 4k writes, depth 128", Cached, ("write", "4k"), (128, 1), SEQ, false),
+    fio("random 4k reads, depth 32", Cached, ("randread", "4k"), (32, 1), RANDOM, true),
+    fio("random 4k writes, depth 32", Cached, ("randwrite", "4k"), (32, 1), RANDOM, true),
+    fio("sequential 128k reads, depth 8", Cached, ("read", "128k"), (8, 1), LARGE, true),
+    fio("sequential 128k writes, depth 8", Cached, ("write", "128k"), (8, 1), LARGE, true),
+    fio("sequential 4k reads, depth 32, 2 clients", Cached, ("read", "4k"), (32, 2), SEQ, false),
+    fio("sequential 4k writes, depth 32, 2 clients", Cached, ("write", "4k"), (32, 2), SEQ, false),
+    fio("random 4k reads, depth 32, 2 clients", Cached, ("randread", "4k"), (32, 2), RANDOM, false),
+    fio(
+        "random 4k writes, depth 32, 2 clients",
+        Cached,
+        ("randwrite", "4k"),
+        (32, 2),
+        RANDOM,
+        false,
+    ),
+    fio("sequential 4k reads, depth 32, 4 clients", Cached, ("read", "4k"), (32, 4), ONE, true),
+    fio("sequential 4k writes, depth 32, 4 clients", Cached, ("write", "4k"), (32, 4), ONE, false),
+    fio("random 4k reads, depth 32, 4 clients", Cached, ("randread", "4k"), (32, 4), ONE, true),
+    fio("random 4k writes, depth 32, 4 clients", Cached, ("randwrite", "4k"), (32, 4), ONE, false),
+    fio("sequential 128k reads, depth 8, 4 clients", Cached, ("read", "128k"), (8, 4), ONE, false),
+    fio(
+        "sequential 128k writes, depth 8, 4 clients",
+        Cached,
+        ("write", "128k"),
+        (8, 4),
+        ONE,
+        false,
+    ),
+    fio("null: sequential 4k reads, depth 32", Null, ("read", "4k"), (32, 1), NULL, true),
+    fio("null: sequential 4k writes, depth 32", Null, ("write", "4k"), (32, 1), NULL, true),
+    fio(
+        "null: random 4k reads, depth 32, 4 clients",
+        Null,
+        ("randread", "4k"),
+        (32, 4),
+        NULL,
+        false,
+    ),
+    fio(
+        "direct: random 4k reads, depth 1",
+        Direct,
+        ("randread", "4k"),
+        (1, 1),
+        Aim::Latency,
+        false,
+    ),
+    fio("direct: sequential 4k reads, depth 32", Direct, ("read", "4k"), (32, 1), SEQ, true),
+    fio("direct: sequential 4k writes, depth 32", Direct, ("write", "4k"), (32, 1), SEQ, false),
+    fio("direct: sequential 4k reads, depth 128", Direct, ("read", "4k"), (128, 1), SEQ, false),
+    fio("direct: random 4k reads, depth 32", Direct, ("randread", "4k"), (32, 1), RANDOM, true),
+    fio("direct: random 4k writes, depth 32", Direct, ("randwrite", "4k"), (32, 1), RANDOM, false),
+    fio("direct: sequential 128k reads, depth 8", Direct, ("read", "128k"), (8, 1), LARGE, false),
+    Load {
+        name: "nbdcopy from the server",
+        medium: Cached,
+        work: Work::CopyOut,
+        aim: Aim::None,
+        is_quick: true,
+    },
+    Load {
+        name: "nbdcopy to the server",
+        medium: Cached,
+        work: Work::CopyIn,
+        aim: Aim::None,
+        is_quick: true,
+    },
+    Load {
+        name: "memory with 100 idle connections",
+        medium: Cached,
+        work: Work::Idle(100),
+        aim: Aim::MaxMib(64.0),
+        is_quick: true,
+    },
+];
+
+const ONE: Aim = Aim::NotBelowOne;
+
+impl Load {
+    /// The same with one client.
+    pub(crate) fn with_one_client(&self) -> Option<Work> {
+        match self.work {
+            Work::Fio(job) => Some(Work::Fio(Job { nr_jobs: 1, ..job })),
+            _ => None,
+        }
+    }
+}
+
+/// The loads whose names have one of `parts` in them; all of them, or the quick ones, for none.
+pub(crate) fn chosen(parts: &[String], is_quick: bool) -> Result<Vec<&'static Load>> {
+    let wanted = |load: &&Load| match parts {
+        [] => !is_quick || load.is_quick,
+        parts => parts.iter().any(|part| load.name.contains(part.as_str())),
+    };
+    let loads: Vec<_> = ALL.iter().filter(wanted).collect();
+    ensure!(!loads.is_empty(), "no load has {} in its name; see --list", parts.join(" or "));
+    Ok(loads)
+}

@@ -1,0 +1,256 @@
+//! The table: a line of verdict for each load, and then what every server did.
+
+use super::loads::{Aim, Load, Work};
+use super::servers::{Medium, Server};
+use super::{Cell, Sample};
+use crate::table::{machine, median};
+use anyhow::Result;
+use std::fmt::Write;
+use std::time::Duration;
+
+/// What "not slower" means: of I/Os a second, of the median and of the 99th percentile.
+const NOT_SLOWER: [f64; 3] = [0.97, 1.05, 1.15];
+
+/// From here on a client's thread is what limits.
+const BUSY: f64 = 0.9;
+
+/// And this much of the best one's processor time may an I/O then cost.
+const HALF: f64 = 0.5;
+
+/// A figure of a sample.
+#[derive(Clone, Copy, Debug)]
+struct What {
+    name: &'static str,
+    of: fn(&Sample) -> f64,
+    decimals: usize,
+    /// Whether more is better, for finding the best.
+    is_more_better: bool,
+}
+
+const RATE: What =
+    What { name: "I/Os a second", of: |s| s.value, decimals: 0, is_more_better: true };
+const SERVER: What = What {
+    name: "server CPU per I/O, us",
+    of: |s| s.server_us,
+    decimals: 2,
+    is_more_better: false,
+};
+const CLIENT: What = What {
+    name: "client CPU per I/O, us",
+    of: |s| s.client_us,
+    decimals: 2,
+    is_more_better: false,
+};
+const BUSINESS: What = What {
+    name: "each client's thread busy, %",
+    of: |s| s.client_busy * 100.0,
+    decimals: 0,
+    is_more_better: true,
+};
+const P50: What =
+    What { name: "latency p50, us", of: |s| s.p50_us, decimals: 1, is_more_better: false };
+const P99: What =
+    What { name: "latency p99, us", of: |s| s.p99_us, decimals: 1, is_more_better: false };
+const MEMORY: What =
+    What { name: "memory (PSS), MiB", of: |s| s.value, decimals: 1, is_more_better: false };
+
+/// What is said of a load.
+struct Verdict {
+    ratio: String,
+    cpu: String,
+    best: String,
+    aim: String,
+    is_met: Option<bool>,
+}
+
+/// The whole text.
+pub(crate) fn render(
+    cells: &[Cell],
+    servers: &[&'static Server],
+    command: &str,
+    took: Duration,
+) -> Result<String> {
+    let mut text = String::from("# NBD servers\n\n");
+    writeln!(
+        text,
+        "Written by `{command}` in {} minutes. Machine: {}.\n",
+        took.as_secs().div_ceil(60),
+        machine()
+    )?;
+    text.push_str(HOW);
+    write_commands(&mut text, servers)?;
+    let ours = servers[0].name;
+    writeln!(
+        text,
+        "\n| load | {ours} | best of the others | ratio | ratio of server CPU per I/O | aim | |"
+    )?;
+    writeln!(text, "|---|---|---|---|---|---|---|")?;
+    for cell in cells {
+        let verdict = verdict(cell, cells, servers);
+        let met = match verdict.is_met {
+            Some(true) => "met",
+            Some(false) => "**not met**",
+            None => "",
+        };
+        let main = main_figure(cell.load);
+        writeln!(
+            text,
+            "| {} | {} | {} | {} | {} | {} | {met} |",
+            cell.load.name,
+            show(cell.median(0, main), main),
+            verdict.best,
+            verdict.ratio,
+            verdict.cpu,
+            verdict.aim
+        )?;
+    }
+    for cell in cells {
+        write_details(&mut text, cell, servers)?;
+    }
+    Ok(text)
+}
+
+const HOW: &str = "\
+Servers run one at a time, each started for its run, in turn within a round; who begins changes
+from round to round. A ratio is ours to that of the others with the best median, and the median of
+the rounds, with the lowest and the highest. The clients are fio's engine `nbd`, one process and
+one connection each, and `nbdcopy`; all connect by a unix socket. The file is in the page cache,
+or opened with direct I/O where the load says so (which nbdkit's file plugin cannot). Processor
+time is that of the server's process, over the run, from `/proc/PID/stat`.
+
+Where a client's thread is busy for 90 % of the time, it is the limit: then an aim is met too by a
+server that spends at most half of the best one's processor time on an I/O.
+";
+
+fn write_commands(text: &mut String, servers: &[&'static Server]) -> Result<()> {
+    text.push_str("\n```console\n");
+    for medium in [Medium::Cached, Medium::Direct, Medium::Null] {
+        for server in servers {
+            if let Some(words) = server.shown(medium) {
+                writeln!(text, "{words}")?;
+            }
+        }
+    }
+    text.push_str("```\n");
+    Ok(())
+}
+
+/// What a load is judged by.
+fn main_figure(load: &Load) -> What {
+    match (load.aim, load.work) {
+        (Aim::Latency, _) => P50,
+        (_, Work::CopyIn | Work::CopyOut) => What { name: "MiB a second", ..RATE },
+        (_, Work::Idle(_)) => MEMORY,
+        _ => RATE,
+    }
+}
+
+fn verdict(cell: &Cell, cells: &[Cell], servers: &[&'static Server]) -> Verdict {
+    let main = main_figure(cell.load);
+    let best = cell.best(main);
+    let ratio = best.and_then(|best| cell.ratio(main, best));
+    let cpu = best.and_then(|best| cell.ratio(SERVER, best));
+    let (aim, is_met) = match cell.load.aim {
+        Aim::None => ("-".to_owned(), None),
+        Aim::Times(times) => {
+            let is_reached = ratio.map(|ratio| ratio[0] >= times);
+            let is_cheap = cpu.is_some_and(|cpu| cpu[0] <= HALF);
+            let is_at_limit = (cell.median(0, BUSINESS) / 100.0) >= BUSY;
+            let is_met = is_reached.map(|is_reached| is_reached || is_at_limit && is_cheap);
+            let limit = if is_at_limit { "; client's limit" } else { "" };
+            (format!("at least {times:.2}{limit}"), is_met)
+        }
+        Aim::Latency => {
+            let tail = cell.best(P99).and_then(|best| cell.ratio(P99, best));
+            let is_met = ratio
+                .zip(tail)
+                .map(|(ratio, tail)| ratio[0] <= NOT_SLOWER[1] && tail[0] <= NOT_SLOWER[2]);
+            let tail = tail.map_or("-".to_owned(), |tail| format!("{:.2}", tail[0]));
+            (format!("p50 at most {}, p99 ({tail}) {}", NOT_SLOWER[1], NOT_SLOWER[2]), is_met)
+        }
+        Aim::NotBelowOne => {
+            let one = cells.iter().find(|other| {
+                Some(other.load.work) == cell.load.with_one_client()
+                    && other.load.medium == cell.load.medium
+            });
+            let ratio = one.map(|one| cell.median(0, main) / one.median(0, main));
+            let shown = ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+            let is_met = ratio.filter(|ratio| !ratio.is_nan()).map(|r| r >= NOT_SLOWER[0]);
+            (format!("with one client's ({shown}) at least {}", NOT_SLOWER[0]), is_met)
+        }
+        Aim::MaxMib(most) => {
+            let memory = cell.median(0, main);
+            (format!("below {most} MiB"), (!memory.is_nan()).then_some(memory < most))
+        }
+    };
+    let best = best.map_or("-".to_owned(), |best| {
+        format!("{} ({})", show(cell.median(best, main), main), servers[best].name)
+    });
+    Verdict { ratio: spread(ratio), cpu: spread(cpu), best, aim, is_met }
+}
+
+fn write_details(text: &mut String, cell: &Cell, servers: &[&'static Server]) -> Result<()> {
+    writeln!(text, "\n## {}\n", cell.load.name)?;
+    let those: Vec<usize> =
+        (0..servers.len()).filter(|&which| servers[which].serves(cell.load.medium)).collect();
+    let names: Vec<&str> = those.iter().map(|&which| servers[which].name).collect();
+    writeln!(text, "| | {} |", names.join(" | "))?;
+    writeln!(text, "|---{}|", "|---".repeat(names.len()))?;
+    let main = main_figure(cell.load);
+    let figures: &[What] = match cell.load.work {
+        Work::Fio(_) => &[RATE, P50, P99, SERVER, CLIENT, BUSINESS],
+        Work::CopyOut | Work::CopyIn => &[
+            What { name: "MiB a second", ..RATE },
+            What { name: "server CPU per MiB, us", ..SERVER },
+            What { name: "client CPU per MiB, us", ..CLIENT },
+        ],
+        Work::Idle(_) => &[main],
+    };
+    for &what in figures {
+        let medians: Vec<String> =
+            those.iter().map(|&which| show(cell.median(which, what), what)).collect();
+        writeln!(text, "| {} | {} |", what.name, medians.join(" | "))?;
+    }
+    Ok(())
+}
+
+impl Cell {
+    /// The median of a server's rounds; not a number where none went well.
+    fn median(&self, which: usize, what: What) -> f64 {
+        let values = self.samples[which].iter().flatten().map(what.of);
+        let mut values: Vec<f64> = values.filter(|value| !value.is_nan()).collect();
+        values.sort_by(f64::total_cmp);
+        if values.is_empty() { f64::NAN } else { median(&values) }
+    }
+
+    /// The best of the others.
+    fn best(&self, what: What) -> Option<usize> {
+        let better = |&a: &usize, &b: &usize| {
+            let (a, b) = (self.median(a, what), self.median(b, what));
+            if what.is_more_better { a.total_cmp(&b) } else { b.total_cmp(&a) }
+        };
+        (1..self.samples.len()).filter(|&which| !self.median(which, what).is_nan()).max_by(better)
+    }
+
+    /// Ours to another's, round by round: the median, the lowest and the highest.
+    fn ratio(&self, what: What, other: usize) -> Option<[f64; 3]> {
+        let pairs = self.samples[0].iter().zip(&self.samples[other]);
+        let ratios =
+            pairs.filter_map(|(a, b)| Some((what.of)(a.as_ref()?) / (what.of)(b.as_ref()?)));
+        let mut ratios: Vec<f64> = ratios.filter(|ratio| !ratio.is_nan()).collect();
+        ratios.sort_by(f64::total_cmp);
+        Some([median_of(&ratios)?, *ratios.first()?, *ratios.last()?])
+    }
+}
+
+fn median_of(sorted: &[f64]) -> Option<f64> {
+    (!sorted.is_empty()).then(|| median(sorted))
+}
+
+fn spread(ratio: Option<[f64; 3]>) -> String {
+    ratio.map_or("-".to_owned(), |[middle, low, high]| format!("{middle:.2} ({low:.2}-{high:.2})"))
+}
+
+fn show(value: f64, what: What) -> String {
+    if value.is_nan() { "-".to_owned() } else { format!("{value:.*}", what.decimals) }
+}

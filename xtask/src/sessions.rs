@@ -1,0 +1,15 @@
+//! `cargo xtask sessions`: NBD sessions of four connections in virtual time, from many seeds.
+
+use crate::Outcome;
+use crate::command::Line;
+use crate::suite::{self, Suite};
+
+const SUITES: &[Suite] = &[Suite {
+    target: "--package forebay-sim --test it",
+    names: &["--ignored", "--nocapture", "many_sessions"],
+    skips: &[],
+}];
+
+pub(crate) fn run() -> Outcome {
+    suite::run("sessions", SUITES, &Line::cargo("test --release"))
+}
