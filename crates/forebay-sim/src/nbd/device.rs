@@ -1,7 +1,9 @@
 //! The device: a model for times and faults, a [`Store`] for the data, and the core's driver.
 //!
 //! The data of a command move when it begins or when it is done, so that commands which overlap
-//! meet in every order. What a device has done of a command that fails, nobody knows.
+//! meet in every order. What a device has done of a command that fails, nobody knows. One that comes
+//! back short has done what it counts and no more: the layer sends the rest again whatever has
+//! overtaken it meanwhile, so that what was done of it before would come back.
 
 use super::context::{Context, Event};
 use super::memory::Memory;
@@ -109,6 +111,7 @@ impl Device {
             return;
         }
         let sure_bytes = running.result.unwrap_or(0);
+        let may_be_done = running.result.is_err() && running.op != Op::Read;
         let mut places = running.segments.iter().flat_map(|segment| {
             let sectors = (0..segment.len as usize).step_by(SECTOR as usize);
             sectors.map(|at| segment.addr + at)
@@ -119,7 +122,8 @@ impl Device {
         for (nth, sector) in sectors.enumerate() {
             let place = places.next();
             let is_sure = (nth as u64 + 1) * SECTOR <= sure_bytes;
-            if !is_sure && (running.op == Op::Read || cx.random.chance(1, 2)) {
+            let is_done = is_sure || (may_be_done && cx.random.chance(1, 2));
+            if !is_done {
                 continue;
             }
             if running.op == Op::Read {

@@ -6,7 +6,7 @@ use super::memory::BufId;
 use super::plant::NbdPlant;
 use super::reply::{self, Messages};
 use super::server::{FlightId, Server, Step};
-use super::session::{Filling, Phase};
+use super::session::{Filling, Phase, Session};
 use super::store::SECTOR;
 use super::trace::Met;
 use forebay_core::{Bio, BioFlags, BlockStatus, Op, Refusal};
@@ -292,6 +292,19 @@ impl Server {
         }
     }
 
+    /// The connection that gets the answer: the one that has asked, but for a planted bug.
+    fn answered_session(&self, conn: usize, cx: &mut Context) -> usize {
+        let is_open = |session: &Session| {
+            !session.is_closing && matches!(session.phase, Phase::Transmission(_))
+        };
+        let is_gone = self.sessions[conn].as_ref().is_some_and(|session| session.is_closing);
+        if !is_gone || !cx.plants(NbdPlant::AnswerNext) {
+            return conn;
+        }
+        let mut sessions = self.sessions.iter();
+        sessions.position(|other| other.as_ref().is_some_and(is_open)).unwrap_or(conn)
+    }
+
     fn answer(&mut self, id: FlightId, cx: &mut Context) {
         let flight = self.flights[id].as_mut().expect("who answers has it");
         if std::mem::replace(&mut flight.is_answered, true) {
@@ -307,7 +320,8 @@ impl Server {
             let mut others = others.filter(|other| other.conn == conn && other.rq != rq);
             rq.cookie = others.next().map_or(rq.cookie ^ 1, |other| other.rq.cookie);
         }
-        let session = self.sessions[conn].as_mut().expect("it has something in flight");
+        let answered = self.answered_session(conn, cx);
+        let session = self.sessions[answered].as_mut().expect("it has something in flight");
         let Phase::Transmission(transmission) = &session.phase else { return };
         let is_read = matches!(rq.command, Ok(Command::Read { .. }));
         let data = buf.map(|buf| &self.memory.bytes(buf)[..rq.len as usize]);

@@ -35,6 +35,10 @@ pub enum NbdPlant {
     ShortData,
     /// What failed is answered as done.
     HideFailure,
+    /// What fails behind good data is not told.
+    HideLateFailure,
+    /// What was done for a client that is gone is answered to another.
+    AnswerNext,
     /// What must be refused is answered as done.
     Obey,
     /// The buffer of a connection that is gone is not given back.
@@ -47,7 +51,7 @@ pub enum NbdPlant {
 
 impl NbdPlant {
     /// All of them.
-    pub const ALL: [NbdPlant; 20] = [
+    pub const ALL: [NbdPlant; 22] = [
         NbdPlant::OtherCookie,
         NbdPlant::AnswerTwice,
         NbdPlant::AnswerNever,
@@ -64,6 +68,8 @@ impl NbdPlant {
         NbdPlant::OutOfStep,
         NbdPlant::ShortData,
         NbdPlant::HideFailure,
+        NbdPlant::HideLateFailure,
+        NbdPlant::AnswerNext,
         NbdPlant::Obey,
         NbdPlant::LeakBuffer,
         NbdPlant::LeakConnection,
