@@ -21,6 +21,14 @@ pub enum ServeError {
         /// The disk.
         spec: String,
     },
+    /// An export that clients could not be told of.
+    #[error("{spec}: it cannot be offered to clients: {why}")]
+    NotOffered {
+        /// The disk.
+        spec: String,
+        /// What about it the protocol does not allow.
+        why: &'static str,
+    },
     /// Nothing to serve.
     #[error("no disk to serve; name one, such as disk.img")]
     NoExport,

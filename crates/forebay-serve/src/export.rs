@@ -59,6 +59,7 @@ impl Export {
         const { assert!(PIECE_MAX.is_power_of_two() && PIECE_MAX <= PAYLOAD_MAX as usize) };
         let (name, description) = (options.name.clone(), options.description.clone());
         let info = ExportInfo { name, description, size_bytes, can, block_size };
+        info.check().map_err(|why| ServeError::NotOffered { spec: options.spec.clone(), why })?;
         let keeps_data = has("data") != Some(false);
         let discards_to_zeroes = can.trim && disk.info().discards_to_zeroes();
         Ok(Export { disk, info, discards_to_zeroes, keeps_data })
@@ -72,5 +73,23 @@ fn spec(options: &ExportOptions) -> String {
         true if spec.contains('?') => format!("{spec}&read_only=on"),
         true => format!("{spec}?read_only=on"),
         false => spec.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_no_client_could_ask_for_is_refused() {
+        let export = |len| ExportOptions {
+            spec: "ram:1M".to_owned(),
+            name: "n".repeat(len),
+            description: String::new(),
+            read_only: false,
+        };
+        assert!(Export::open(&export(4096)).is_ok());
+        let refused = Export::open(&export(4097));
+        assert!(matches!(refused, Err(ServeError::NotOffered { .. })), "{refused:?}");
     }
 }

@@ -16,6 +16,10 @@ use forebay::Buf;
 const PIECE_MIN: usize = 4 << 10;
 /// The largest piece, bytes: larger payloads travel in several.
 pub(crate) const PIECE_MAX: usize = 256 << 10;
+/// What one client has at most, bytes. More would only drive the data out of the processor's caches
+/// between the disk and the socket: with 4 connections of 64 requests of 256 KiB, `nbdcopy`, this
+/// saves a sixth of the processor time.
+const HELD_MAX: usize = 2 << 20;
 /// Piece sizes: the powers of two from the smallest to the largest.
 const NR_CLASSES: usize = (PIECE_MAX / PIECE_MIN).ilog2() as usize + 1;
 
@@ -69,6 +73,9 @@ impl Pool {
 
     /// Whether a client may have so many bytes more.
     pub(crate) fn may_have(&self, piece: usize, held: &Held) -> bool {
+        if held.0 > 0 && held.0 + piece > HELD_MAX {
+            return false;
+        }
         let beyond = self.beyond(held.0 + piece);
         let left = (self.budget_bytes / 2).saturating_sub(self.beyond_bytes);
         let more = beyond - self.beyond(held.0);
@@ -169,7 +176,7 @@ mod tests {
         let least = clients.iter().map(|(held, _)| held.0).min().unwrap();
         assert!(least >= 32 << 10, "the last client got {least} bytes");
         let most = clients.iter().map(|(held, _)| held.0).max().unwrap();
-        assert!(most >= 1 << 20, "the first client got {most} bytes");
+        assert!((1 << 20..=HELD_MAX).contains(&most), "the first client got {most} bytes");
     }
 
     #[test]

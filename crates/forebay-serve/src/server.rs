@@ -29,6 +29,9 @@ use std::thread::JoinHandle;
 const DEFAULT_SOCKET: &str = "./forebay.sock";
 /// How long no connection is accepted after the last descriptor was used up.
 const EXHAUSTED_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// How many connections of one socket are accepted in a row: however fast they come, the other
+/// sockets are looked at, and whether it is time to stop.
+const ACCEPTS_IN_A_ROW: usize = 64;
 
 /// What all threads of a server know.
 #[derive(Debug)]
@@ -135,8 +138,9 @@ impl Server {
         doors.iter().for_each(|door| door.close());
         // Workers bound their own end: connections that do not take their replies are closed.
         let died = threads.into_iter().filter_map(|thread| thread.join().err()).count();
+        let flushed = self.flush_all();
         accepted?;
-        self.flush_all()?;
+        flushed?;
         match died {
             0 => Ok(()),
             _ => Err(system("serving")(io::Error::other("a thread of the server has panicked"))),
@@ -186,7 +190,7 @@ impl Server {
 
     /// Accepts what waits at one socket. Says whether descriptors have run out.
     fn accept_from(&self, listener: &Listener, doors: &[Arc<Door>]) -> Result<bool, ServeError> {
-        loop {
+        for _ in 0..ACCEPTS_IN_A_ROW {
             match listener.accept() {
                 Ok(Some((fd, peer))) => {
                     let door = doors.iter().min_by_key(|door| door.nr_conns());
@@ -203,17 +207,25 @@ impl Server {
                 Err(error) => return Err(system("accepting connections")(error)),
             }
         }
+        Ok(false)
     }
 
-    /// Makes durable what clients have written: after this nothing is lost by a power failure.
+    /// Makes durable what clients have written: after this nothing is lost by a power failure. One
+    /// disk that fails keeps no other from being flushed; the first failure is returned.
     fn flush_all(&self) -> Result<(), ServeError> {
+        let mut flushed = Ok(());
         for export in self.shared.exports.iter().filter(|export| !export.info.can.read_only) {
-            export.disk.flush().map_err(|source| ServeError::LastFlush {
-                spec: export.disk.info().spec.clone(),
-                source,
-            })?;
+            let spec = || export.disk.info().spec.clone();
+            let one = export
+                .disk
+                .flush()
+                .map_err(|source| ServeError::LastFlush { spec: spec(), source });
+            if let (Err(_), Err(another)) = (&flushed, &one) {
+                self.shared.log.line(now_ns(), another);
+            }
+            flushed = flushed.and(one);
         }
-        Ok(())
+        flushed
     }
 }
 

@@ -101,8 +101,9 @@ fn metrics(folder: &Path) -> String {
 /// What the kernel says of a thread.
 fn status_of(child: &Child, name: &str) -> String {
     let threads = std::fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+    // One that has ended meanwhile has none.
     let mut found = threads
-        .map(|thread| std::fs::read_to_string(thread.unwrap().path().join("status")).unwrap());
+        .filter_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("status")).ok());
     let name = format!("Name:\t{name}\n");
     found.find(|status| status.starts_with(&name)).expect("it runs")
 }

@@ -116,6 +116,11 @@ impl Disks {
         Some((export, self.queue(export)))
     }
 
+    /// Its descriptor cannot be watched yet.
+    pub(crate) fn put_unwatched(&mut self, export: usize) {
+        self.unwatched.push(export);
+    }
+
     /// A queue's descriptor was reported: it has to be reaped, whatever is in it.
     pub(crate) fn told(&mut self, export: usize) {
         self.is_told[export] = true;

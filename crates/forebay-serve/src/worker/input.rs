@@ -139,6 +139,9 @@ fn resume_input(disks: &mut Disks, shared: &Arc<Shared>, conn: &mut Conn, key: K
     let taken = consume(disks, shared, conn, key, &rest);
     conn.rest = rest;
     conn.rest.drain(..taken);
+    if !conn.is_stalled {
+        conn.rest.shrink_to_fit(); // the client may be idle from now on
+    }
     taken > 0 || !conn.is_stalled
 }
 

@@ -47,6 +47,11 @@ const OF_DOOR: u64 = u64::MAX;
 const OF_TIMER: u64 = u64::MAX - 1;
 const OF_QUEUE: u64 = 1 << MARK_SHIFT;
 
+/// How often one round collects, answers and goes on with what had to wait. Where there is more to
+/// be done, everybody's sockets are looked at in between: a client that has sent thousands of
+/// requests at once keeps no other waiting until the last of them.
+const TURNS_IN_A_ROUND: u32 = 4;
+
 /// After so many looks of the timer without a request, memory that nobody uses is given up.
 const IDLE_TICKS: u32 = 4;
 
@@ -71,6 +76,8 @@ pub(crate) struct Worker {
     waiting: VecDeque<Key>,
     /// Connections that have decrypted bytes left, of which no descriptor tells.
     again: Vec<Key>,
+    /// The round has ended before everything that could be done was.
+    is_unfinished: bool,
     /// Those in their handshake, oldest first; some may be further meanwhile, or gone.
     in_handshake: VecDeque<Key>,
     /// How many connections have a deadline, at least.
@@ -121,6 +128,7 @@ impl Worker {
             dirty: Vec::new(),
             waiting: VecDeque::new(),
             again: Vec::new(),
+            is_unfinished: false,
             in_handshake: VecDeque::new(),
             nr_deadlines: 0,
             timer,
@@ -148,7 +156,7 @@ impl Worker {
         }
         self.let_gather();
         let at_once = Timespec::default();
-        let timeout = (!self.again.is_empty()).then_some(&at_once);
+        let timeout = (self.is_unfinished || !self.again.is_empty()).then_some(&at_once);
         self.events.clear();
         let into = rustix::buffer::spare_capacity(&mut self.events);
         match epoll::wait(&self.epoll, into, timeout) {
@@ -197,7 +205,8 @@ impl Worker {
                 self.guard(key, |worker| worker.receive(key));
             }
         }
-        loop {
+        self.is_unfinished = true;
+        for _ in 0..TURNS_IN_A_ROUND {
             let mut moved = self.reap();
             self.flush();
             if !self.waiting.is_empty() {
@@ -206,6 +215,7 @@ impl Worker {
             }
             let may_go_on = moved && !self.waiting.is_empty();
             if !may_go_on && self.dirty.is_empty() && !self.disks.has_ended() {
+                self.is_unfinished = false;
                 break;
             }
         }
@@ -397,12 +407,20 @@ impl Worker {
     }
 
     /// Has new queues' descriptors watched, so that completions wake this thread.
+    /// Without a descriptor left, as when clients have taken all, the timer's looks take the place
+    /// of events, until there is one again.
     fn watch_new_queues(&mut self) {
         while let Some((export, queue)) = self.disks.next_unwatched() {
             let data = EventData::new_u64(OF_QUEUE | export as u64);
             // A wait begins only when everything that has ended was reaped.
-            let fd = queue.poll_fd_after_reap().expect("there is room for a descriptor");
-            epoll::add(&self.epoll, fd, data, EventFlags::IN).expect("there is room for it");
+            let watched = queue.poll_fd_after_reap().and_then(|fd| {
+                epoll::add(&self.epoll, fd, data, EventFlags::IN)?;
+                Ok(())
+            });
+            if watched.is_err() {
+                self.disks.put_unwatched(export);
+                return self.timer.arm();
+            }
         }
     }
 
