@@ -1,9 +1,9 @@
 //! The device: a model for times and faults, a [`Store`] for the data, and the core's driver.
 //!
 //! The data of a command move when it begins or when it is done, so that commands which overlap
-//! meet in every order. What a device has done of a command that fails, nobody knows. One that comes
-//! back short has done what it counts and no more: the layer sends the rest again whatever has
-//! overtaken it meanwhile, so that what was done of it before would come back.
+//! meet in every order. What a device has done of a command that fails, nobody knows. One that
+//! comes back short has done what it counts and no more: the layer sends the rest again whatever
+//! has overtaken it meanwhile, so that what was done of it before would come back.
 
 use super::context::{Context, Event};
 use super::memory::Memory;
