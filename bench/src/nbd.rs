@@ -213,8 +213,8 @@ fn direct_file(file: &Path) -> PathBuf {
     file.with_extension("direct")
 }
 
-/// Makes a file of bytes that nobody takes for zeroes. It is then in the page cache, in pages of 4k:
-/// if it were read in, or written in large pieces, the kernel would keep it in large folios, of
+/// Makes a file of bytes that nobody takes for zeroes. It is then in the page cache, in pages of
+/// 4k: if it were read in, or written in large pieces, the kernel would keep it in large folios, of
 /// which ext4 goes through all blocks for each small write, and nothing else would be measured.
 fn make(path: &Path, size_mib: u64) -> Result<()> {
     let mut file = std::fs::File::create(path)?;

@@ -17,17 +17,17 @@ pub(crate) fn cpu_time_of_children() -> Result<Duration> {
 /// The sum of the two fields of clock ticks from the `nth` on, counted from 0.
 fn times(path: &str, nth: usize) -> Result<Duration> {
     let stat = read_to_string(path).with_context(|| path.to_owned())?;
-    // The second field is a name in parentheses, and may have blanks in it.
-    let rest = stat.rsplit_once(')').context("a process has a name")?.1;
-    let ticks: Vec<u64> = rest
-        .split_whitespace()
-        .skip(nth - 2)
-        .take(2)
-        .map_while(|field| field.parse().ok())
-        .collect();
-    let [user, system] = ticks[..] else { anyhow::bail!("{path} is too short") };
+    let ticks = sum_of_two(&stat, nth).with_context(|| format!("{path}: too short"))?;
     let a_second = rustix::param::clock_ticks_per_second();
-    Ok(Duration::from_secs_f64((user + system) as f64 / a_second as f64))
+    Ok(Duration::from_secs_f64(ticks as f64 / a_second as f64))
+}
+
+fn sum_of_two(stat: &str, nth: usize) -> Option<u64> {
+    // The second field is a name in parentheses, and may have blanks and parentheses in it.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(nth - 2);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    Some(next()? + next()?)
 }
 
 /// A process's share of memory: what is its own, and its part of what it shares (PSS), bytes.
@@ -37,4 +37,24 @@ pub(crate) fn memory_bytes(pid: u32) -> Result<u64> {
     let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
     let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     Ok(kib.with_context(|| format!("{path}: no Pss"))? << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_found_behind_any_name() {
+        let stat = "7 (a) b (c)) S 1 7 7 0 -1 4194304 485 0 0 0 50 62 3 4 20 0 9 0 555";
+        assert_eq!(sum_of_two(stat, 13), Some(112));
+        assert_eq!(sum_of_two(stat, 15), Some(7));
+        assert_eq!(sum_of_two("7 (a) S 1", 13), None);
+    }
+
+    #[test]
+    fn this_process_has_memory_and_the_time_of_others_is_not_its_own() {
+        let me = std::process::id();
+        assert!(memory_bytes(me).unwrap() > 64 << 10);
+        assert!(cpu_time(me).unwrap() < Duration::from_secs(3600));
+    }
 }

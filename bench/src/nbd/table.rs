@@ -254,3 +254,42 @@ fn spread(ratio: Option<[f64; 3]>) -> String {
 fn show(value: f64, what: What) -> String {
     if value.is_nan() { "-".to_owned() } else { format!("{value:.*}", what.decimals) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nbd::loads;
+
+    fn sample(value: f64, server_us: f64, client_busy: f64) -> Option<Sample> {
+        Some(Sample { value, p50_us: 1.0, p99_us: 1.0, server_us, client_us: 1.0, client_busy })
+    }
+
+    fn is_met(name: &str, samples: Vec<Vec<Option<Sample>>>) -> Option<bool> {
+        let load = loads::ALL.iter().find(|load| load.name == name).unwrap();
+        let servers: Vec<_> = crate::nbd::servers::ALL.iter().take(samples.len()).collect();
+        let cells = [Cell { load, samples }];
+        verdict(&cells[0], &cells, &servers).is_met
+    }
+
+    #[test]
+    fn the_best_of_the_others_counts_and_rounds_that_failed_do_not() {
+        let name = "sequential 4k reads, depth 32";
+        let slow = vec![sample(10.0, 1.0, 0.5), sample(12.0, 1.0, 0.5), None];
+        let best = vec![sample(20.0, 1.0, 0.5), None, sample(18.0, 1.0, 0.5)];
+        let twice = vec![sample(40.0, 1.0, 0.5), None, sample(1.0, 1.0, 0.5)];
+        let ours = vec![sample(40.0, 1.0, 0.5), sample(39.0, 1.0, 0.5), sample(36.0, 1.0, 0.5)];
+        assert_eq!(is_met(name, vec![ours, slow.clone(), best.clone()]), Some(true));
+        assert_eq!(is_met(name, vec![twice, slow, best.clone()]), Some(false));
+        assert_eq!(is_met(name, vec![vec![None], best]), None);
+    }
+
+    #[test]
+    fn at_the_clients_limit_half_the_processor_time_will_do() {
+        let name = "sequential 4k reads, depth 32";
+        let best = vec![sample(20.0, 2.0, 0.9)];
+        let with = |server_us, busy| vec![vec![sample(21.0, server_us, busy)], best.clone()];
+        assert_eq!(is_met(name, with(0.9, 0.95)), Some(true));
+        assert_eq!(is_met(name, with(1.1, 0.95)), Some(false));
+        assert_eq!(is_met(name, with(0.9, 0.5)), Some(false));
+    }
+}
