@@ -243,8 +243,8 @@ impl<E: Enter> UringDriver<E> {
     ///
     /// Twice at most. The kernel marks deferred work behind adding it to its list; where that is
     /// done in between, the mark stays, with nothing behind it, until there is more: who goes on
-    /// until there is no mark goes on for ever. But it may as well stand for what came while signals
-    /// were left out, so the second time they are not: what comes from then on is told.
+    /// until there is no mark goes on for ever. But it may as well stand for what came while
+    /// signals were left out, so the second time they are not: what comes from then on is told.
     fn look_for_poll(&mut self) {
         let is_told = self.event.as_ref().is_some_and(|event| event.was_told());
         if is_told || self.ring.submission().taskrun() {
