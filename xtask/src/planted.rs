@@ -4,8 +4,13 @@
 use crate::Outcome;
 use crate::patched::Patched;
 
-const CRATES: [&str; 4] =
-    ["crates/forebay-core", "crates/forebay-model", "crates/forebay-fio", "crates/forebay-sim"];
+const CRATES: [&str; 5] = [
+    "crates/forebay-core",
+    "crates/forebay-model",
+    "crates/forebay-fio",
+    "crates/forebay-nbd",
+    "crates/forebay-sim",
+];
 
 struct Bug {
     what: &'static str,

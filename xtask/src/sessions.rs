@@ -6,7 +6,7 @@ use crate::suite::{self, Suite};
 
 const SUITES: &[Suite] = &[Suite {
     target: "--package forebay-sim --test it",
-    names: &["--ignored", "--nocapture", "many_sessions"],
+    names: &["--ignored", "--nocapture", "many_sessions", "thousands_of_seeds_of_nbd"],
     skips: &[],
 }];
 

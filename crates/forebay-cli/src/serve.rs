@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::output;
 use clap::{Args, ValueEnum};
 use forebay_serve::listen::Address;
+use forebay_serve::metrics::metrics_address;
 use forebay_serve::{ExportOptions, Limits, Options, Server, TlsOptions, TlsPolicy};
 use std::path::PathBuf;
 
@@ -13,14 +14,18 @@ Examples:
   forebay serve disk.img                          at unix:./forebay.sock, as the default export
   forebay serve disk.img --nbd tcp:0.0.0.0 --tls require --tls-certificates pki/
   forebay serve a.img b.img --name a --name b     two exports
-It runs in the foreground until SIGTERM or SIGINT: then it takes no more connections, finishes what
-was begun, flushes the disks, and ends.";
+It prints the URIs of its exports, and on standard error a line for each connection. It runs in the
+foreground until SIGTERM or SIGINT: then it takes no more connections, finishes what was begun,
+flushes the disks, and ends, with status 0 if nothing is lost.";
+
+/// The most memory for data on its way, MiB: beyond it there is a slip of the hand.
+const MAX_MEMORY_MIB: usize = 1 << 20;
 
 /// Options of `forebay serve`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
-    /// The disks
+    /// The disks, as for info and bench: disk.img, /dev/vdb?direct=on, ram:2G, nbd://host/name
     #[arg(required = true, value_name = "SPEC")]
     specs: Vec<String>,
     /// Where to listen: unix:PATH or tcp:HOST[:PORT]; may be repeated [default:
@@ -34,10 +39,10 @@ pub(crate) struct ServeArgs {
     /// What clients are told of an export; repeated, for the disks in their order
     #[arg(long, value_name = "TEXT")]
     description: Vec<String>,
-    /// Refuse writes
+    /// Refuse writes, to all exports; disks are opened for reading only
     #[arg(long)]
     read_only: bool,
-    /// Whether clients may use TLS, or must
+    /// Whether clients may use TLS, or must: with `on` those who do not ask for it come in, too
     #[arg(long, value_enum, default_value_t = Tls::Off, value_name = "off|on|require")]
     tls: Tls,
     /// Where server-cert.pem, server-key.pem and ca-cert.pem are
@@ -55,12 +60,13 @@ pub(crate) struct ServeArgs {
     /// Memory for data on its way, of all connections together, MiB
     #[arg(long, default_value_t = Limits::default().memory_bytes >> 20, value_name = "N")]
     memory_mib: usize,
-    /// Where metrics are served: tcp:HOST:PORT or unix:PATH
+    /// Where metrics are served, to Prometheus or curl: tcp:HOST[:PORT] or unix:PATH [default port:
+    /// 9809; default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Tls {
     Off,
     On,
@@ -81,14 +87,32 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
     for (option, nr) in [("--name", args.name.len()), ("--description", args.description.len())] {
         if nr > args.specs.len() {
             let nr_specs = args.specs.len();
-            let told =
-                format!("{option} was given {nr} times, for {nr_specs} disks; once for each");
-            return Err(Failure::Usage(told));
+            let disks = if nr_specs == 1 { "disk" } else { "disks" };
+            let told = format!("{option} was given {nr} times, for {nr_specs} {disks}");
+            return Err(Failure::Usage(format!("{told}; give it once for each, at most")));
         }
     }
     if args.threads == Some(0) || args.max_connections == 0 {
         let told = "--threads and --max-connections must be at least 1";
         return Err(Failure::Usage(told.to_owned()));
+    }
+    if args.memory_mib == 0 || args.memory_mib > MAX_MEMORY_MIB {
+        let told = format!("--memory-mib must be from 1 to {MAX_MEMORY_MIB}");
+        return Err(Failure::Usage(told));
+    }
+    // Else somebody who has forgotten `--tls` would serve in the clear, and not know it.
+    if args.tls == Tls::Off && (args.tls_certificates.is_some() || args.tls_verify_peer) {
+        let told = "--tls-certificates and --tls-verify-peer are for TLS, which is off; add \
+                    `--tls require`, or `--tls on`, which also lets clients in without it";
+        return Err(Failure::Usage(told.to_owned()));
+    }
+    if args.tls == Tls::On && args.tls_verify_peer {
+        let told = "with `--tls on` whoever has no certificate comes in without TLS; \
+                    --tls-verify-peer needs `--tls require`";
+        return Err(Failure::Usage(told.to_owned()));
+    }
+    if let Some(text) = &args.metrics {
+        metrics_address(text).map_err(|error| Failure::Usage(format!("--metrics: {error}")))?;
     }
     let exports = args.specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
         spec: spec.clone(),

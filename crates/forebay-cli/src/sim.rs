@@ -3,6 +3,8 @@
 //! A job file is run on a modelled device, or random scenarios are, one for each seed. What is
 //! printed says how to see the same run again. A broken rule is a failure of the run.
 
+mod nbd;
+
 use std::collections::hash_map::RandomState;
 use std::fmt::Write;
 use std::hash::{BuildHasher, Hasher};
@@ -31,6 +33,9 @@ pub(crate) struct Args {
     /// Run random scenarios instead of a job file
     #[arg(long, conflicts_with_all = ["job", "model"])]
     random: bool,
+    /// Run random NBD clients, good and bad ones, and a server of their sessions
+    #[arg(long, conflicts_with_all = ["job", "random", "model", "wake", "queue_depth"])]
+    nbd: bool,
     /// The first seed [default: a new one, which is printed]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -54,6 +59,9 @@ pub(crate) struct Args {
 
 /// Runs what the arguments ask for.
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
+    if args.nbd {
+        return nbd::run(args.seed.unwrap_or_else(new_seed), args.seeds);
+    }
     let model: ModelSpec = args
         .model
         .parse()

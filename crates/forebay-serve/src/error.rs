@@ -8,7 +8,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum ServeError {
     /// A disk cannot be opened.
-    #[error("{spec}: {source}")]
+    #[error("{}", of_spec(.spec, &.source.to_string()))]
     Open {
         /// The disk.
         spec: String,
@@ -35,6 +35,16 @@ pub enum ServeError {
     /// Two exports of one name.
     #[error("two exports are named `{0}`; give each SPEC a --name of its own")]
     SameName(String),
+    /// A name or a description that no client would take.
+    #[error("{spec}: its {what} has {len_bytes} bytes; NBD allows 4096")]
+    TooLong {
+        /// The disk.
+        spec: String,
+        /// What is too long.
+        what: &'static str,
+        /// How long it is, bytes.
+        len_bytes: usize,
+    },
     /// A socket cannot be listened on.
     #[error(transparent)]
     Listen(#[from] crate::listen::ListenError),
@@ -66,4 +76,13 @@ pub enum ServeError {
         /// How it failed.
         source: forebay::IoError,
     },
+}
+
+/// What is wrong with a disk, which is named once: most errors begin with the file already.
+fn of_spec(spec: &str, told: &str) -> String {
+    let target = spec.split_once('?').map_or(spec, |(target, _)| target);
+    match target.is_empty() || told.starts_with(target) {
+        true => told.to_owned(),
+        false => format!("{spec}: {told}"),
+    }
 }

@@ -28,6 +28,9 @@ use stale::SocketFile;
 const BACKLOG: i32 = 1024;
 /// How many connections that were gone again are passed over in one call.
 const MAX_ABORTED: usize = 64;
+/// How much of its replies a client at a unix socket may leave in the kernel, if that allows it:
+/// with its usual 208 KiB two replies of 128 KiB take three system calls, and two waits.
+const SEND_BUFFER_BYTES: usize = 512 << 10;
 /// A peer that is gone without a word is noticed after about two minutes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
@@ -58,7 +61,7 @@ enum Name {
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// The kernel refused.
-    #[error("cannot listen at {address}: {source}")]
+    #[error("cannot listen at {address}: {source}{}", hint(.source))]
     Refused {
         /// Where.
         address: Address,
@@ -76,8 +79,8 @@ pub enum ListenError {
     },
     /// A file is there that is no socket, and may be of value.
     #[error(
-        "cannot listen at unix:{}: a file is there that is no socket; remove it, or choose another \
-         path",
+        "cannot listen at unix:{}: something is there that is no socket; choose another path, or \
+         move it away",
         .path.display()
     )]
     NoSocket {
@@ -100,6 +103,19 @@ pub enum ListenError {
         /// Why.
         source: io::Error,
     },
+}
+
+/// What to do about what the kernel refused.
+fn hint(error: &io::Error) -> &'static str {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::ADDRINUSE) => "; stop who listens there, or choose another port",
+        Some(Errno::ADDRNOTAVAIL) => "; this machine has no such address: `ip address` shows those",
+        Some(Errno::NOENT) => "; make the folder of the socket first",
+        Some(Errno::ACCESS) => {
+            "; a socket's folder must be writable, and ports below 1024 are for those with rights"
+        }
+        _ => "",
+    }
 }
 
 /// Whether an error of [`Listener::accept`] says that this process or the machine has run out of
@@ -343,6 +359,9 @@ fn prepare(connection: &OwnedFd, peer: Peer) {
         let _ = sockopt::set_tcp_keepidle(connection, KEEPALIVE_IDLE);
         let _ = sockopt::set_tcp_keepintvl(connection, KEEPALIVE_INTERVAL);
         let _ = sockopt::set_tcp_keepcnt(connection, KEEPALIVE_PROBES);
+    } else {
+        // Refused or cut down, it is as it was. (TCP finds the best by itself.)
+        let _ = sockopt::set_socket_send_buffer_size(connection, SEND_BUFFER_BYTES);
     }
 }
 

@@ -156,7 +156,10 @@ impl<Why: fmt::Display> fmt::Display for Closed<'_, Why> {
             return f.write_str("; it had chosen no export");
         }
         let TrafficSum { errors, read_bytes, written_bytes, .. } = self.traffic;
-        write!(f, "; {} requests", self.traffic.all_requests())?;
+        match self.traffic.all_requests() {
+            1 => f.write_str("; 1 request")?,
+            requests => write!(f, "; {requests} requests")?,
+        }
         match errors {
             0 => {}
             1 => f.write_str(" (1 failed)")?,

@@ -1,8 +1,8 @@
 //! The memory of a worker: payloads on their way between sockets and disks.
 //!
 //! Each worker has a budget that it never exceeds, whatever clients ask for. Memory is lent in
-//! pieces
-//! of a few sizes, and kept for the next request when it comes back; an idle worker gives it up.
+//! pieces of a few sizes, and kept for the next request when it comes back; an idle worker gives it
+//! up.
 //!
 //! **Who gets how much.** A client that does not take its replies keeps their memory. So that such
 //! clients cannot starve the others, half of the budget is divided evenly: everybody may have that
@@ -83,9 +83,8 @@ impl Pool {
     }
 
     /// A piece for `len` bytes, or for the first of them: as large as may be lent to somebody who
-    /// has
-    /// so much already. None: nothing may be, until something comes back. What a piece contains is
-    /// left from others.
+    /// has so much already. None: nothing may be, until something comes back. What a piece contains
+    /// is left from others.
     pub(crate) fn take(&mut self, len: usize, held: &mut Held) -> Option<Buf> {
         let mut piece = piece_bytes(len);
         while !self.may_have(piece, held) {

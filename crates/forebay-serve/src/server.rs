@@ -12,6 +12,7 @@ use crate::signals::StopSignal;
 use crate::tls::ServerTls;
 use crate::worker::Worker;
 use crate::worker::door::{Arrival, Door};
+use crate::worker::status::Asker;
 use forebay::now_ns;
 use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::TlsPolicy;
@@ -19,6 +20,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, Rlimit, Signal, getpid, getrlimit, kill_process, setrlimit};
 use rustix::time::Timespec;
 use std::io;
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,6 +29,8 @@ use std::thread::JoinHandle;
 
 /// Where a server listens that was told nothing.
 const DEFAULT_SOCKET: &str = "./forebay.sock";
+/// How long a text may be by the protocol, bytes.
+const MAX_STRING_BYTES: usize = 4096;
 /// How long no connection is accepted after the last descriptor was used up.
 const EXHAUSTED_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// How many connections of one socket are accepted in a row: however fast they come, the other
@@ -57,7 +61,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the disks and the sockets. From here on clients may connect, and wait.
+    /// Opens the disks and the sockets. From here on clients may connect, and wait, and SIGTERM
+    /// and SIGINT no more end the process, but [`Server::run`].
     ///
     /// # Errors
     /// What cannot be opened, and what to do.
@@ -74,6 +79,12 @@ impl Server {
         }
         let mut exports: Vec<Export> = Vec::new();
         for export in &options.exports {
+            for (what, text) in [("name", &export.name), ("description", &export.description)] {
+                if text.len() > MAX_STRING_BYTES {
+                    let spec = export.spec.clone();
+                    return Err(ServeError::TooLong { spec, what, len_bytes: text.len() });
+                }
+            }
             if exports.iter().any(|other| other.info.name == export.name) {
                 return Err(ServeError::SameName(export.name.clone()));
             }
@@ -99,6 +110,8 @@ impl Server {
             counters,
             log: Log::to_stderr(),
         });
+        // Who is told the URI may also stop the server: from here on that goes by the orderly way.
+        let _ = stop.as_fd();
         Ok(Server { shared, listeners, metrics, stop })
     }
 
@@ -127,9 +140,12 @@ impl Server {
         let _metrics = metrics.map(Endpoint::start).transpose()?;
         let mut doors = Vec::new();
         let mut threads = Vec::new();
+        let nr_clients = self.shared.limits.connections;
+        let asker = Asker::start(&self.shared.exports, nr_clients);
+        let asker = asker.map_err(system("starting a thread"))?;
         for number in 0..self.shared.limits.threads.max(1) {
             let door = Arc::new(Door::new().map_err(system("a descriptor for a thread"))?);
-            threads.push(start_worker(number, &self.shared, &door)?);
+            threads.push(start_worker(number, &self.shared, &door, &asker)?);
             doors.push(door);
         }
         notify::ready(&format!("{} exports", self.shared.exports.len()));
@@ -252,12 +268,13 @@ fn start_worker(
     number: usize,
     shared: &Arc<Shared>,
     door: &Arc<Door>,
+    asker: &Arc<Asker>,
 ) -> Result<JoinHandle<()>, ServeError> {
     let epoll = Worker::epoll(door).map_err(system("a descriptor for a thread"))?;
-    let (shared, door) = (Arc::clone(shared), Arc::clone(door));
+    let (shared, door, asker) = (Arc::clone(shared), Arc::clone(door), Arc::clone(asker));
     let builder = std::thread::Builder::new().name(format!("worker-{number}"));
     let thread = builder.spawn(move || {
-        let worker = AssertUnwindSafe(|| Worker::new(shared, door, epoll).run());
+        let worker = AssertUnwindSafe(|| Worker::new(shared, door, asker, epoll).run());
         if let Err(panic) = catch_unwind(worker) {
             // Its clients would wait for ever: the server ends, and who started it may start it
             // anew.

@@ -37,6 +37,7 @@ pub struct TlsError {
 enum Problem {
     Unreadable(pem::Error),
     NothingThere(&'static str),
+    BadKey(rustls::Error),
     NotOfTheKey(rustls::Error),
     BadCertificate(rustls::Error),
     BadCrl(String),
@@ -48,10 +49,17 @@ impl fmt::Display for Problem {
             Problem::Unreadable(pem::Error::Io(error)) => write!(f, "{error}"),
             Problem::Unreadable(error) => write!(f, "this is no PEM file: {error}"),
             Problem::NothingThere(what) => f.write_str(what),
+            Problem::BadKey(error) => write!(
+                f,
+                "this key cannot be used ({error}); it must be RSA of 2048 to 8192 bits, ECDSA on \
+                 P-256 or P-384, or Ed25519. If it is one, as those of `certtool --ecc` are, \
+                 `openssl pkcs8 -topk8 -nocrypt -in OLD -out NEW` writes it anew in a way that can \
+                 be read"
+            ),
             Problem::NotOfTheKey(error) => write!(
                 f,
-                "the certificate and {SERVER_KEY} cannot be used together ({error}); both must \
-                 come from the same `certtool --generate-certificate`, or the like"
+                "this certificate is not of the key in {SERVER_KEY} ({error}); put the key there \
+                 that it was made with, or make a new certificate with this key"
             ),
             Problem::BadCertificate(error) => write!(f, "a certificate is broken ({error})"),
             Problem::BadCrl(error) => write!(f, "the list of revoked certificates: {error}"),
@@ -72,7 +80,13 @@ impl ServerTls {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let certificate_file = folder.join(SERVER_CERT);
         let chain = certificates(&certificate_file)?;
-        let key = private_key(&folder.join(SERVER_KEY))?;
+        let key_file = folder.join(SERVER_KEY);
+        let key = private_key(&key_file)?;
+        // By itself first: else a key that cannot be read is taken for one of another certificate.
+        provider
+            .key_provider
+            .load_private_key(key.clone_key())
+            .map_err(|error| TlsError { file: key_file, problem: Problem::BadKey(error) })?;
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .expect("the provider has suites of both versions");
@@ -83,7 +97,10 @@ impl ServerTls {
         };
         let mut config = builder.with_single_cert(chain, key).map_err(|error| TlsError {
             file: certificate_file,
-            problem: Problem::NotOfTheKey(error),
+            problem: match error {
+                error @ rustls::Error::InvalidCertificate(_) => Problem::BadCertificate(error),
+                error => Problem::NotOfTheKey(error),
+            },
         })?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;

@@ -10,7 +10,8 @@
 //! - a run ends with a [`Summary`], or with the [`Violation`] of a rule. The rules are in `check/`;
 //! - [`Plant`]: bugs that the checkers must find.
 //!
-//! [`sessions`] has NBD clients and a server of their sessions over the core.
+//! [`sessions`] has NBD clients and a server of their sessions over the core; [`nbd`] has clients
+//! that mean harm, vanish or do not read, and looks at what they leave behind.
 //!
 //! [`sectors`] checks logs of reads and writes, wherever they come from: tests of drivers and
 //! servers use it as well.
@@ -35,6 +36,7 @@ mod image;
 mod jobs;
 pub mod lab;
 mod model_spec;
+pub mod nbd;
 mod plant;
 mod runtime;
 mod scenario;

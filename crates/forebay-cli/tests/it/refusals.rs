@@ -312,9 +312,16 @@ fn info_describes_and_refuses() {
     let text = stdout(&info(&["null:1M"]));
     assert!(text.contains("\n  flush                     no: there is no cache"), "{text}");
 
-    let output = info(&["nbd:somewhere"]);
+    let output = info(&["rbd:somewhere"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).starts_with("forebay: nbd:somewhere: driver `nbd` does not exist"));
+    assert!(stderr(&output).starts_with("forebay: rbd:somewhere: driver `rbd` does not exist"));
+    let output = info(&["nbd://somewhere/x?socket=y"]);
+    assert_eq!(output.status.code(), Some(2));
+    let words = "nbd://somewhere/x: `socket` goes with nbd+unix:// and nbds+unix://";
+    assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    let output = info(&["nbd+unix:///x?socket=missing.sock"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("there is no such socket"), "{}", stderr(&output));
     let output = info(&["missing.img"]);
     assert_eq!(output.status.code(), Some(1));
     let output = info(&[]);

@@ -37,6 +37,17 @@ fn random_scenarios_say_what_was_checked() {
     assert!(stdout(&sim(&folder, "--random")).starts_with("seed "));
 }
 
+#[test]
+fn nbd_sessions_say_what_was_checked_and_do_the_same_again() {
+    let folder = folder();
+    let output = sim(&folder, "--nbd --seeds 3 --seed 1");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    assert!(text.starts_with("3 seeds from 1: no rule is broken\n"), "{text}");
+    assert!(text.contains("replay with  : forebay sim --nbd --seed 1 --seeds 3"), "{text}");
+    assert_eq!(stdout(&sim(&folder, "--nbd --seeds 3 --seed 1")), text);
+}
+
 #[track_caller]
 fn check_refused(args: &str, code: i32, message: &str) {
     let folder = folder();

@@ -28,8 +28,8 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// Until the next try where the system has run out of something.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// For the whole of a request and its reply: a scraper gives up after 10 s by itself.
-/// named, so that nobody else hears by accident.
+/// Where metrics are to be served, as a user writes it: an [`Address`], on 127.0.0.1 if no host is
+/// named, so that nobody else hears by accident, and at [`METRICS_PORT`] if no port is.
 ///
 /// # Errors
 /// What is wrong with it.

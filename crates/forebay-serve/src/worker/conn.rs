@@ -41,6 +41,8 @@ pub(crate) struct Conn {
     pub(crate) scribble: Vec<u8>,
     /// Requests that were begun and not answered.
     pub(crate) nr_in_flight: u32,
+    /// How many of them are BLOCK_STATUS.
+    pub(crate) nr_questions: u32,
     /// Bytes of the pool that are on their way for it.
     pub(crate) held: Held,
     /// What was received behind its last request waits: for memory, for the disk, or for the client
@@ -155,6 +157,7 @@ impl Conn {
             paused: Vec::new(),
             scribble: Vec::new(),
             nr_in_flight: 0,
+            nr_questions: 0,
             held: Held::default(),
             is_stalled: false,
             is_exclusive: false,

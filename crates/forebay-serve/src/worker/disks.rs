@@ -6,7 +6,9 @@
 //! each wave when the one before it has been handed on. The layer joins the pieces again.
 
 use super::conn::{Conn, Filling};
+use super::door::Door;
 use super::slots::{Key, MARK_SHIFT, Slots};
+use super::status::Asker;
 use crate::export::Export;
 use crate::pool::{PIECE_MAX, Pool};
 use forebay::{BioQueue, Buf, Completion, Io, Refusal};
@@ -63,6 +65,8 @@ pub(crate) enum Begun {
 #[derive(Debug)]
 pub(crate) struct Disks {
     pub(crate) exports: Arc<[Export]>,
+    asker: Arc<Asker>,
+    door: Arc<Door>,
     /// This thread's queue on each export's disk, made when it is first used.
     queues: Vec<Option<BioQueue>>,
     /// Those whose descriptors were reported since they were last reaped.
@@ -82,11 +86,18 @@ pub(crate) struct Disks {
 }
 
 impl Disks {
-    pub(crate) fn new(exports: Arc<[Export]>, budget_bytes: usize, nr_clients: usize) -> Disks {
+    pub(crate) fn new(
+        exports: Arc<[Export]>,
+        (asker, door): (Arc<Asker>, Arc<Door>),
+        budget_bytes: usize,
+        nr_clients: usize,
+    ) -> Disks {
         let queues = exports.iter().map(|_| None).collect();
         let is_told = vec![false; exports.len()];
         Disks {
             exports,
+            asker,
+            door,
             queues,
             is_told,
             unwatched: Vec::new(),
@@ -154,6 +165,11 @@ impl Disks {
         let nr = std::mem::take(&mut self.nr_begun);
         self.was_used |= nr > 0;
         nr
+    }
+
+    /// Has a client's question about a range answered.
+    pub(crate) fn ask(&self, conn: &mut Conn, key: Key, export: usize, rq: Request) -> Begun {
+        self.asker.ask(conn, key, &self.door, (export, rq))
     }
 
     /// Begins a request. One with a payload is begun when its payload begins to come: the rest is

@@ -1,6 +1,9 @@
-//! Where new connections come to a worker.
+//! Where new connections come to a worker, and answers that it does not wait for.
 
+use super::slots::Key;
 use crate::listen::Peer;
+use forebay::Extent;
+use forebay_nbd::server::Request;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
@@ -13,10 +16,19 @@ pub(crate) struct Arrival {
     pub(crate) peer: Peer,
 }
 
+/// What a disk has said of a range that a client has asked about.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(super) conn: Key,
+    pub(super) rq: Request,
+    pub(super) extents: Result<Vec<Extent>, String>,
+}
+
 /// The door of one worker: the accepting thread puts connections there.
 #[derive(Debug)]
 pub(crate) struct Door {
     waiting: Mutex<Vec<Arrival>>,
+    answers: Mutex<Vec<Answer>>,
     /// Connections that are in, or wait to be. Relaxed: it is a count to choose by.
     nr_conns: AtomicUsize,
     /// The worker is to stop. Relaxed: the event that follows it orders.
@@ -28,6 +40,7 @@ impl Door {
     pub(crate) fn new() -> std::io::Result<Door> {
         Ok(Door {
             waiting: Mutex::default(),
+            answers: Mutex::default(),
             nr_conns: AtomicUsize::new(0),
             is_closing: AtomicBool::new(false),
             event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -49,6 +62,17 @@ impl Door {
         self.nr_conns.fetch_add(1, Ordering::Relaxed);
         self.waiting.lock().expect("nobody panics here").push(arrival);
         self.ring();
+    }
+
+    /// Brings an answer.
+    pub(super) fn answer(&self, answer: Answer) {
+        self.answers.lock().expect("nobody panics here").push(answer);
+        self.ring();
+    }
+
+    /// Takes the answers that are there. Call it after [`Door::take`], which takes the event.
+    pub(super) fn take_answers(&self) -> Vec<Answer> {
+        std::mem::take(&mut *self.answers.lock().expect("nobody panics here"))
     }
 
     /// Tells the worker to stop.

@@ -14,7 +14,6 @@ use crate::log::Opened;
 use crate::metrics::{Refusal, RequestKind};
 use crate::server::Shared;
 use crate::tls::TlsStream;
-use forebay::{Extent, ExtentKind};
 use forebay_nbd::server::{CloseReason, Command, NbdError, Next, Request, Transmission};
 use forebay_nbd::wire::Framing;
 use std::io::{self, IoSliceMut};
@@ -33,9 +32,6 @@ const READS_IN_A_ROW: usize = 4;
 /// would come behind it is the next payload, and had to be copied.
 const LARGE: usize = 16 << 10;
 const A_LITTLE: usize = 4 << 10;
-
-/// How many extents one reply describes at most.
-const EXTENTS_MAX: usize = 1024;
 
 impl Worker {
     /// Reads what a connection has, and begins the requests in it.
@@ -273,7 +269,7 @@ fn kind_of(rq: &Request) -> Option<RequestKind> {
 fn take_up_io(disks: &mut Disks, conn: &mut Conn, key: Key, export: usize, rq: Request) -> Begun {
     match rq.command {
         Ok(Command::Disconnect) => unreachable!("the caller has seen to it"),
-        Ok(Command::BlockStatus { .. }) => block_status(disks, conn, export, &rq),
+        Ok(Command::BlockStatus { .. }) => return disks.ask(conn, key, export, rq),
         Ok(Command::Flush) => return disks.begin(conn, key, export, rq),
         Ok(_) => return disks.begin(conn, key, export, rq),
         Err(refused) => {
@@ -284,39 +280,11 @@ fn take_up_io(disks: &mut Disks, conn: &mut Conn, key: Key, export: usize, rq: R
     Begun::Yes
 }
 
-fn reply_error(conn: &mut Conn, rq: &Request, error: NbdError, message: &str) {
+pub(super) fn reply_error(conn: &mut Conn, rq: &Request, error: NbdError, message: &str) {
     conn.counters.fail();
     let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
     let mut bytes = std::mem::take(&mut conn.scribble);
     transmission.error(rq, error, message, &mut bytes);
-    conn.output.push(&bytes);
-    bytes.clear();
-    conn.scribble = bytes;
-}
-
-/// Says what a range consists of.
-fn block_status(disks: &Disks, conn: &mut Conn, export: usize, rq: &Request) {
-    const HOLE_AND_ZERO: u32 = 3;
-    const ZERO: u32 = 2;
-    let mut extents: Vec<Extent> = Vec::new();
-    let disk = &disks.exports[export].disk;
-    let max =
-        if matches!(rq.command, Ok(Command::BlockStatus { one: true })) { 1 } else { EXTENTS_MAX };
-    if let Err(error) = disk.block_status(rq.offset, rq.len, max, &mut extents) {
-        return reply_error(conn, rq, NbdError::Io, &error.to_string());
-    }
-    let states: Vec<(u64, u32)> = extents
-        .iter()
-        .map(|extent| match extent.kind {
-            ExtentKind::Data => (extent.len, 0),
-            ExtentKind::Zero => (extent.len, ZERO),
-            ExtentKind::Hole => (extent.len, HOLE_AND_ZERO),
-        })
-        .collect();
-    let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
-    let mut bytes = std::mem::take(&mut conn.scribble);
-    transmission.extents(rq, &states, &mut bytes);
-    conn.counters.end(RequestKind::BlockStatus, 0);
     conn.output.push(&bytes);
     bytes.clear();
     conn.scribble = bytes;

@@ -10,6 +10,7 @@
 //! - `ends`: completions become replies;
 //! - `output`: replies become bytes;
 //! - `gather`: how long to let requests gather;
+//! - `status`: what a range consists of is asked elsewhere;
 //! - `door`: where new connections come in; `timer`: when to look at deadlines.
 
 mod conn;
@@ -20,6 +21,7 @@ mod gather;
 mod input;
 mod output;
 mod slots;
+pub(crate) mod status;
 mod timer;
 
 use self::conn::{Conn, Ending, Phase, Transport};
@@ -27,6 +29,7 @@ use self::disks::Disks;
 use self::door::{Arrival, Door};
 use self::gather::Gather;
 use self::slots::{Key, MARK_SHIFT, Slots};
+use self::status::Asker;
 use self::timer::Timer;
 use crate::log::Closed;
 use crate::metrics::{HandshakeFailure, WorkerCounters};
@@ -109,13 +112,16 @@ impl Worker {
     pub(crate) fn new(
         shared: Arc<Shared>,
         door: Arc<Door>,
+        asker: Arc<Asker>,
         (epoll, timer): (OwnedFd, Timer),
     ) -> Worker {
         let limits = &shared.limits;
-        let budget_bytes = limits.memory_bytes / limits.threads;
-        let nr_clients = limits.connections.div_ceil(limits.threads);
+        let nr_threads = limits.threads.max(1);
+        let budget_bytes = limits.memory_bytes / nr_threads;
+        let nr_clients = limits.connections.div_ceil(nr_threads);
+        let asks = (asker, Arc::clone(&door));
         Worker {
-            disks: Disks::new(Arc::clone(&shared.exports), budget_bytes, nr_clients),
+            disks: Disks::new(Arc::clone(&shared.exports), asks, budget_bytes, nr_clients),
             counters: shared.counters.worker(),
             shared,
             door,
@@ -375,6 +381,7 @@ impl Worker {
             self.in_handshake.push_back(key);
             self.mark_dirty(key);
         }
+        self.take_answers();
         self.evict();
         if self.door.is_closing() && !self.is_stopping {
             self.is_stopping = true;
@@ -389,7 +396,7 @@ impl Worker {
     /// Where too many have not chosen an export yet, the oldest of them has to go: whoever opens
     /// connections and says nothing keeps nobody else out.
     fn evict(&mut self) {
-        let max = (self.shared.limits.half_open / self.shared.limits.threads).max(1);
+        let max = (self.shared.limits.half_open / self.shared.limits.threads.max(1)).max(1);
         let conns = &mut self.conns;
         if self.in_handshake.len() > max {
             let mut is_one = |key: &Key| {

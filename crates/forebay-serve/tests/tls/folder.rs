@@ -11,6 +11,7 @@ fn what_is_missing_or_broken_is_named_by_its_file() {
     let no_pem = "-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n";
     let encrypted =
         "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    let bad_key = "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n";
     let other_key = authority.issue(crate::certificates::SERVER).key.serialize_pem();
     let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     let table = [
@@ -19,7 +20,8 @@ fn what_is_missing_or_broken_is_named_by_its_file() {
         ("server-cert.pem", Some(no_pem), "no PEM file"),
         ("server-key.pem", None, "No such file"),
         ("server-key.pem", Some(encrypted), "no private key in it that is not encrypted"),
-        ("server-cert.pem", Some(broken), "cannot be used together"),
+        ("server-key.pem", Some(bad_key), "openssl pkcs8"),
+        ("server-cert.pem", Some(broken), "a certificate is broken"),
         ("ca-cert.pem", None, "No such file"),
         ("ca-cert.pem", Some(broken), "a certificate is broken"),
         ("ca-crl.pem", Some(no_text), "no list of revoked certificates"),
@@ -38,7 +40,7 @@ fn what_is_missing_or_broken_is_named_by_its_file() {
     let folder = authority.folder();
     write(folder.path(), "server-key.pem", &other_key);
     let error = ServerTls::load(folder.path(), false).unwrap_err().to_string();
-    assert!(error.contains("cannot be used together"), "{error}");
+    assert!(error.contains("is not of the key in server-key.pem"), "{error}");
 }
 
 #[test]

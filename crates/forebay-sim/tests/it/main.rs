@@ -1,6 +1,7 @@
 //! The integration tests, one program.
 
 mod histories;
+mod nbd;
 mod plants;
 mod seeds;
 mod sessions;

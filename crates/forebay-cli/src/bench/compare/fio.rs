@@ -74,6 +74,17 @@ fn twin(job: &Job, spec: &Spec) -> Result<Job, String> {
     let harmless: &[&str] = match spec.driver() {
         "file" | "aio" | "psync" => OF_FILES,
         "null" => &["read_only", "logical_block_size"],
+        "nbd" => {
+            let is_of_uri = |pair: &&str| pair.starts_with("socket=") || pair.starts_with("tls-");
+            let pairs: Vec<&str> = keys.split('&').filter(is_of_uri).collect();
+            let query =
+                if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) };
+            return Err(format!(
+                "fio's engine for NBD is not run here; run it by itself, with --ioengine=nbd \
+                 --uri='{place}{query}', or compare with another spec, such as \
+                 --compare='?plug=none'"
+            ));
+        }
         _ => {
             return Err(format!(
                 "fio has no device like {place}; compare with another spec, such as \
@@ -226,6 +237,8 @@ mod tests {
              /dev/shm, if it is to be memory)"
         );
         assert!(error("--name=a --filename=fault:x?rule=read:io").contains("like fault:x;"));
+        let nbd = error("--name=a --filename=nbd+unix:///x?plug=none&socket=/s");
+        assert!(nbd.contains(" --uri='nbd+unix:///x?socket=/s',"), "{nbd}");
         assert_eq!(
             error("--name=a --filename=null:1G?kick_ns=1000"),
             "bench: --compare=fio: a: fio has nothing like the key `kick_ns` of null:1G; leave it \

@@ -32,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) reads_may_tear: bool,
     /// The disk may go away. What fails may be done or not.
     pub(crate) may_fail: bool,
+    /// Whether ranges are zeroed and discarded, too.
+    pub(crate) has_ranges: bool,
 }
 
 impl Shared {
@@ -135,9 +137,9 @@ impl Worker {
         let mut payload = Vec::new();
         let (command, kind) = match self.numbers.below(32) {
             0..=1 => (command::FLUSH, Kind::Flush),
-            2 => (command::WRITE_ZEROES, Kind::Zero { nr_sectors, fua }),
-            3 => (command::TRIM, Kind::Trim { nr_sectors }),
-            4..=17 => (command::READ, Kind::Read(vec![Value::Unseen; nr_sectors as usize])),
+            2 if self.shared.has_ranges => (command::WRITE_ZEROES, Kind::Zero { nr_sectors, fua }),
+            3 if self.shared.has_ranges => (command::TRIM, Kind::Trim { nr_sectors }),
+            2..=17 => (command::READ, Kind::Read(vec![Value::Unseen; nr_sectors as usize])),
             _ => (command::WRITE, Kind::Write { stamp, nr_sectors, fua }),
         };
         if command == command::WRITE {

@@ -32,9 +32,6 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 /// What a kick's entry is called; requests have their tags' numbers.
 const KICK: u64 = u64::MAX;
 
-/// How often a look for an event loop asks the kernel for what it has deferred.
-const PASSES: u32 = 2;
-
 pub(super) struct UringDriver<E: Enter = Kernel> {
     ring: IoUring,
     kernel: E,
@@ -244,24 +241,29 @@ impl<E: Enter> UringDriver<E> {
     /// The event is cleared where it was found readable; or where something was deferred, of which
     /// it has told, most likely. Before that is brought: what comes after is told again.
     ///
-    /// Not until nothing is said to be deferred: the kernel marks that behind adding it, so where
-    /// this thread takes it in between, the mark stays with nothing behind it, until there is more.
+    /// Twice at most. The kernel marks deferred work behind adding it to its list; where that is
+    /// done in between, the mark stays, with nothing behind it, until there is more: who goes on
+    /// until there is no mark goes on for ever. But it may as well stand for what came while
+    /// signals were left out, so the second time they are not: what comes from then on is told.
     fn look_for_poll(&mut self) {
-        let mut is_told = self.event.as_ref().is_some_and(|event| event.was_told());
-        for _ in 0..PASSES {
-            let is_deferred = self.ring.submission().taskrun();
-            if let Some(event) = &self.event
-                && (is_told || is_deferred)
-            {
-                self.nr_syscalls += 1;
-                event.clear();
-            }
-            if !self.needs_enter() {
-                return;
-            }
-            self.enter(0);
-            // Where signals are not left out, that was one.
-            is_told = is_told && !event::IS_HUSHED;
+        let is_told = self.event.as_ref().is_some_and(|event| event.was_told());
+        if is_told || self.ring.submission().taskrun() {
+            self.clear_event();
+        }
+        if !self.needs_enter() {
+            return;
+        }
+        self.enter(0);
+        if self.needs_enter() {
+            self.clear_event();
+            self.enter_aloud(0);
+        }
+    }
+
+    fn clear_event(&mut self) {
+        if let Some(event) = &self.event {
+            self.nr_syscalls += 1;
+            event.clear();
         }
     }
 

@@ -16,6 +16,17 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+/// Who has received what came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// Who has the token, and reaps.
+    Reaper,
+    /// Who has a question, and looks for its answer.
+    Asker,
+    /// Who waits beside the driver, and does neither.
+    Waiter,
+}
+
 /// A connection, and what those who wait for it look at.
 pub(super) struct Shared {
     link: Mutex<Link>,
@@ -59,10 +70,9 @@ impl Shared {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells those who wait what they would not see for themselves. `is_guest`: of completions,
-    /// too, since who has received them does not reap.
+    /// Tells those who wait what they would not see for themselves, since `by` has received it.
     #[inline]
-    pub(super) fn tell(&self, link: &Link, is_guest: bool) {
+    pub(super) fn tell(&self, link: &Link, by: By) {
         let (for_room, is_lost) = (link.holds_back(), link.is_lost());
         // Relaxed: it is changed under the lock alone, which we hold.
         let is_news = for_room != self.for_room.load(Ordering::Relaxed)
@@ -72,10 +82,10 @@ impl Shared {
             self.is_lost.store(is_lost, Ordering::Release);
         }
         self.watch(link);
-        if is_news && (for_room || is_lost) || is_guest && link.has_done() {
+        if is_news && (for_room || is_lost) || by != By::Reaper && link.has_done() {
             self.event.signal();
         }
-        if !is_guest && link.asked.has_answer() {
+        if by != By::Asker && link.asked.has_answer() {
             self.answered.signal();
         }
     }
@@ -87,7 +97,7 @@ impl Shared {
         let mut link = self.lock();
         if link.nr_in_flight() == 0 {
             link.receive(false);
-            self.tell(&link, true);
+            self.tell(&link, By::Waiter);
         }
     }
 
@@ -176,7 +186,7 @@ impl Driver for NbdDriver {
     fn commit_rqs(&mut self) {
         let mut link = self.shared.lock();
         link.send();
-        self.shared.tell(&link, false);
+        self.shared.tell(&link, By::Reaper);
     }
 
     fn reap(&mut self, done: &mut Completions, look: Look) {
@@ -191,7 +201,7 @@ impl Driver for NbdDriver {
             link.send();
         }
         link.take_done(done);
-        self.shared.tell(&link, false);
+        self.shared.tell(&link, By::Reaper);
     }
 
     fn wait(&mut self, nr_completions: u32) {
@@ -222,7 +232,7 @@ impl Driver for NbdDriver {
             Socket::poll(Some((self.shared.fd.as_fd(), for_room)), None, None);
             link = self.shared.lock();
         }
-        self.shared.tell(&link, false);
+        self.shared.tell(&link, By::Reaper);
     }
 
     fn kick(&mut self) {

@@ -4,7 +4,7 @@
 //! asks at a time. It receives replies like any other that uses the connection, and what it finds
 //! of requests it leaves to be reaped, and tells who waits; so do others with what it waits for.
 
-use super::queue::Shared;
+use super::queue::{By, Shared};
 use super::socket::Socket;
 use crate::extent::{ExtentKind, Extents};
 use forebay_core::BlockStatus;
@@ -114,7 +114,7 @@ fn ask_once(
         link.send();
         link.receive(false);
         // Others wait for what this thread has received, or left to be sent.
-        shared.tell(&link, true);
+        shared.tell(&link, By::Asker);
         if let Some(result) = link.asked.result.take() {
             for &(len, state) in &link.asked.extents {
                 let len = len.min(left);

@@ -1,0 +1,133 @@
+//! BLOCK_STATUS: what a range of a disk consists of.
+//!
+//! To find that out may take long: the extents of a file may be many, or locked by somebody who
+//! punches a hole, and a disk may be another server's. So each export has a thread that asks, and
+//! no worker waits for it. The answer comes in through the worker's door.
+
+use super::Worker;
+use super::conn::{Conn, Phase};
+use super::disks::Begun;
+use super::door::{Answer, Door};
+use super::input::reply_error;
+use super::slots::Key;
+use crate::export::Export;
+use crate::metrics::RequestKind;
+use forebay::{Extent, ExtentKind};
+use forebay_nbd::server::{Command, NbdError, Request};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
+
+/// How many extents one reply describes at most.
+const EXTENTS_MAX: usize = 1024;
+
+/// How many questions of one connection are under way at once: their answers are not of the pool.
+const QUESTIONS_MAX: u32 = 4;
+
+/// A question of a client's.
+#[derive(Debug)]
+struct Question {
+    door: Arc<Door>,
+    conn: Key,
+    rq: Request,
+}
+
+/// Where questions go: a thread for each export. They end with this, or else with the process: one
+/// that waits for another server is not waited for.
+#[derive(Debug)]
+pub(crate) struct Asker(Vec<SyncSender<Question>>);
+
+impl Asker {
+    /// Starts the threads, for at most `nr_clients` at once.
+    ///
+    /// # Errors
+    /// If one cannot be started.
+    pub(crate) fn start(exports: &Arc<[Export]>, nr_clients: usize) -> io::Result<Arc<Asker>> {
+        let start_one = |export| {
+            let (sender, questions) = sync_channel(nr_clients * QUESTIONS_MAX as usize);
+            let exports = Arc::downgrade(exports);
+            let builder = std::thread::Builder::new().name(format!("status-{export}"));
+            builder.spawn(move || answer_all((&exports, export), &questions))?;
+            Ok(sender)
+        };
+        let senders: io::Result<Vec<_>> = (0..exports.len()).map(start_one).collect();
+        Ok(Arc::new(Asker(senders?)))
+    }
+
+    /// Asks; `door` is where the answer comes in.
+    pub(super) fn ask(
+        &self,
+        conn: &mut Conn,
+        key: Key,
+        door: &Arc<Door>,
+        (export, rq): (usize, Request),
+    ) -> Begun {
+        if conn.nr_questions >= QUESTIONS_MAX {
+            return Begun::NoRoom;
+        }
+        let question = Question { door: Arc::clone(door), conn: key, rq };
+        if self.0[export].try_send(question).is_err() {
+            // Those of clients that have gone fill it up.
+            reply_error(conn, &rq, NbdError::Io, "the disk has not answered others for long");
+            return Begun::Yes;
+        }
+        conn.nr_questions += 1;
+        conn.nr_in_flight += 1;
+        Begun::Yes
+    }
+}
+
+/// Answers all questions about an export. The disk is not kept open for that.
+fn answer_all((exports, export): (&Weak<[Export]>, usize), questions: &Receiver<Question>) {
+    for Question { door, conn, rq } in questions {
+        let Some(exports) = exports.upgrade() else { return };
+        let is_one = matches!(rq.command, Ok(Command::BlockStatus { one: true }));
+        let max = if is_one { 1 } else { EXTENTS_MAX };
+        let mut extents: Vec<Extent> = Vec::new();
+        let disk = &exports[export].disk;
+        let ask = AssertUnwindSafe(|| disk.block_status(rq.offset, rq.len, max, &mut extents));
+        let extents = match catch_unwind(ask) {
+            Ok(found) => found.map(|()| extents).map_err(|error| error.to_string()),
+            Err(_) => Err("the server has a fault".to_owned()),
+        };
+        door.answer(Answer { conn, rq, extents });
+    }
+}
+
+impl Worker {
+    /// Passes answers on that have come.
+    pub(super) fn take_answers(&mut self) {
+        for Answer { conn: key, rq, extents } in self.door.take_answers() {
+            let Some(conn) = self.conns.get_mut(key) else { continue };
+            conn.nr_questions -= 1;
+            conn.nr_in_flight -= 1;
+            match extents {
+                Ok(extents) => reply(conn, &rq, &extents),
+                Err(error) => reply_error(conn, &rq, NbdError::Io, &error),
+            }
+            self.mark_dirty(key);
+        }
+    }
+}
+
+/// Says what a range consists of.
+fn reply(conn: &mut Conn, rq: &Request, extents: &[Extent]) {
+    const HOLE_AND_ZERO: u32 = 3;
+    const ZERO: u32 = 2;
+    let states: Vec<(u64, u32)> = extents
+        .iter()
+        .map(|extent| match extent.kind {
+            ExtentKind::Data => (extent.len, 0),
+            ExtentKind::Zero => (extent.len, ZERO),
+            ExtentKind::Hole => (extent.len, HOLE_AND_ZERO),
+        })
+        .collect();
+    let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
+    let mut bytes = std::mem::take(&mut conn.scribble);
+    transmission.extents(rq, &states, &mut bytes);
+    conn.counters.end(RequestKind::BlockStatus, 0);
+    conn.output.push(&bytes);
+    bytes.clear();
+    conn.scribble = bytes;
+}

@@ -1,0 +1,295 @@
+//! A client: it connects, negotiates, and sends requests, good ones and bad ones; it checks each
+//! byte that comes back, and logs what it has done and seen.
+//!
+//! It parses by itself, with nothing of the server's or the client's half but the codecs of single
+//! messages: so a mistake of theirs does not hide here.
+
+use super::ask::{self, Ask};
+use super::context::{Context, Event, Way};
+use super::pending::Pending;
+use super::scenario::{ClientLoad, Scenario};
+use super::trace::Met;
+use super::world::Conn;
+use crate::check::Verdict;
+use crate::sectors;
+use forebay_nbd::wire::Framing;
+use std::collections::{BTreeMap, VecDeque};
+
+/// How long a client sleeps that does not read, ns, on average.
+const SLEEP_NS: u64 = 1_000_000;
+/// How many connections a client makes in one phase at most.
+const NR_CONNECTS_MAX: u32 = 30;
+
+/// Where a connection stands, for its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Greeting,
+    Options,
+    Ready,
+    /// It was the client's last word, and what is left comes.
+    Leaving,
+    /// The server has to close it.
+    Doomed,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub(crate) conn: usize,
+    pub(crate) phase: Phase,
+    pub(crate) input: Vec<u8>,
+    pub(crate) out: Vec<u8>,
+    pub(crate) asks: VecDeque<Ask>,
+    pub(crate) no_zeroes: bool,
+    pub(crate) framing: Framing,
+    pub(crate) has_contexts: bool,
+    pub(crate) pending: BTreeMap<u64, Pending>,
+    /// It vanishes when it has sent, or got, so many bytes.
+    sends_max: u64,
+    gets_max: u64,
+}
+
+/// What all clients know.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) load: ClientLoad,
+    pub(crate) can: forebay_nbd::export::Abilities,
+    pub(crate) nr_exports: usize,
+    pub(crate) payload_max: u64,
+    pub(crate) size_bytes: u64,
+    pub(crate) may_fail: bool,
+    pub(crate) log: Vec<sectors::Op>,
+    pub(crate) nr_answers: u64,
+}
+
+impl Shared {
+    pub(crate) fn new(scenario: &Scenario) -> Shared {
+        let export = &scenario.settings.exports[0];
+        Shared {
+            load: scenario.load.clone(),
+            can: export.can,
+            nr_exports: scenario.settings.exports.len(),
+            payload_max: export.block_size.max.into(),
+            size_bytes: export.size_bytes,
+            may_fail: scenario.has_faults,
+            log: Vec::new(),
+            nr_answers: 0,
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) id: usize,
+    pub(crate) live: Option<Live>,
+    pub(crate) nr_left: u32,
+    pub(crate) nr_written: u64,
+    nr_connects: u32,
+    sleeps_until: u64,
+    /// An event will have it do something.
+    is_due: bool,
+}
+
+impl Client {
+    pub(crate) fn new(id: usize) -> Client {
+        let live = None;
+        Client {
+            id,
+            live,
+            nr_left: 0,
+            nr_written: 0,
+            nr_connects: 0,
+            sleeps_until: 0,
+            is_due: false,
+        }
+    }
+
+    /// A phase begins.
+    pub(crate) fn begin(&mut self, nr_requests: u32, cx: &mut Context) {
+        (self.live, self.nr_left, self.nr_connects) = (None, nr_requests, 0);
+        (self.sleeps_until, self.is_due) = (0, false);
+        self.soon(1_000, cx);
+    }
+
+    pub(crate) fn soon(&mut self, mean_ns: u64, cx: &mut Context) {
+        if !std::mem::replace(&mut self.is_due, true) {
+            cx.soon(mean_ns, Event::Act(self.id));
+        }
+    }
+
+    /// Whether it has done all that it was to do.
+    pub(crate) fn is_over(&self) -> bool {
+        self.live.is_none() && (self.nr_left == 0 || self.nr_connects >= NR_CONNECTS_MAX)
+    }
+
+    /// It does something. Whether it connects: to the connection of the number given.
+    pub(crate) fn act(&mut self, next: usize, shared: &mut Shared, cx: &mut Context) -> bool {
+        self.is_due = false;
+        if self.live.is_none() {
+            let connects = !self.is_over();
+            if connects {
+                self.connect(next, shared, cx);
+            }
+            return connects;
+        }
+        if cx.now < self.sleeps_until {
+            let left_ns = self.sleeps_until - cx.now;
+            self.is_due = true;
+            cx.after(left_ns, Event::Act(self.id));
+            return false;
+        }
+        let live = self.live.as_ref().expect("looked at above");
+        if live.phase != Phase::Ready {
+            return false;
+        }
+        let nr = cx.random.between(1, shared.load.burst_max);
+        for _ in 0..nr {
+            self.request_or_leave(shared, cx);
+        }
+        let live = self.live.as_ref().expect("looked at above");
+        if cx.random.chance(shared.load.sleeps, 100) {
+            cx.note(Met::SlowClient, self.id as u64, 0);
+            let time_ns = cx.random.exponential(SLEEP_NS) + 1;
+            self.sleeps_until = cx.now + time_ns;
+            self.is_due = true;
+            cx.after(time_ns, Event::Act(self.id));
+        } else if live.phase == Phase::Ready && live.pending.len() < shared.load.depth {
+            self.soon(shared.load.think_ns, cx);
+        }
+        false
+    }
+
+    fn request_or_leave(&mut self, shared: &mut Shared, cx: &mut Context) {
+        let Some(live) = &mut self.live else { return };
+        if live.phase != Phase::Ready || live.pending.len() >= shared.load.depth {
+            return;
+        }
+        let is_busy = !live.pending.is_empty();
+        let leaves_busy = is_busy && cx.random.chance(shared.load.leaves_busy, 1_000);
+        if leaves_busy || (self.nr_left == 0 && !is_busy) {
+            let met = if is_busy { Met::LeaveBusy } else { Met::Leave };
+            cx.note(met, self.id as u64, live.pending.len() as u64);
+            return live.leave();
+        }
+        if self.nr_left > 0 {
+            self.nr_left -= 1;
+            self.request(shared, cx);
+        }
+    }
+
+    fn connect(&mut self, conn: usize, shared: &Shared, cx: &mut Context) {
+        let load = &shared.load;
+        self.nr_connects += 1;
+        let met = if self.nr_connects > 1 { Met::Reconnect } else { Met::Connect };
+        cx.note(met, self.id as u64, conn as u64);
+        let (mut sends_max, mut gets_max) = (u64::MAX, u64::MAX);
+        if cx.random.chance(load.vanishes, 100) {
+            let bytes = cx.random.pick(&[40, 300, 3_000, 30_000]);
+            let place = cx.random.below(bytes);
+            match cx.random.chance(1, 2) {
+                true => sends_max = place,
+                false => gets_max = place,
+            }
+        }
+        let asks = ask::draw(load, shared.nr_exports, &mut cx.random);
+        self.live = Some(Live {
+            conn,
+            phase: Phase::Greeting,
+            input: Vec::new(),
+            out: Vec::new(),
+            asks,
+            no_zeroes: cx.random.chance(1, 2),
+            framing: Framing::Simple,
+            has_contexts: false,
+            pending: BTreeMap::new(),
+            sends_max,
+            gets_max,
+        });
+    }
+
+    /// Whether it reads what has come.
+    pub(crate) fn is_awake(&self, cx: &Context) -> bool {
+        cx.now >= self.sleeps_until
+    }
+
+    /// Reads what has come, and sends what there is to send, until nothing moves.
+    pub(crate) fn pump(
+        &mut self,
+        conn: &mut Conn,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) -> Verdict {
+        if self.is_awake(cx) {
+            self.get(conn, shared, cx)?;
+        }
+        self.put(conn, cx);
+        Ok(())
+    }
+
+    fn get(&mut self, conn: &mut Conn, shared: &mut Shared, cx: &mut Context) -> Verdict {
+        let Some(live) = &mut self.live else { return Ok(()) };
+        let max = live.gets_max.min(usize::MAX as u64) as usize;
+        let nr = conn.down.read(max, &mut live.input) as u64;
+        if live.gets_max != u64::MAX {
+            live.gets_max -= nr;
+            if live.gets_max == 0 {
+                if live.phase == Phase::Ready && !live.input.is_empty() {
+                    cx.note(Met::VanishInReply, self.id as u64, live.input.len() as u64);
+                }
+                self.vanish(conn, cx);
+                return Ok(());
+            }
+        }
+        if nr == 0 && !conn.down.is_over() {
+            return Ok(());
+        }
+        while self.take(shared, cx)? {}
+        let Some(live) = &self.live else { return Ok(()) };
+        if conn.down.is_over() {
+            self.ended(conn, cx)?;
+        } else if live.phase == Phase::Ready {
+            self.soon(shared.load.think_ns, cx);
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, conn: &mut Conn, cx: &mut Context) {
+        let Some(live) = &mut self.live else { return };
+        let may_send = (live.out.len() as u64).min(live.sends_max) as usize;
+        let nr = conn.up.write(&live.out[..may_send]);
+        live.out.drain(..nr);
+        if nr > 0 {
+            conn.start(live.conn, Way::Up, cx);
+        }
+        if live.sends_max != u64::MAX {
+            live.sends_max -= nr as u64;
+            if live.sends_max == 0 && !live.out.is_empty() {
+                self.vanish(conn, cx);
+            }
+        }
+    }
+
+    /// It is gone from one moment to the next, and comes back later.
+    fn vanish(&mut self, conn: &mut Conn, cx: &mut Context) {
+        let Some(live) = self.live.take() else { return };
+        let met = match live.phase {
+            Phase::Greeting | Phase::Options => Met::VanishInHandshake,
+            _ => Met::VanishBusy,
+        };
+        cx.note(met, self.id as u64, live.pending.len() as u64);
+        conn.up.cut(&mut cx.random);
+        conn.hang_up(live.conn, cx);
+        self.soon(10_000, cx);
+    }
+
+    /// The server has closed the connection.
+    fn ended(&mut self, conn: &mut Conn, cx: &mut Context) -> Verdict {
+        let Some(live) = self.live.take() else { return Ok(()) };
+        live.check_end()?;
+        conn.up.close();
+        conn.hang_up(live.conn, cx);
+        self.soon(10_000, cx);
+        Ok(())
+    }
+}

@@ -1,0 +1,128 @@
+//! The disk: the core as it is shipped, with a software queue and a hardware context for each
+//! worker of the server, over the device.
+
+use super::context::{Context, Event};
+use super::device::{Device, Port};
+use super::memory::Memory;
+use super::trace::Met;
+use crate::check::{Verdict, broken};
+use forebay_core::{
+    Bio, BlockStatus, Commit, DeviceState, Gates, HardwareContext, PlugCounters, Policy,
+    QueueLimits, QueuedBio, Refusal, RunCounters, SoftwareQueue, TagSet, UnplugCause,
+};
+use std::sync::Arc;
+
+/// How long a context waits that has met a busy device, ns, on average.
+const BUSY_NS: u64 = 3_000;
+
+#[derive(Debug)]
+struct Queue {
+    ctx: SoftwareQueue,
+    hctx: HardwareContext,
+}
+
+/// A bio that has ended: the number that it was given, and its result.
+pub(crate) type Ended = (u64, Result<u64, BlockStatus>);
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    queues: Vec<Queue>,
+    depth: u32,
+    pub(crate) device: Device,
+    boxes: Vec<Box<QueuedBio>>,
+    nr_in_layer: usize,
+}
+
+impl Disk {
+    pub(crate) fn open(limits: QueueLimits, policy: Policy, device: Device) -> Disk {
+        let (queues, depth) = (Vec::new(), policy.queue_depth);
+        let mut disk = Disk { queues, depth, device, boxes: Vec::new(), nr_in_layer: 0 };
+        disk.reopen(limits, policy);
+        disk
+    }
+
+    /// The same device again, after a crash.
+    pub(crate) fn reopen(&mut self, limits: QueueLimits, policy: Policy) {
+        let state = Arc::new(DeviceState::new(policy.nr_hw_queues));
+        let queue = |index| {
+            let tags = Arc::new(TagSet::new(policy.queue_depth));
+            let counters: Arc<RunCounters> = Arc::default();
+            let plugs: Arc<PlugCounters> = Arc::default();
+            let state = Arc::clone(&state);
+            let hctx = HardwareContext::new(limits, policy, index, state, tags, counters);
+            Queue { ctx: SoftwareQueue::new(limits, policy, plugs), hctx }
+        };
+        self.device.open(policy.nr_hw_queues, policy.queue_depth);
+        self.queues = (0..policy.nr_hw_queues).map(queue).collect();
+        self.nr_in_layer = 0;
+    }
+
+    /// A worker submits a bio into its plug.
+    pub(crate) fn submit(&mut self, worker: usize, bio: Bio, now: u64) -> Result<(), Refusal> {
+        let mut boxed = self.boxes.pop().unwrap_or_else(|| QueuedBio::new(0, 0));
+        boxed.fill(bio);
+        match self.queues[worker].ctx.queue_bio(boxed, 1, now) {
+            Ok(()) => self.nr_in_layer += 1,
+            Err((refusal, boxed)) => {
+                self.boxes.push(boxed);
+                return Err(refusal);
+            }
+        }
+        Ok(())
+    }
+
+    /// A worker ends its plug, and runs its context.
+    pub(crate) fn turn(
+        &mut self,
+        worker: usize,
+        memory: &mut Memory,
+        context: &mut Context,
+        ended: &mut Vec<Ended>,
+    ) {
+        let Queue { ctx, hctx } = &mut self.queues[worker];
+        let now = context.now;
+        ctx.unplug(UnplugCause::Outermost, 1, now);
+        hctx.accept_from(ctx, true);
+        let mut boxes = Vec::new();
+        let mut port = Port { device: &mut self.device, memory, context, hctx: worker };
+        let turned = hctx.turn(&mut port, now, Gates::OPEN, Commit::Now, &mut boxes);
+        if turned.work_left && turned.nr_in_flight == 0 {
+            context.soon(BUSY_NS, Event::Again(worker));
+        }
+        self.nr_in_layer -= boxes.len();
+        for boxed in boxes {
+            let (number, len) = (boxed.bio().user_data, boxed.bio().len);
+            context.note(Met::End, number, crate::trace::code(boxed.result()));
+            // Nobody has asked for what is beyond the end: less than all is a failure.
+            let result = boxed
+                .result()
+                .and_then(|moved| if moved == len { Ok(moved) } else { Err(BlockStatus::Io) });
+            ended.push((number, result));
+            self.boxes.push(boxed);
+        }
+    }
+
+    /// How many bios have not ended.
+    pub(crate) fn nr_in_layer(&self) -> usize {
+        self.nr_in_layer
+    }
+
+    /// Nothing of any bio is left: neither in the layer, nor a tag, nor at the device.
+    pub(crate) fn check_drained(&self, rule: &'static str) -> Verdict {
+        if self.nr_in_layer > 0 {
+            return broken(rule, format!("{} bios are in the layer", self.nr_in_layer));
+        }
+        for (at, Queue { hctx, .. }) in self.queues.iter().enumerate() {
+            let (nr_bios, nr_free) = (hctx.check_invariants(), hctx.nr_free_tags());
+            if nr_bios > 0 || nr_free != self.depth {
+                let what = format!("context {at} has {nr_bios} bios and {nr_free} free tags");
+                return broken(rule, what);
+            }
+        }
+        match self.device.nr_running() {
+            0 => Ok(()),
+            nr => broken(rule, format!("{nr} commands are at the device")),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! The answers to a client's requests.
+
+use super::client::{Client, Live, Phase, Shared};
+use super::context::Context;
+use super::pending::{Expected, Pending};
+use super::rules::{N1, N2};
+use super::trace::Met;
+use crate::check::Broken;
+use crate::sectors::{End, Kind};
+use forebay_nbd::wire::numbers::*;
+use forebay_nbd::wire::{
+    ChunkHeader, ErrorChunk, Framing, Hole, NbdError, SimpleReply, StatusChunk, reply_magic,
+};
+
+/// A chunk longer than this is none of ours.
+const CHUNK_MAX: u64 = 1 << 20;
+
+fn wrong<T>(rule: &'static str, what: String) -> Result<T, Broken> {
+    Err(Broken { rule, what })
+}
+
+impl Client {
+    /// Takes a message of what has come, if one is whole.
+    pub(super) fn take(&mut self, shared: &mut Shared, cx: &mut Context) -> Result<bool, Broken> {
+        let Some(live) = &mut self.live else { return Ok(false) };
+        match live.phase {
+            Phase::Greeting => return live.greeted(cx),
+            Phase::Options => return live.answered(shared, cx),
+            Phase::Ready | Phase::Leaving => {}
+            // Nothing that it was told of its options matters any more.
+            Phase::Doomed if !live.asks.is_empty() => return Ok(false),
+            Phase::Doomed => {}
+        }
+        if live.input.is_empty() {
+            return Ok(false);
+        }
+        if live.input.len() < 4 {
+            return Ok(false);
+        }
+        let over = match (reply_magic(&live.input), live.framing) {
+            (Some(SIMPLE_REPLY_MAGIC), Framing::Simple | Framing::Structured) => live.simple()?,
+            (Some(STRUCTURED_REPLY_MAGIC), Framing::Structured)
+            | (Some(EXTENDED_REPLY_MAGIC), Framing::Extended) => live.chunk()?,
+            (magic, framing) => return wrong(N1, format!("magic {magic:x?} where {framing:?}")),
+        };
+        match over {
+            Took::Nothing => Ok(false),
+            Took::Part => Ok(true),
+            Took::All(pending) => self.finish(*pending, shared, cx).map(|()| true),
+        }
+    }
+
+    /// A request has its answer.
+    fn finish(
+        &mut self,
+        pending: Pending,
+        shared: &mut Shared,
+        cx: &mut Context,
+    ) -> Result<(), Broken> {
+        let is_done = pending.over(shared.may_fail)?;
+        shared.nr_answers += 1;
+        let error = pending.error.unwrap_or(0);
+        let met = match (is_done, pending.expected) {
+            (true, _) => Met::Good,
+            (false, Expected::Refused(_)) => Met::Refused,
+            (false, _) if error == NbdError::NotSup.number() => Met::NotFast,
+            (false, _) => Met::Failed,
+        };
+        cx.note(met, pending.cookie, error.into());
+        cx.trace.bytes(&pending.data);
+        let Some(op) = pending.op else { return Ok(()) };
+        let op = &mut shared.log[op];
+        if is_done {
+            if let Kind::Read(values) = &mut op.kind {
+                *values = pending.values();
+            }
+            op.end = End::Ok(cx.mark());
+        } else if met == Met::NotFast {
+            op.end = End::Refused;
+        }
+        Ok(())
+    }
+}
+
+/// What was taken of the stream.
+enum Took {
+    /// Nothing: more has to come.
+    Nothing,
+    /// A part of an answer.
+    Part,
+    /// The last part.
+    All(Box<Pending>),
+}
+
+impl Live {
+    fn of_cookie(&mut self, cookie: u64) -> Result<&mut Pending, Broken> {
+        let conn = self.conn;
+        match self.pending.get_mut(&cookie) {
+            Some(pending) => Ok(pending),
+            None => wrong(N2, format!("connection {conn}: nobody has asked {cookie:x}")),
+        }
+    }
+
+    fn finished(&mut self, cookie: u64) -> Took {
+        let pending = self.pending.remove(&cookie).expect("looked up before");
+        Took::All(Box::new(pending))
+    }
+
+    fn simple(&mut self) -> Result<Took, Broken> {
+        let Some(reply) = self.input.get(..SimpleReply::LEN).and_then(SimpleReply::parse) else {
+            return Ok(Took::Nothing);
+        };
+        let (is_simple, input_len) = (self.framing == Framing::Simple, self.input.len());
+        let pending = self.of_cookie(reply.cookie)?;
+        let mut end = SimpleReply::LEN;
+        if reply.error != 0 {
+            pending.failed(reply.error)?;
+        } else if pending.is_read && pending.expected == Expected::Good {
+            if !is_simple {
+                return wrong(N1, "a simple reply to a read, where replies are structured".into());
+            }
+            end += pending.len as usize;
+            if input_len < end {
+                return Ok(Took::Nothing);
+            }
+            let data = self.input[SimpleReply::LEN..end].to_vec();
+            let pending = self.of_cookie(reply.cookie)?;
+            pending.part(pending.offset, pending.len, Some(&data))?;
+        }
+        self.input.drain(..end);
+        Ok(self.finished(reply.cookie))
+    }
+
+    fn chunk(&mut self) -> Result<Took, Broken> {
+        let (header, header_len) = match self.framing {
+            Framing::Extended => (ChunkHeader::parse_extended(&self.input), 32),
+            _ => (ChunkHeader::parse_structured(&self.input), 20),
+        };
+        let Some(header) = header else { return Ok(Took::Nothing) };
+        if header.len > CHUNK_MAX || header.flags & !REPLY_FLAG_DONE != 0 {
+            return wrong(N1, format!("{header:?}"));
+        }
+        let end = header_len + header.len as usize;
+        if self.input.len() < end {
+            return Ok(Took::Nothing);
+        }
+        let message: Vec<u8> = self.input.drain(..end).collect();
+        let is_extended = self.framing == Framing::Extended;
+        let pending = self.of_cookie(header.cookie)?;
+        if is_extended && header.offset != pending.offset {
+            return wrong(N2, format!("{header:?} of a request at {}", pending.offset));
+        }
+        let is_last = header.flags & REPLY_FLAG_DONE != 0;
+        take_payload(pending, &header, &message[header_len..], is_last)?;
+        Ok(if is_last { self.finished(header.cookie) } else { Took::Part })
+    }
+}
+
+/// What a chunk says.
+fn take_payload(
+    pending: &mut Pending,
+    header: &ChunkHeader,
+    payload: &[u8],
+    is_last: bool,
+) -> Result<(), Broken> {
+    match header.kind {
+        REPLY_NONE if payload.is_empty() && is_last => Ok(()),
+        REPLY_OFFSET_DATA if payload.len() > 8 => {
+            let (at, data) = payload.split_at(8);
+            let at = u64::from_be_bytes(at.try_into().expect("8 bytes"));
+            pending.part(at, data.len() as u64, Some(data))
+        }
+        REPLY_OFFSET_HOLE => match Hole::parse(payload) {
+            Some(hole) => pending.part(hole.offset, hole.len.into(), None),
+            None => wrong(N1, format!("{header:?}")),
+        },
+        REPLY_BLOCK_STATUS | REPLY_BLOCK_STATUS_EXT => {
+            match StatusChunk::parse(header.kind, payload) {
+                Some(status) => {
+                    let is_zero = |flags: u64| flags & u64::from(STATE_ZERO) != 0;
+                    let extents = status.extents.map(|(len, flags)| (len, is_zero(flags)));
+                    pending.told(extents.collect())
+                }
+                None => wrong(N1, format!("{header:?}")),
+            }
+        }
+        kind => match ErrorChunk::parse(kind, payload) {
+            Some(error) => pending.failed(error.error),
+            None => wrong(N1, format!("{header:?}")),
+        },
+    }
+}

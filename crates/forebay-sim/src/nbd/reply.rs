@@ -1,0 +1,116 @@
+//! Replies of the server: cut into chunks, told as holes, in any order, as the protocol allows it.
+
+use super::context::Context;
+use super::plant::NbdPlant;
+use super::trace::Met;
+use forebay_nbd::server::{Command, NbdError, Request, Transmission};
+use forebay_nbd::wire::Framing;
+use std::collections::VecDeque;
+
+/// A read is answered in so many chunks at most.
+const NR_CHUNKS_MAX: u64 = 4;
+
+/// The messages of a reply.
+pub(crate) type Messages = VecDeque<Vec<u8>>;
+
+/// Success without data.
+pub(crate) fn done(transmission: &Transmission, rq: &Request) -> Messages {
+    [transmission.done(rq).as_slice().to_vec()].into()
+}
+
+/// A failure.
+pub(crate) fn error(
+    transmission: &Transmission,
+    rq: &Request,
+    error: NbdError,
+    message: &str,
+) -> Messages {
+    let mut out = Vec::new();
+    transmission.error(rq, error, message, &mut out);
+    [out].into()
+}
+
+/// A read that failed after the first `good` bytes.
+pub(crate) fn late_error(
+    transmission: &Transmission,
+    rq: &Request,
+    data: &[u8],
+    failure: NbdError,
+    cx: &mut Context,
+) -> Messages {
+    let is_one = rq.command == Ok(Command::Read { df: true });
+    let mut messages = Messages::new();
+    if transmission.can_fail_late() && !is_one && !data.is_empty() {
+        cx.note(Met::FailedLate, rq.offset, data.len() as u64);
+        messages.push_back(chunk(transmission, rq, rq.offset, data, (true, false), cx));
+        if cx.plants(NbdPlant::HideLateFailure) {
+            messages.extend(done(transmission, rq));
+            return messages;
+        }
+    }
+    messages.extend(error(transmission, rq, failure, "the disk failed"));
+    messages
+}
+
+/// A read that succeeded.
+pub(crate) fn data(
+    transmission: &Transmission,
+    rq: &Request,
+    data: &[u8],
+    cx: &mut Context,
+) -> Messages {
+    let is_one = rq.command == Ok(Command::Read { df: true });
+    let may_cut = transmission.framing() != Framing::Simple && !is_one;
+    let nr_cuts = if may_cut { cx.random.below(NR_CHUNKS_MAX) } else { 0 };
+    let mut cuts: Vec<usize> =
+        (0..nr_cuts).map(|_| cx.random.below(data.len() as u64) as usize).collect();
+    cuts.extend([0, data.len()]);
+    cuts.sort_unstable();
+    cuts.dedup();
+    let mut parts: Vec<(usize, usize)> = cuts.windows(2).map(|pair| (pair[0], pair[1])).collect();
+    // In any order.
+    for nth in (1..parts.len()).rev() {
+        parts.swap(nth, cx.random.below(nth as u64 + 1) as usize);
+    }
+    if parts.len() > 1 {
+        cx.note(Met::Chunks, rq.offset, parts.len() as u64);
+    }
+    let ends_alone = may_cut && cx.random.chance(1, 4);
+    let mut messages = Messages::new();
+    for (nth, &(from, to)) in parts.iter().enumerate() {
+        let is_last = nth + 1 == parts.len() && !ends_alone;
+        let at = rq.offset + from as u64;
+        let part = chunk(transmission, rq, at, &data[from..to], (nth == 0, is_last), cx);
+        messages.push_back(part);
+    }
+    if ends_alone {
+        messages.extend(done(transmission, rq));
+    }
+    messages
+}
+
+/// One chunk: data, or a hole where that is true.
+fn chunk(
+    transmission: &Transmission,
+    rq: &Request,
+    at: u64,
+    data: &[u8],
+    (is_first, is_last): (bool, bool),
+    cx: &mut Context,
+) -> Vec<u8> {
+    let is_zero = data.iter().all(|&byte| byte == 0) && cx.random.chance(1, 2);
+    if (is_zero || cx.plants(NbdPlant::FalseHole))
+        && let Some(head) = transmission.hole(rq, at, data.len() as u32, is_last)
+    {
+        cx.note(Met::Hole, at, data.len() as u64);
+        return head.as_slice().to_vec();
+    }
+    let at = if cx.plants(NbdPlant::WrongPlace) { at ^ 1 } else { at };
+    let head = transmission.data(rq, at, data.len() as u32, is_first, is_last);
+    let mut message = head.as_slice().to_vec();
+    message.extend_from_slice(data);
+    if cx.plants(NbdPlant::ShortData) {
+        message.pop();
+    }
+    message
+}

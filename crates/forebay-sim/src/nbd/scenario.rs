@@ -1,0 +1,268 @@
+//! What a run is made of: every seed draws a scenario of its own, in which about half of what can
+//! be done and can go wrong is switched off.
+
+use super::server::Settings;
+use super::store::SECTOR;
+use forebay_core::{
+    BlockStatus, FlushPolicy, MergePolicy, PlugPolicy, Policy, QueueLimits, SECTOR_SHIFT,
+};
+use forebay_model::{Faults, Fixed, Flaky, Model, Random};
+use forebay_nbd::export::{Abilities, BlockSizes, ExportInfo};
+
+/// A request that a client may make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    Read,
+    ReadDf,
+    Write,
+    WriteFua,
+    Flush,
+    Trim,
+    TrimFua,
+    Zero,
+    ZeroFua,
+    ZeroFast,
+    Cache,
+    Status,
+    Illegal,
+}
+
+impl Wish {
+    const ALL: [Wish; 13] = [
+        Wish::Read,
+        Wish::ReadDf,
+        Wish::Write,
+        Wish::WriteFua,
+        Wish::Flush,
+        Wish::Trim,
+        Wish::TrimFua,
+        Wish::Zero,
+        Wish::ZeroFua,
+        Wish::ZeroFast,
+        Wish::Cache,
+        Wish::Status,
+        Wish::Illegal,
+    ];
+}
+
+/// What clients do.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientLoad {
+    pub(crate) nr_requests: u32,
+    pub(crate) wishes: Vec<Wish>,
+    /// Requests in flight at once.
+    pub(crate) depth: usize,
+    pub(crate) burst_max: u64,
+    /// The longest request, in blocks; and the part of the disk that is used.
+    pub(crate) nr_blocks_max: u64,
+    pub(crate) nr_blocks: u64,
+    pub(crate) block: u64,
+    pub(crate) may_structure: bool,
+    pub(crate) may_extend: bool,
+    pub(crate) asks_much: bool,
+    pub(crate) gives_up: bool,
+    /// How often a client vanishes, or leaves with requests in flight, or says what ends its
+    /// connection: percent of connections.
+    pub(crate) vanishes: u32,
+    pub(crate) leaves_busy: u32,
+    pub(crate) breaks: u32,
+    /// How often it does not read for a long time: percent of its steps.
+    pub(crate) sleeps: u32,
+    pub(crate) think_ns: u64,
+}
+
+/// How a phase ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// All clients leave, and then the power goes.
+    Quiet,
+    /// The power goes, after so many answers.
+    PowerCut(u64),
+    /// The server dies, after so many.
+    ServerDies(u64),
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Scenario {
+    pub(crate) limits: QueueLimits,
+    pub(crate) policy: Policy,
+    pub(crate) model: Box<dyn Model>,
+    pub(crate) has_faults: bool,
+    pub(crate) failure_loses: bool,
+    pub(crate) nr_clients: usize,
+    pub(crate) settings: Settings,
+    pub(crate) load: ClientLoad,
+    pub(crate) endings: Vec<Ending>,
+    /// Bytes that a pipe holds, that arrive at once, and the mean time from one such piece to the
+    /// next.
+    pub(crate) pipe_bytes: usize,
+    pub(crate) piece_max: u64,
+    pub(crate) pipe_ns: u64,
+}
+
+pub(crate) fn draw(random: &mut Random, nr_requests: u32) -> Scenario {
+    let limits = limits(random);
+    let nr_workers = random.pick(&[1, 1, 2]);
+    let has_faults = random.chance(1, 2);
+    let faults = if has_faults { faults(random) } else { Faults::default() };
+    let nr_clients = random.pick(&[1, 2, 3, 4, 4]);
+    let latency_ns = random.pick(&[200, 5_000, 50_000]);
+    let block = limits.logical_block_size;
+    let model: Box<dyn Model> = match has_faults || random.chance(1, 2) {
+        true => Box::new(Flaky::new(block, 100, latency_ns, faults)),
+        false => Box::new(Fixed::new(latency_ns, random.pick(&[1, 4, 64]))),
+    };
+    let settings = settings(random, &limits, nr_workers);
+    let nr_requests = nr_requests.div_ceil(nr_clients as u32);
+    let load = load(random, &settings.exports[0], nr_requests);
+    let nr_answers = u64::from(nr_requests) * nr_clients as u64;
+    let nr_cuts = random.below(3);
+    let mut endings: Vec<Ending> = (0..nr_cuts)
+        .map(|_| match random.chance(3, 4) {
+            true => Ending::PowerCut(random.below(nr_answers)),
+            false => Ending::ServerDies(random.below(nr_answers)),
+        })
+        .collect();
+    endings.push(Ending::Quiet);
+    Scenario {
+        policy: policy(random, nr_workers as u32),
+        model,
+        has_faults,
+        failure_loses: random.chance(1, 2),
+        nr_clients,
+        settings,
+        load,
+        endings,
+        pipe_bytes: random.pick(&[64, 1000, 10_000, 100_000]),
+        piece_max: random.pick(&[7, 100, 3_000, 100_000]),
+        pipe_ns: random.pick(&[50, 1_000, 20_000]),
+        limits,
+    }
+}
+
+fn limits(random: &mut Random) -> QueueLimits {
+    let block: u32 = random.pick(&[512, 512, 4096]);
+    let sectors = |blocks: u64| ((blocks * u64::from(block)) >> SECTOR_SHIFT) as u32;
+    let max_sectors = sectors(random.pick(&[1, 3, 8, 256]));
+    let nr_blocks = random.pick(&[4, 16, 48]);
+    let (volatile_cache, has_discard) = (random.chance(5, 6), random.chance(2, 3));
+    QueueLimits {
+        capacity_bytes: Some(nr_blocks * u64::from(block)),
+        logical_block_size: block,
+        physical_block_size: block,
+        max_hw_sectors: max_sectors,
+        max_sectors,
+        max_segments: random.pick(&[2, 4, 128]),
+        discard_granularity: if has_discard { block } else { 0 },
+        max_discard_sectors: if has_discard { sectors(64) } else { 0 },
+        max_discard_segments: random.pick(&[1, 4, 256]),
+        max_write_zeroes_sectors: sectors(random.pick(&[0, 3, 64, 64])),
+        volatile_cache,
+        fua: volatile_cache && random.chance(1, 2),
+        flush_queueable: random.chance(1, 2),
+        ..QueueLimits::default()
+    }
+}
+
+fn policy(random: &mut Random, nr_hw_queues: u32) -> Policy {
+    let merges = [MergePolicy::All, MergePolicy::All, MergePolicy::Never];
+    Policy {
+        plug: random.pick(&[PlugPolicy::Outermost, PlugPolicy::Outermost, PlugPolicy::None]),
+        nomerges: random.pick(&merges),
+        queue_depth: random.pick(&[1, 2, 8, 32]),
+        flush: random.pick(&FlushPolicy::ALL),
+        elide: random.chance(1, 2),
+        nr_hw_queues,
+        iostats: false,
+        ..Policy::default()
+    }
+}
+
+fn faults(random: &mut Random) -> Faults {
+    let statuses = [BlockStatus::Io, BlockStatus::Medium, BlockStatus::NoSpace];
+    let mut rate = |list: &[u32]| if random.chance(1, 2) { random.pick(list) } else { 0 };
+    Faults {
+        fail: rate(&[1_000, 20_000, 100_000]),
+        statuses: Faults::statuses(&statuses),
+        offline: 0,
+        refuse: rate(&[1_000, 50_000]),
+        busy: rate(&[1_000, 50_000, 300_000]),
+        short: rate(&[5_000, 50_000, 300_000]),
+        none: rate(&[1_000, 10_000]),
+        bad_block: rate(&[1_000, 20_000]),
+        straggler: rate(&[1_000, 20_000]),
+    }
+}
+
+fn settings(random: &mut Random, limits: &QueueLimits, nr_workers: usize) -> Settings {
+    let block = limits.logical_block_size;
+    let size_bytes = limits.capacity_bytes.unwrap_or(0);
+    let payload_max = (block * random.pick(&[1, 4, 16])).max(4096);
+    let is_zeroing = limits.max_write_zeroes_sectors > 0;
+    let can = Abilities {
+        read_only: random.chance(1, 20),
+        flush: true,
+        fua: random.chance(5, 6),
+        trim: limits.discard_granularity > 0,
+        write_zeroes: is_zeroing,
+        fast_zero: is_zeroing && random.chance(1, 2),
+        cache: random.chance(1, 2),
+        multi_conn: true,
+        rotational: false,
+    };
+    let export = |name: &str, size_bytes, can| ExportInfo {
+        name: name.into(),
+        description: "simulated".into(),
+        size_bytes,
+        can,
+        block_size: BlockSizes { min: block, preferred: 4096, max: payload_max },
+    };
+    let other = Abilities { read_only: true, ..Abilities::default() };
+    Settings {
+        exports: vec![export("main", size_bytes, can), export("other", SECTOR, other)],
+        nr_workers,
+        piece_bytes: u64::from(block) * random.pick(&[1, 3, 64]),
+        nr_flights_max: random.pick(&[1, 4, 64]),
+        nr_bufs: random.pick(&[1, 4, 64]),
+        is_zeroing_fast: random.chance(1, 2),
+    }
+}
+
+fn load(random: &mut Random, export: &ExportInfo, nr_requests: u32) -> ClientLoad {
+    let block = u64::from(export.block_size.min);
+    let nr_all = export.size_bytes / block;
+    let is_offered = |wish: &Wish| match wish {
+        Wish::WriteFua => export.can.fua,
+        Wish::TrimFua => export.can.fua && export.can.trim,
+        Wish::Trim => export.can.trim,
+        Wish::Zero => export.can.write_zeroes,
+        Wish::ZeroFua => export.can.fua && export.can.write_zeroes,
+        Wish::ZeroFast => export.can.fast_zero,
+        Wish::Cache => export.can.cache,
+        _ => true,
+    };
+    let mut wishes: Vec<Wish> = vec![Wish::Read, Wish::Write, Wish::Read, Wish::Write];
+    wishes.extend(Wish::ALL.iter().filter(|wish| is_offered(wish) && random.chance(1, 2)));
+    let mut percent = |list: &[u32]| if random.chance(1, 2) { random.pick(list) } else { 0 };
+    let (vanishes, leaves_busy) = (percent(&[20, 60]), percent(&[20, 60]));
+    let (breaks, sleeps) = (percent(&[10, 30]), percent(&[2, 10]));
+    ClientLoad {
+        nr_requests,
+        wishes,
+        depth: random.pick(&[1, 4, 16]),
+        burst_max: random.pick(&[1, 4, 16]),
+        nr_blocks_max: random.pick(&[1, 2, 16]).min(nr_all),
+        nr_blocks: if random.chance(1, 2) { nr_all } else { nr_all.min(4) },
+        block,
+        may_structure: random.chance(3, 4),
+        may_extend: random.chance(3, 4),
+        asks_much: random.chance(1, 2),
+        gives_up: random.chance(1, 4),
+        vanishes,
+        leaves_busy,
+        breaks,
+        sleeps,
+        think_ns: random.pick(&[100, 5_000, 50_000]),
+    }
+}

@@ -1,0 +1,97 @@
+//! The sectors of a device with a volatile cache: what each holds, and what a power cut may leave.
+
+use forebay_model::Random;
+
+/// Bytes of a sector.
+pub(crate) const SECTOR: u64 = 512;
+
+/// Of a version that nobody was told of yet.
+const NOT_TOLD: u64 = u64::MAX;
+
+#[derive(Debug)]
+struct Version {
+    id: u64,
+    /// When the layer was told that it was written.
+    told: u64,
+    /// A flush has failed since: no later one makes it durable.
+    is_lost: bool,
+    bytes: Vec<u8>,
+}
+
+/// See the module. Of each sector: the version that is durable, and those written since.
+#[derive(Debug)]
+pub(crate) struct Store {
+    sectors: Vec<Vec<Version>>,
+    nr_versions: u64,
+}
+
+impl Store {
+    /// Sectors of zeroes.
+    pub(crate) fn new(nr_sectors: u64) -> Store {
+        let zeroes = || Version { id: 0, told: 0, is_lost: false, bytes: vec![0; SECTOR as usize] };
+        Store { sectors: (0..nr_sectors).map(|_| vec![zeroes()]).collect(), nr_versions: 0 }
+    }
+
+    pub(crate) fn nr_sectors(&self) -> u64 {
+        self.sectors.len() as u64
+    }
+
+    /// What a sector holds.
+    pub(crate) fn read(&self, sector: u64) -> &[u8] {
+        let versions = &self.sectors[sector as usize];
+        &versions.last().expect("a sector holds something").bytes
+    }
+
+    /// Writes a sector. The number of this version.
+    pub(crate) fn write(&mut self, sector: u64, bytes: Vec<u8>) -> u64 {
+        self.nr_versions += 1;
+        let (id, told, is_lost) = (self.nr_versions, NOT_TOLD, false);
+        self.sectors[sector as usize].push(Version { id, told, is_lost, bytes });
+        id
+    }
+
+    /// The layer hears that this version was written; with FUA it is durable.
+    pub(crate) fn told(&mut self, sector: u64, id: u64, told: u64, is_fua: bool) {
+        let versions = &mut self.sectors[sector as usize];
+        if let Some(at) = versions.iter().position(|version| version.id == id) {
+            versions[at].told = told;
+            if is_fua {
+                versions.drain(..at);
+            }
+        }
+    }
+
+    /// A flush that began then is done.
+    pub(crate) fn flushed(&mut self, began: u64) {
+        for versions in &mut self.sectors {
+            let is_safe = |version: &Version| version.told < began && !version.is_lost;
+            if let Some(at) = versions.iter().rposition(is_safe) {
+                versions.drain(..at);
+            }
+        }
+    }
+
+    /// A flush has failed, and what was in the cache is dropped from it some time.
+    pub(crate) fn lose(&mut self) {
+        let cached = self.sectors.iter_mut().flat_map(|versions| versions.iter_mut().skip(1));
+        cached.for_each(|version| version.is_lost = true);
+    }
+
+    /// The power is gone, and back. How many sectors have lost something.
+    pub(crate) fn cut(&mut self, random: &mut Random) -> u64 {
+        let mut nr_lost = 0;
+        for versions in &mut self.sectors {
+            let newest = versions.len() as u64 - 1;
+            let at = match random.below(3) {
+                0 => 0,
+                1 => newest,
+                _ => random.below(newest + 1),
+            };
+            nr_lost += u64::from(at < newest);
+            versions.swap(0, at as usize);
+            versions.truncate(1);
+            versions[0].is_lost = false;
+        }
+        nr_lost
+    }
+}

@@ -1,0 +1,146 @@
+//! What happened: a hash over all of it, the last events, and how often each kind was met.
+
+use std::collections::VecDeque;
+
+/// How many events a violation shows.
+const NR_SHOWN: usize = 60;
+
+macro_rules! met {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// A kind of event. Together the seeds must meet all of them.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Met {
+            $($(#[$doc])* $name),*
+        }
+
+        impl Met {
+            pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
+        }
+    };
+}
+
+met! {
+    /// A bug shows. (The first, which is not met without one.)
+    Plant,
+    Connect,
+    Simple,
+    Structured,
+    Extended,
+    ExportName,
+    NoZeroes,
+    Contexts,
+    OptionRefused,
+    OptionSkipped,
+    OptionsPipelined,
+    HandshakeAborted,
+    HandshakeClosed,
+    Read,
+    ReadDf,
+    Write,
+    WriteFua,
+    Flush,
+    Trim,
+    TrimFua,
+    Zero,
+    ZeroFua,
+    ZeroFast,
+    Cache,
+    Status,
+    Illegal,
+    IllegalWithPayload,
+    ReadOnlyRefused,
+    BadMagic,
+    PayloadTooLong,
+    Good,
+    Failed,
+    FailedLate,
+    Refused,
+    NotFast,
+    Chunks,
+    Hole,
+    ChunksInterleaved,
+    Leave,
+    LeaveBusy,
+    VanishInHandshake,
+    VanishInPayload,
+    VanishInReply,
+    VanishBusy,
+    Reconnect,
+    SlowClient,
+    HeldBack,
+    NoRoom,
+    Plugged,
+    Split,
+    Move,
+    DeviceBusy,
+    DeviceDone,
+    DeviceFailed,
+    FlushFailed,
+    End,
+    PowerCut,
+    PowerCutBusy,
+    PowerCutLoses,
+    ServerDies,
+    Drained,
+}
+
+const NR_KINDS: usize = Met::NAMES.len();
+
+/// An event: when, which, and two numbers that say more.
+type Entry = (u64, Met, u64, u64);
+
+/// The trace of one run.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    pub(crate) now: u64,
+    hash: u64,
+    last: VecDeque<Entry>,
+    counts: [u64; NR_KINDS],
+}
+
+impl Trace {
+    pub(crate) fn new(seed: u64) -> Trace {
+        Trace { now: 0, hash: mix(0, seed), last: VecDeque::new(), counts: [0; NR_KINDS] }
+    }
+
+    pub(crate) fn note(&mut self, met: Met, a: u64, b: u64) {
+        self.hash = mix(mix(mix(mix(self.hash, met as u64), a), b), self.now);
+        self.counts[met as usize] += 1;
+        if self.last.len() == NR_SHOWN {
+            self.last.pop_front();
+        }
+        self.last.push_back((self.now, met, a, b));
+    }
+
+    /// Takes bytes into the hash.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) {
+        for piece in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..piece.len()].copy_from_slice(piece);
+            self.hash = mix(self.hash, u64::from_le_bytes(word));
+        }
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// How often each kind was met.
+    pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
+        Met::NAMES.iter().copied().zip(self.counts).skip(1).collect()
+    }
+
+    pub(crate) fn nr_events(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    pub(crate) fn last(&self) -> Vec<String> {
+        let line = |(now, met, a, b): &Entry| format!("{now} ns: {met:?} {a} {b}");
+        self.last.iter().map(line).collect()
+    }
+}
+
+fn mix(hash: u64, word: u64) -> u64 {
+    let mixed = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ (mixed >> 29)
+}

@@ -1,0 +1,80 @@
+//! NBD sessions in the simulator: seeds that break no rule, what they have met, and planted bugs.
+
+use forebay_sim::nbd::{NbdOptions, NbdPlant, run_nbd_seed};
+use std::collections::BTreeMap;
+use std::panic::{set_hook, take_hook};
+
+const NR_SEEDS: u64 = 250;
+/// And by `cargo xtask sessions`.
+const NR_SEEDS_OF_GATE: u64 = 10_000;
+/// Within how many seeds a planted bug must be found.
+const NR_SEEDS_PLANTED: u64 = 300;
+
+/// Runs seeds, and says what was never met.
+#[allow(clippy::print_stdout, reason = "a test says how much it has tried")]
+fn run_all(seeds: std::ops::Range<u64>) {
+    let mut met: BTreeMap<&str, u64> = BTreeMap::new();
+    for seed in seeds.clone() {
+        match run_nbd_seed(seed, &NbdOptions::default()) {
+            Ok(summary) => {
+                summary.met.iter().for_each(|(name, nr)| *met.entry(name).or_default() += nr)
+            }
+            Err(violation) => panic!("{violation}"),
+        }
+    }
+    println!("seeds {seeds:?}: {met:?}");
+    let never: Vec<_> = met.iter().filter(|(_, nr)| **nr == 0).map(|(name, _)| name).collect();
+    assert!(never.is_empty(), "no seed has met {never:?}");
+}
+
+#[test]
+fn no_seed_of_nbd_breaks_a_rule_and_together_they_meet_everything() {
+    run_all(0..NR_SEEDS);
+}
+
+#[test]
+#[ignore = "cargo xtask sessions"]
+fn thousands_of_seeds_of_nbd_break_no_rule() {
+    run_all(NR_SEEDS..NR_SEEDS_OF_GATE);
+}
+
+#[test]
+fn the_same_seed_of_nbd_does_the_same_and_another_does_not() {
+    let hash = |seed| run_nbd_seed(seed, &NbdOptions::default()).map(|summary| summary.hash).ok();
+    let hashes: Vec<_> = (0..20).map(hash).collect();
+    assert!((0..20).all(|seed| hash(seed) == hashes[seed as usize]));
+    let mut distinct = hashes.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert_eq!(distinct.len(), hashes.len());
+}
+
+#[test]
+#[allow(clippy::print_stdout, reason = "a test says which rule has found what")]
+fn every_planted_bug_of_nbd_is_found() {
+    // Assertions are expected to fail here; their messages come with the violations.
+    let hook = take_hook();
+    set_hook(Box::new(|_| {}));
+    let table: Vec<_> = NbdPlant::ALL.into_iter().map(|plant| (plant, find(plant))).collect();
+    set_hook(hook);
+    println!("{:<18} {:>5}  found by", "planted bug", "seeds");
+    for (plant, found) in &table {
+        let name = format!("{plant:?}");
+        match found {
+            Some((nr, rule)) => println!("{name:<18} {nr:>5}  {rule}"),
+            None => println!("{name:<18}     -  not found in {NR_SEEDS_PLANTED} seeds"),
+        }
+    }
+    for (plant, found) in table {
+        assert!(found.is_some(), "{plant:?} is not found");
+    }
+}
+
+/// After how many seeds it is found, and by which rule.
+fn find(plant: NbdPlant) -> Option<(u64, String)> {
+    let options = NbdOptions { plant: Some(plant), ..NbdOptions::default() };
+    (0..NR_SEEDS_PLANTED).find_map(|seed| {
+        let violation = run_nbd_seed(seed, &options).err()?;
+        Some((seed + 1, format!("{}: {}", violation.rule, violation.what)))
+    })
+}
