@@ -3,6 +3,7 @@
 use super::Worker;
 use super::conn::{Conn, Phase};
 use super::disks::Flight;
+use super::input::kind_of;
 use super::slots::{Key, MARK_SHIFT};
 use crate::metrics::{RequestKind, Stage};
 use forebay::{BlockStatus, Completion, now_ns};
@@ -122,6 +123,15 @@ impl Worker {
                 conn.counters.end(RequestKind::Write, flight.rq.len);
             }
             (None, _) => conn.counters.end(RequestKind::Flush, 0),
+        }
+        if let (Some((_, why)), Some(kind)) = (flight.failed, kind_of(&flight.rq)) {
+            let (id, rq) = (conn.counters.id(), &flight.rq);
+            let export = &self.shared.infos[flight.export].name;
+            let told = format_args!(
+                "connection {id}: export {export:?}: {kind:?} of {} bytes at {} failed: {why}",
+                rq.len, rq.offset
+            );
+            self.shared.log.line(self.disks.now_ns, told);
         }
         answer(conn, &flight);
         self.count(flight.export, flight.begun_ns, flight.issued_ns);
