@@ -73,7 +73,8 @@ fn a_file_that_is_no_socket_is_left_alone_and_named() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("s"), "precious").unwrap();
     std::os::unix::fs::symlink("nowhere", folder.path().join("l")).unwrap();
-    for name in ["s", "l"] {
+    std::fs::create_dir(folder.path().join("d")).unwrap();
+    for name in ["s", "l", "d"] {
         let error = Listener::open(&at(&folder, name)).unwrap_err();
         assert!(error.to_string().contains("that is no socket"), "{error}");
     }

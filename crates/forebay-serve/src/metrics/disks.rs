@@ -181,7 +181,10 @@ pub(super) fn encode(
         all.map(|(stage, times)| ([("device", *name), ("stage", stage)], buckets(times)))
     });
     families.histogram(
-        &Name::seconds("forebay_disk_stage", "Where I/Os spend their time in the layer."),
+        &Name::seconds(
+            "forebay_disk_stage",
+            "Where I/Os spend their time: in a plug, for a tag, in the queue, at the driver.",
+        ),
         stages,
     )
 }

@@ -134,7 +134,10 @@ fn exports(families: &mut Families<'_>, source: &Source, snapshot: &Snapshot) ->
         })
     });
     families.histogram(
-        &Name::seconds("forebay_request_stage", "Where requests spend their time in the server."),
+        &Name::seconds(
+            "forebay_request_stage",
+            "Where requests spend their time: until the disk has them, at the disk.",
+        ),
         stages,
     )
 }

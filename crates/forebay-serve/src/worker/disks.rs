@@ -1,22 +1,19 @@
 //! The disks' side of a worker: requests of clients become I/O of the layer here.
 //!
 //! A request of up to [`PIECE_MAX`] bytes is one bio. A larger one goes in pieces, so that its
-//! memory
-//! is bounded: a write piece by piece as its payload comes in, a read in waves of a few pieces,
-//! each wave when the one before it has been handed on. The layer joins the pieces again.
+//! memory is bounded: a write piece by piece as its payload comes in, a read in waves of a few
+//! pieces (`waves.rs`). The layer joins the pieces again.
 
 use super::conn::{Conn, Filling};
 use super::door::Door;
-use super::slots::{Key, MARK_SHIFT, Slots};
+use super::slots::{Key, Slots};
 use super::status::Asker;
+use super::waves::Wave;
 use crate::export::Export;
 use crate::pool::{PIECE_MAX, Pool};
 use forebay::{BioQueue, Buf, Completion, Io, Refusal};
 use forebay_nbd::server::{Command, NbdError, Request};
 use std::sync::Arc;
-
-/// How many pieces of a large read are on their way at once.
-pub(crate) const WAVE: usize = 4;
 
 /// A request that has begun and has not been answered.
 #[derive(Debug)]
@@ -37,19 +34,6 @@ pub(crate) struct Flight {
     pub(crate) failed: Option<(NbdError, &'static str)>,
     /// A read of several pieces.
     pub(crate) wave: Option<Box<Wave>>,
-}
-
-/// How far a read of several pieces is.
-#[derive(Debug, Default)]
-pub(crate) struct Wave {
-    /// Bytes that were handed to the client.
-    pub(crate) sent: u64,
-    /// Bytes that were asked of the disk: `sent`, and those of the pieces on their way.
-    pub(crate) asked: u64,
-    /// How long the pieces of this wave are, bytes.
-    pub(crate) lens: [usize; WAVE],
-    /// The pieces that have come, in the order of the disk's bytes.
-    pub(crate) pieces: [Option<(Buf, usize)>; WAVE],
 }
 
 /// What became of a request that a worker wanted to begin.
@@ -112,7 +96,7 @@ impl Disks {
 
     /// The queue on an export's disk.
     #[inline]
-    fn queue(&mut self, export: usize) -> &mut BioQueue {
+    pub(super) fn queue(&mut self, export: usize) -> &mut BioQueue {
         let disk = &self.exports[export].disk;
         let unwatched = &mut self.unwatched;
         self.queues[export].get_or_insert_with(|| {
@@ -275,16 +259,6 @@ impl Disks {
         Begun::Yes
     }
 
-    /// Whether a large read can have all of its pieces in one wave.
-    fn has_room_for_all(&mut self, conn: &Conn, flight: &Flight) -> bool {
-        let policy = &self.exports[flight.export].disk.info().policy;
-        let nr_bios = policy.nr_bios as usize;
-        let len = flight.rq.len;
-        len <= (WAVE * PIECE_MAX) as u64
-            && self.pool.may_have(len.next_multiple_of(PIECE_MAX as u64) as usize, &conn.held)
-            && self.queue(flight.export).len() + WAVE <= nr_bios
-    }
-
     /// Begins a read of one piece.
     #[inline]
     fn begin_piece(&mut self, conn: &mut Conn, flight: Flight, buf: Buf) -> Begun {
@@ -296,38 +270,6 @@ impl Disks {
             refusal
         });
         self.begun(conn, key, submitted)
-    }
-
-    /// Asks the disk for the next pieces of a large read. None of the wave before is left.
-    pub(crate) fn next_wave(&mut self, conn: &mut Conn, key: Key) -> Begun {
-        let Some(flight) = self.flights.get_mut(key) else { return Begun::Yes };
-        let (export, rq) = (flight.export, flight.rq);
-        let mut at = flight.wave.as_ref().map_or(0, |wave| wave.asked);
-        let mut nr = 0;
-        while nr < WAVE && at < rq.len {
-            let left = (rq.len - at).min(PIECE_MAX as u64) as usize;
-            let Some(buf) = self.pool.take(left, &mut conn.held) else { break };
-            let len = left.min(buf.len());
-            let io = Io::read_part(buf, len, rq.offset + at);
-            let io = io.user_data(key.to_u64() | (nr as u64) << MARK_SHIFT);
-            if let Err((refusal, io)) = self.submit(export, io) {
-                self.give_back(io, conn);
-                if refusal == Refusal::WouldBlock {
-                    break;
-                }
-                self.refused(key, refusal);
-                return Begun::Yes;
-            }
-            at += len as u64;
-            nr += 1;
-            let flight = self.flights.get_mut(key).expect("looked up above");
-            flight.in_disk += 1;
-            flight.is_all_there = at == rq.len;
-            flight.issued_ns = self.now_ns;
-            let wave = flight.wave.as_mut().expect("the caller has made it");
-            (wave.asked, wave.lens[nr - 1]) = (at, len);
-        }
-        if nr == 0 { Begun::NoRoom } else { Begun::Yes }
     }
 
     /// Puts bytes of a payload where they belong, and hands pieces that are full to the disk. Says
@@ -395,12 +337,12 @@ impl Disks {
     }
 
     #[inline]
-    fn submit(&mut self, export: usize, io: Io) -> Result<(), (Refusal, Io)> {
+    pub(super) fn submit(&mut self, export: usize, io: Io) -> Result<(), (Refusal, Io)> {
         let now_ns = self.now_ns;
         self.queue(export).submit_at(io, now_ns).map_err(|error| (error.refusal, error.io))
     }
 
-    fn give_back(&mut self, io: Io, conn: &mut Conn) {
+    pub(super) fn give_back(&mut self, io: Io, conn: &mut Conn) {
         if let Some(buf) = io.into_buf() {
             self.pool.give(buf, &mut conn.held);
         }
@@ -408,7 +350,7 @@ impl Disks {
 
     /// The layer does not take a bio, and never will. No completion will say so: the request is put
     /// on the list of those to be looked at.
-    fn refused(&mut self, key: Key, refusal: Refusal) {
+    pub(super) fn refused(&mut self, key: Key, refusal: Refusal) {
         let flight = self.flights.get_mut(key).expect("it has just been put there");
         if flight.wave.is_some() {
             flight.is_all_there = true;

@@ -2,11 +2,12 @@
 
 use super::Worker;
 use super::conn::{Conn, Phase};
-use super::disks::{Begun, Disks, Flight, Wave};
+use super::disks::Flight;
+use super::input::kind_of;
 use super::slots::{Key, MARK_SHIFT};
 use crate::metrics::{RequestKind, Stage};
 use forebay::{BlockStatus, Completion, now_ns};
-use forebay_nbd::server::{Command, NbdError, Request, Transmission};
+use forebay_nbd::server::{Command, NbdError, Request};
 
 impl Worker {
     /// Takes what has completed, and answers what is over. Says whether anything had.
@@ -123,6 +124,15 @@ impl Worker {
             }
             (None, _) => conn.counters.end(RequestKind::Flush, 0),
         }
+        if let (Some((_, why)), Some(kind)) = (flight.failed, kind_of(&flight.rq)) {
+            let (id, rq) = (conn.counters.id(), &flight.rq);
+            let export = &self.shared.infos[flight.export].name;
+            let told = format_args!(
+                "connection {id}: export {export:?}: {kind:?} of {} bytes at {} failed: {why}",
+                rq.len, rq.offset
+            );
+            self.shared.log.line(self.disks.now_ns, told);
+        }
         answer(conn, &flight);
         self.count(flight.export, flight.begun_ns, flight.issued_ns);
         self.mark_dirty(conn_key);
@@ -162,7 +172,7 @@ fn answer(conn: &mut Conn, flight: &Flight) {
 }
 
 /// Whether its data must come in one chunk, whatever the pieces in which the disk brings them.
-fn is_one_chunk(rq: &Request) -> bool {
+pub(super) fn is_one_chunk(rq: &Request) -> bool {
     rq.command == Ok(Command::Read { df: true })
 }
 
@@ -170,59 +180,6 @@ impl Flight {
     /// Notes the first failure.
     fn fail(&mut self, status: BlockStatus) {
         self.failed.get_or_insert((NbdError::of(status), message(status)));
-    }
-}
-
-impl Disks {
-    /// A wave has come: hands its pieces on, in order, and asks for the next. Says whether the
-    /// request is over.
-    fn end_wave(&mut self, conn: &mut Conn, key: Key) -> bool {
-        let flight = self.flights.get_mut(key).expect("the caller has looked");
-        let is_cache = matches!(flight.rq.command, Ok(Command::Cache));
-        let keeps_data = self.exports[flight.export].keeps_data;
-        let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
-        let transmission: &Transmission = transmission;
-        let rq = flight.rq;
-        let Some(wave) = &mut flight.wave else { return true };
-        let Wave { sent, asked, pieces, .. } = &mut **wave;
-        for slot in pieces {
-            let Some((mut buf, len)) = slot.take() else { continue };
-            if is_cache || flight.failed.is_some() {
-                self.pool.give(buf, &mut conn.held);
-                continue;
-            }
-            if !keeps_data {
-                buf[..len].fill(0);
-            }
-            let is_last = *sent + len as u64 == rq.len;
-            let is_first = *sent == 0;
-            if !is_one_chunk(&rq) {
-                let at = rq.offset + *sent;
-                let head = transmission.data(&rq, at, len as u32, is_first, is_last);
-                conn.output.push(head.as_slice());
-            } else if is_first {
-                let head = transmission.data(&rq, rq.offset, rq.len as u32, true, true);
-                conn.output.push(head.as_slice());
-            }
-            conn.output.push_data(buf, len);
-            *sent += len as u64;
-        }
-        if flight.failed.is_some() || *asked == rq.len {
-            flight.is_all_there = true;
-            return true;
-        }
-        // A client that is slow to take what it has asked for gets no more memory meanwhile.
-        if self.next_wave(conn, key) == Begun::NoRoom {
-            conn.paused.push(key);
-        }
-        false
-    }
-
-    /// Gives back the pieces of a read whose client is gone.
-    fn drop_pieces(&mut self, wave: Option<Box<Wave>>) {
-        for (buf, _) in wave.into_iter().flat_map(|wave| wave.pieces).flatten() {
-            self.pool.give_left(buf);
-        }
     }
 }
 

@@ -251,7 +251,7 @@ fn take_up(disks: &mut Disks, conn: &mut Conn, key: Key, export: usize, rq: Requ
 }
 
 /// What a request asks for, as it is counted; `None`: to end.
-fn kind_of(rq: &Request) -> Option<RequestKind> {
+pub(super) fn kind_of(rq: &Request) -> Option<RequestKind> {
     Some(match rq.command {
         Ok(Command::Read { .. }) => RequestKind::Read,
         Ok(Command::Write { .. }) => RequestKind::Write,

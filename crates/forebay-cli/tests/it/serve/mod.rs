@@ -3,6 +3,7 @@
 //! - `server`: the program at work; `tools`: programs of others; `client`: a client of our own that
 //!   sends whatever it is told;
 //! - `libnbd`, `qemu`, `fio`, `script`, `guest`: what clients are used for;
+//! - `refusals`: what is wrong with its options, before it serves;
 //! - `load`, `registers`: four clients whose log is checked, also behind a kill;
 //! - `rude`, `hostile`: clients that leave in the middle, and that mean harm.
 //!
@@ -15,6 +16,7 @@ mod hostile;
 mod libnbd;
 mod load;
 mod qemu;
+mod refusals;
 mod registers;
 mod rude;
 mod script;

@@ -1,0 +1,57 @@
+//! What `forebay serve` refuses before it serves: with which words, and which exit code.
+
+use crate::common::{data_file, folder, stderr, stdout};
+use std::process::Command;
+
+#[track_caller]
+fn check(args: &[&str], code: i32, message: &str) {
+    let folder = folder();
+    data_file(&folder, "disk.img", 1 << 20);
+    // What is not refused would serve for ever.
+    let mut command = Command::new("timeout");
+    command.args(["60", env!("CARGO_BIN_EXE_forebay"), "serve"]).args(args);
+    let output = command.current_dir(folder.path()).output().expect("it can be run");
+    let told = stderr(&output);
+    assert!(told.starts_with(&format!("forebay: {message}")), "{args:?}: {told}");
+    assert_eq!(output.status.code(), Some(code), "{args:?}");
+    assert_eq!(stdout(&output), "", "{args:?}");
+    assert!(!folder.path().join("forebay.sock").exists(), "{args:?}");
+}
+
+#[test]
+fn tls_that_is_not_on_is_not_taken_for_it() {
+    let off = "--tls-certificates and --tls-verify-peer are for TLS, which is off";
+    check(&["disk.img", "--tls-certificates=pki"], 2, off);
+    check(&["disk.img", "--tls-verify-peer"], 2, off);
+    let plain = "with `--tls on` whoever has no certificate comes in without TLS";
+    check(&["disk.img", "--tls=on", "--tls-certificates=pki", "--tls-verify-peer"], 2, plain);
+    check(&["disk.img", "--tls=require"], 1, "TLS needs certificates");
+}
+
+#[test]
+fn limits_that_cannot_be_kept_are_refused() {
+    check(&["disk.img", "--memory-mib=0"], 2, "--memory-mib must be from 1");
+    check(&["disk.img", "--memory-mib=17592186044417"], 2, "--memory-mib must be from 1");
+    check(&["disk.img", "--threads=0"], 2, "--threads and --max-connections must be");
+}
+
+#[test]
+fn names_must_be_such_as_clients_can_ask_for() {
+    let long = "n".repeat(4097);
+    check(&["disk.img", "--name", &long], 1, "disk.img: its name has 4097 bytes");
+    check(&["disk.img", "--description", &long], 1, "disk.img: its description has 4097 bytes");
+    check(&["disk.img", "disk.img"], 1, "two exports are named `disk.img`");
+    let twice = "--name was given 2 times, for 1 disk; give it once for each";
+    check(&["disk.img", "--name=a", "--name=b"], 2, twice);
+}
+
+#[test]
+fn what_is_wrong_with_a_disk_or_a_place_is_said_once_with_what_to_do() {
+    check(&["nosuch.img"], 1, "nosuch.img: no such file; make it first");
+    check(&["disk.img?foo=1"], 1, "disk.img?foo=1: unknown key `foo`");
+    check(&["disk.img", "--metrics=foo"], 2, "--metrics: cannot listen at `foo`: an address");
+    let folder = "cannot listen at unix:nosuch/s: No such file or directory (os error 2); make the";
+    check(&["disk.img", "--nbd=unix:nosuch/s"], 1, folder);
+    let busy = "cannot listen at unix:.: something is there that is no socket";
+    check(&["disk.img", "--nbd=unix:."], 1, busy);
+}

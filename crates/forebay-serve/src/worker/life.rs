@@ -1,0 +1,154 @@
+//! Connections come and go here: let in, evicted, given up on, closed, and told of in the log.
+
+use super::conn::{Conn, Ending, Phase, Transport};
+use super::door::Arrival;
+use super::slots::Key;
+use super::{IDLE_TICKS, Worker};
+use crate::log::Closed;
+use crate::metrics::HandshakeFailure;
+use forebay_nbd::server::Handshake;
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+impl Worker {
+    /// Closes a connection. What it has at the disks ends without it.
+    pub(super) fn close(&mut self, key: Key) {
+        let Some(mut conn) = self.conns.remove(key) else { return };
+        self.rest_bytes -= conn.rest_counted;
+        conn.say_goodbye();
+        self.tell_end(&conn);
+        let pool = &mut self.disks.pool;
+        conn.output.clear(pool, &mut conn.held);
+        let filling = conn.filling.take();
+        if let Some(filling) = filling {
+            if let Some(buf) = filling.buf {
+                pool.give(buf, &mut conn.held);
+            }
+            pool.leave(&mut conn.held);
+            self.settle(filling.flight);
+        } else {
+            pool.leave(&mut conn.held);
+        }
+        for flight in std::mem::take(&mut conn.paused) {
+            self.settle(flight);
+        }
+        self.door.closed();
+    }
+
+    /// Says and counts that a connection has ended, and why.
+    fn tell_end(&self, conn: &Conn) {
+        let why = match &conn.ending {
+            Some(Ending::Bye) => "closed by the client",
+            Some(Ending::Eof) => "left by the client",
+            Some(Ending::Told(why) | Ending::Broken(why)) => why,
+            None => "closed",
+        };
+        let export = match &conn.phase {
+            Phase::Transmission(transmission) => Some(transmission.export()),
+            Phase::Handshake(_) => None,
+        };
+        if export.is_none() {
+            let is_tls = matches!(conn.transport, Transport::Tls(_));
+            let failure = match &conn.ending {
+                _ if conn.is_late => Some(HandshakeFailure::Timeout),
+                Some(Ending::Broken(_)) if is_tls => Some(HandshakeFailure::Tls),
+                Some(Ending::Broken(_) | Ending::Eof) => Some(HandshakeFailure::Gone),
+                Some(Ending::Told(_)) if !conn.is_polite => Some(HandshakeFailure::Protocol),
+                _ => None,
+            };
+            if let Some(failure) = failure {
+                self.shared.counters.server().fail_handshake(failure);
+            }
+        }
+        let closed = Closed {
+            id: conn.counters.id(),
+            peer: conn.peer,
+            export: export.map(|export| self.shared.infos[export].name.as_str()),
+            why,
+            traffic: conn.counters.sum(),
+            open_ns: self.disks.now_ns.saturating_sub(conn.opened_ns),
+        };
+        self.shared.log.line(self.disks.now_ns, closed);
+    }
+
+    /// Lets new connections in; or sees that it is time to stop.
+    pub(super) fn open_door(&mut self) {
+        for Arrival { fd, peer } in self.door.take() {
+            let mut greeting = Vec::new();
+            let handshake = Handshake::new(self.shared.tls_policy, &mut greeting);
+            let (counters, now_ns) = (self.shared.counters.open_connection(), self.disks.now_ns);
+            let conn = Conn::new(fd, peer, counters, now_ns, handshake, &greeting);
+            let conn = Box::new(conn);
+            let key = self.conns.insert(conn);
+            let conn = self.conns.get_mut(key).expect("just put there");
+            conn.deadline_ns = Some(self.disks.now_ns + self.shared.limits.handshake_ns);
+            conn.interest = EventFlags::IN;
+            let data = EventData::new_u64(key.to_u64());
+            if let Err(error) = epoll::add(&self.epoll, &conn.fd, data, conn.interest) {
+                conn.break_off(error.to_string());
+            }
+            self.nr_deadlines += 1;
+            self.in_handshake.push_back(key);
+            self.mark_dirty(key);
+        }
+        self.take_answers();
+        self.evict();
+        if self.door.is_closing() && !self.is_stopping {
+            self.is_stopping = true;
+            for key in self.conns.keys() {
+                let conn = self.conns.get_mut(key).expect("listed just now");
+                conn.ending.get_or_insert(Ending::Told("the server ends".to_owned()));
+                self.mark_dirty(key);
+            }
+        }
+    }
+
+    /// Where too many have not chosen an export yet, the oldest of them has to go: whoever opens
+    /// connections and says nothing keeps nobody else out.
+    fn evict(&mut self) {
+        let max = (self.shared.limits.half_open / self.shared.limits.threads.max(1)).max(1);
+        let conns = &mut self.conns;
+        if self.in_handshake.len() > max {
+            let mut is_one = |key: &Key| {
+                conns.get_mut(*key).is_some_and(|conn| matches!(conn.phase, Phase::Handshake(_)))
+            };
+            self.in_handshake.retain(&mut is_one);
+        }
+        while self.in_handshake.len() > max {
+            let Some(key) = self.in_handshake.pop_front() else { break };
+            let conn = self.conns.get_mut(key).expect("kept just now");
+            conn.break_off("it has not chosen an export, and others want to".to_owned());
+            conn.is_late = true;
+            self.mark_dirty(key);
+        }
+    }
+
+    /// Closes what has had its time; and gives up memory that nobody has used for a while.
+    pub(super) fn tick(&mut self) {
+        self.timer.disarm();
+        self.nr_idle_ticks = if self.disks.is_idle() { self.nr_idle_ticks + 1 } else { 0 };
+        if self.nr_idle_ticks >= IDLE_TICKS {
+            self.disks.pool.trim();
+        }
+        let now = self.disks.now_ns;
+        if self.nr_deadlines == 0 {
+            return;
+        }
+        self.nr_deadlines = 0;
+        for key in self.conns.keys() {
+            let conn = self.conns.get_mut(key).expect("listed just now");
+            match conn.deadline_ns {
+                Some(deadline) if deadline <= now => {
+                    let what = match conn.phase {
+                        Phase::Handshake(_) => "it has not chosen an export in time",
+                        Phase::Transmission(_) => "it has not taken its last replies in time",
+                    };
+                    conn.break_off(what.to_owned());
+                    conn.is_late = true;
+                    self.mark_dirty(key);
+                }
+                Some(_) => self.nr_deadlines += 1,
+                None => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Large reads, in waves of a few pieces.
+//!
+//! Each wave is asked of the disk when the one before it has been handed on to the client, so that
+//! a read of any length takes no more memory than a wave. Where a reply has one head for all of its
+//! data, nothing may come between its waves: such a read begins when nothing else is under way for
+//! its connection, unless one wave is all of it.
+
+use super::conn::{Conn, Phase};
+use super::disks::{Begun, Disks, Flight};
+use super::ends::is_one_chunk;
+use super::slots::{Key, MARK_SHIFT};
+use crate::pool::PIECE_MAX;
+use forebay::{Buf, Io, Refusal};
+use forebay_nbd::server::{Command, Transmission};
+
+/// How many pieces of a large read are on their way at once.
+const WAVE: usize = 4;
+
+/// How far a read of several pieces is.
+#[derive(Debug, Default)]
+pub(crate) struct Wave {
+    /// Bytes that were handed to the client.
+    pub(crate) sent: u64,
+    /// Bytes that were asked of the disk: `sent`, and those of the pieces on their way.
+    pub(crate) asked: u64,
+    /// How long the pieces of this wave are, bytes.
+    pub(crate) lens: [usize; WAVE],
+    /// The pieces that have come, in the order of the disk's bytes.
+    pub(crate) pieces: [Option<(Buf, usize)>; WAVE],
+}
+
+impl Disks {
+    /// Whether a large read can have all of its pieces in one wave.
+    pub(super) fn has_room_for_all(&mut self, conn: &Conn, flight: &Flight) -> bool {
+        let policy = &self.exports[flight.export].disk.info().policy;
+        let nr_bios = policy.nr_bios as usize;
+        let len = flight.rq.len;
+        len <= (WAVE * PIECE_MAX) as u64
+            && self.pool.may_have(len.next_multiple_of(PIECE_MAX as u64) as usize, &conn.held)
+            && self.queue(flight.export).len() + WAVE <= nr_bios
+    }
+
+    /// Asks the disk for the next pieces of a large read. None of the wave before is left.
+    pub(crate) fn next_wave(&mut self, conn: &mut Conn, key: Key) -> Begun {
+        let Some(flight) = self.flights.get_mut(key) else { return Begun::Yes };
+        let (export, rq) = (flight.export, flight.rq);
+        let mut at = flight.wave.as_ref().map_or(0, |wave| wave.asked);
+        let mut nr = 0;
+        while nr < WAVE && at < rq.len {
+            let left = (rq.len - at).min(PIECE_MAX as u64) as usize;
+            let Some(buf) = self.pool.take(left, &mut conn.held) else { break };
+            let len = left.min(buf.len());
+            let io = Io::read_part(buf, len, rq.offset + at);
+            let io = io.user_data(key.to_u64() | (nr as u64) << MARK_SHIFT);
+            if let Err((refusal, io)) = self.submit(export, io) {
+                self.give_back(io, conn);
+                if refusal == Refusal::WouldBlock {
+                    break;
+                }
+                self.refused(key, refusal);
+                return Begun::Yes;
+            }
+            at += len as u64;
+            nr += 1;
+            let flight = self.flights.get_mut(key).expect("looked up above");
+            flight.in_disk += 1;
+            flight.is_all_there = at == rq.len;
+            flight.issued_ns = self.now_ns;
+            let wave = flight.wave.as_mut().expect("the caller has made it");
+            (wave.asked, wave.lens[nr - 1]) = (at, len);
+        }
+        if nr == 0 { Begun::NoRoom } else { Begun::Yes }
+    }
+
+    /// A wave has come: hands its pieces on, in order, and asks for the next. Says whether the
+    /// request is over.
+    pub(super) fn end_wave(&mut self, conn: &mut Conn, key: Key) -> bool {
+        let flight = self.flights.get_mut(key).expect("the caller has looked");
+        let is_cache = matches!(flight.rq.command, Ok(Command::Cache));
+        let keeps_data = self.exports[flight.export].keeps_data;
+        let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
+        let transmission: &Transmission = transmission;
+        let rq = flight.rq;
+        let Some(wave) = &mut flight.wave else { return true };
+        let Wave { sent, asked, pieces, .. } = &mut **wave;
+        for slot in pieces {
+            let Some((mut buf, len)) = slot.take() else { continue };
+            if is_cache || flight.failed.is_some() {
+                self.pool.give(buf, &mut conn.held);
+                continue;
+            }
+            if !keeps_data {
+                buf[..len].fill(0);
+            }
+            let is_last = *sent + len as u64 == rq.len;
+            let is_first = *sent == 0;
+            if !is_one_chunk(&rq) {
+                let at = rq.offset + *sent;
+                let head = transmission.data(&rq, at, len as u32, is_first, is_last);
+                conn.output.push(head.as_slice());
+            } else if is_first {
+                let head = transmission.data(&rq, rq.offset, rq.len as u32, true, true);
+                conn.output.push(head.as_slice());
+            }
+            conn.output.push_data(buf, len);
+            *sent += len as u64;
+        }
+        if flight.failed.is_some() || *asked == rq.len {
+            flight.is_all_there = true;
+            return true;
+        }
+        // A client that is slow to take what it has asked for gets no more memory meanwhile.
+        if self.next_wave(conn, key) == Begun::NoRoom {
+            conn.paused.push(key);
+        }
+        false
+    }
+
+    /// Gives back the pieces of a read whose client is gone.
+    pub(super) fn drop_pieces(&mut self, wave: Option<Box<Wave>>) {
+        for (buf, _) in wave.into_iter().flat_map(|wave| wave.pieces).flatten() {
+            self.pool.give_left(buf);
+        }
+    }
+}
