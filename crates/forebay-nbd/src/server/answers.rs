@@ -96,6 +96,9 @@ impl Handshake {
 
     /// It is answered by an export, or not at all.
     fn export_name(&self, name: &[u8], exports: &[ExportInfo], out: &mut Vec<u8>) -> Next {
+        if self.is_full {
+            return Next::Close(CloseReason::Full);
+        }
         let Ok((index, export)) = found(exports, name) else {
             return Next::Close(CloseReason::UnknownExport);
         };
@@ -140,6 +143,9 @@ impl Handshake {
         let data = data.ok_or((REP_ERR_TOO_BIG, "this option has too much data"))?;
         let request = ExportRequest::parse(data).ok_or(MALFORMED)?;
         let (index, export) = found(exports, request.name)?;
+        if option == OPT_GO && self.is_full {
+            return Err((REP_ERR_POLICY, "this server has as many connections as it may have"));
+        }
         let flags = export.can.flags(self.framing);
         Info::Export { size_bytes: export.size_bytes, flags }.emit(option, out);
         Info::BlockSize(export.block_size).emit(option, out);

@@ -24,6 +24,8 @@ pub enum CloseReason {
     NotFixedNewstyle(u32),
     /// EXPORT_NAME, whose refusal cannot be told, of an export that is not there.
     UnknownExport,
+    /// EXPORT_NAME, where nobody is let in any more.
+    Full,
     /// EXPORT_NAME without TLS, where that is required.
     TlsRequired,
     /// EXPORT_NAME after extended headers were agreed on.
@@ -54,6 +56,7 @@ impl fmt::Display for CloseReason {
                 write!(f, "the client sent option {option} without fixed newstyle")
             }
             CloseReason::UnknownExport => f.write_str("the client asked for an unknown export"),
+            CloseReason::Full => f.write_str("there are as many connections as there may be"),
             CloseReason::TlsRequired => {
                 f.write_str("the client asked for an export without TLS, which is required")
             }

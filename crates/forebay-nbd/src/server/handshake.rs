@@ -82,6 +82,8 @@ pub struct Handshake {
     held: Vec<u8>,
     nr_options: u32,
     nr_skipped: u32,
+    /// Nobody is let in any more: see [`Handshake::set_full`].
+    pub(super) is_full: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +116,15 @@ impl Handshake {
             held: Vec::new(),
             nr_options: 0,
             nr_skipped: 0,
+            is_full: false,
         }
+    }
+
+    /// Whether the server has as many connections as it may have. Then a client may still ask what
+    /// there is, but is refused an export: GO with `NBD_REP_ERR_POLICY` and a text, EXPORT_NAME,
+    /// which knows no refusal, by an end.
+    pub fn set_full(&mut self, is_full: bool) {
+        self.is_full = is_full;
     }
 
     /// Takes what it can of `input`; what must be sent goes behind what is in `out`. `exports` are

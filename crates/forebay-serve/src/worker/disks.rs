@@ -138,6 +138,11 @@ impl Disks {
         self.queues.iter().flatten().any(BioQueue::has_ended)
     }
 
+    /// Whether the layer has anything of this worker's.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.queues.iter().flatten().any(|queue| !queue.is_empty())
+    }
+
     /// Whether no request has come since this was last asked.
     pub(crate) fn is_idle(&mut self) -> bool {
         !std::mem::take(&mut self.was_used)

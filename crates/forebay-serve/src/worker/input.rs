@@ -18,6 +18,7 @@ use forebay_nbd::server::{CloseReason, Command, NbdError, Next, Request, Transmi
 use forebay_nbd::wire::Framing;
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// How much is received at once, bytes.
 pub(super) const SCRATCH_LEN: usize = 256 << 10;
@@ -290,10 +291,15 @@ pub(super) fn reply_error(conn: &mut Conn, rq: &Request, error: NbdError, messag
     conn.scribble = bytes;
 }
 
+/// What the log says of a connection that comes in while others do, and finds the server full.
+const TOO_MANY: &str = "there are as many connections as --max-connections allows";
+
 /// Bytes of the handshake. Says how many were taken.
 fn negotiate(disks: &mut Disks, shared: &Arc<Shared>, conn: &mut Conn, bytes: &[u8]) -> usize {
     let Phase::Handshake(handshake) = &mut conn.phase else { unreachable!() };
     let mut bytes_out = std::mem::take(&mut conn.scribble);
+    let is_full = shared.nr_open.load(Ordering::Relaxed) >= shared.limits.connections;
+    handshake.set_full(is_full);
     let fed = handshake.feed(&shared.infos, bytes, &mut bytes_out);
     conn.output.push(&bytes_out);
     bytes_out.clear();
@@ -308,11 +314,14 @@ fn negotiate(disks: &mut Disks, shared: &Arc<Shared>, conn: &mut Conn, bytes: &[
             conn.phase = Phase::Transmission(transmission);
             if !conn.count_in(&shared.nr_open, shared.limits.connections) {
                 shared.counters.server().refuse(Refusal::TooMany);
-                conn.ending = Some(Ending::Told("there are too many connections".to_owned()));
+                conn.ending = Some(Ending::Told(TOO_MANY.to_owned()));
             }
         }
         Next::Close(reason) => {
             conn.is_polite = matches!(reason, CloseReason::Aborted);
+            if is_full {
+                shared.counters.server().refuse(Refusal::TooMany);
+            }
             conn.ending = Some(Ending::Told(reason.to_string()));
         }
     }

@@ -180,7 +180,7 @@ impl Worker {
         let is_quiet = self.again.is_empty()
             && self.waiting.is_empty()
             && !self.is_stopping
-            && self.disks.flights.len() == 0;
+            && !self.disks.is_busy();
         let pause_ns = if is_quiet && nr > 0 { self.gather.pause_ns(nr) } else { 0 };
         if pause_ns > 0 {
             // It returns early on a signal, which is as well.

@@ -3,7 +3,7 @@
 use std::vec::Vec;
 
 use super::client::{Client, End, FLAGS, SIZE, contexts, go, option};
-use crate::server::{Command, NbdError, TlsPolicy};
+use crate::server::{CloseReason, Command, NbdError, TlsPolicy};
 use crate::wire::numbers::*;
 use crate::wire::{
     ChunkHeader, ErrorChunk, Framing, Hole, RequestHeader, SimpleReply, StatusChunk,
@@ -38,6 +38,21 @@ fn go_and_info_tell_what_is_asked_for() {
     assert_eq!(told[0], "export 1073741824 0xded");
     assert_eq!(client.ask(&go(OPT_GO, "c", &[])), ["error 6"]);
     assert_eq!(client.go("b").export(), 1);
+}
+
+#[test]
+fn a_full_server_says_so_and_lets_clients_look_and_try_again() {
+    let mut client = Client::new(TlsPolicy::Off);
+    client.handshake.set_full(true);
+    assert_eq!(client.ask(&go(OPT_GO, "a", &[])), ["error 2"]);
+    assert_eq!(client.ask(&go(OPT_INFO, "a", &[])).last().unwrap(), "ack");
+    assert_eq!(client.ask(&go(OPT_GO, "c", &[])), ["error 6"]);
+    client.handshake.set_full(false);
+    assert_eq!(client.go("b").export(), 1);
+    let mut client = Client::new(TlsPolicy::Off);
+    client.handshake.set_full(true);
+    let (out, end) = client.send(&option(OPT_EXPORT_NAME, b"a"));
+    assert!(out.is_empty() && end == End::Close(CloseReason::Full), "{end:?}");
 }
 
 #[test]
