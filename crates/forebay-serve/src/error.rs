@@ -68,6 +68,12 @@ pub enum ServeError {
         /// How it failed.
         source: io::Error,
     },
+    /// A disk does not answer any more.
+    #[error(
+        "a disk has not finished what was begun, or its last flush, in a minute: what clients have \
+         not flushed may be lost"
+    )]
+    Hangs,
     /// A flush at the end failed: what clients have written last may not be on stable storage.
     #[error("{spec}: the last flush failed, and writes may be lost: {source}")]
     LastFlush {

@@ -8,6 +8,7 @@
 #![deny(missing_docs)]
 
 mod config;
+mod end;
 mod error;
 mod export;
 pub mod listen;

@@ -1,6 +1,7 @@
 //! The server as a whole: what it opens, its threads, and how it ends.
 
 use crate::config::{Limits, Options};
+use crate::end;
 use crate::error::ServeError;
 use crate::export::Export;
 use crate::listen::{self, Address, Listener};
@@ -26,6 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Where a server listens that was told nothing.
 const DEFAULT_SOCKET: &str = "./forebay.sock";
@@ -129,7 +131,8 @@ impl Server {
     /// finished and answered, and every disk is flushed.
     ///
     /// # Errors
-    /// If a thread cannot be started, or a flush at the end fails.
+    /// If a thread cannot be started, a flush at the end fails, or a disk does not answer any more:
+    /// then its thread is left behind, and the process had better end.
     pub fn run(mut self) -> Result<(), ServeError> {
         // Before any thread is started: each has the rights of who starts it.
         self.shared.log.line(now_ns(), confine(&self.needs()));
@@ -152,10 +155,15 @@ impl Server {
         let accepted = self.accept_all(&doors);
         notify::stopping();
         doors.iter().for_each(|door| door.close());
-        // Workers bound their own end: connections that do not take their replies are closed.
-        let died = threads.into_iter().filter_map(|thread| thread.join().err()).count();
-        let flushed = self.flush_all();
+        let shared = Arc::clone(&self.shared);
+        let ended = end::within(Duration::from_nanos(shared.limits.end_ns), move || {
+            // Workers bound their own end: connections that do not take their replies are closed.
+            let died = threads.into_iter().filter_map(|thread| thread.join().err()).count();
+            (died, flush_all(&shared))
+        });
         accepted?;
+        let (died, flushed) =
+            ended.map_err(system("starting a thread"))?.ok_or(ServeError::Hangs)?;
         flushed?;
         match died {
             0 => Ok(()),
@@ -225,24 +233,22 @@ impl Server {
         }
         Ok(false)
     }
+}
 
-    /// Makes durable what clients have written: after this nothing is lost by a power failure. One
-    /// disk that fails keeps no other from being flushed; the first failure is returned.
-    fn flush_all(&self) -> Result<(), ServeError> {
-        let mut flushed = Ok(());
-        for export in self.shared.exports.iter().filter(|export| !export.info.can.read_only) {
-            let spec = || export.disk.info().spec.clone();
-            let one = export
-                .disk
-                .flush()
-                .map_err(|source| ServeError::LastFlush { spec: spec(), source });
-            if let (Err(_), Err(another)) = (&flushed, &one) {
-                self.shared.log.line(now_ns(), another);
-            }
-            flushed = flushed.and(one);
+/// Makes durable what clients have written: after this nothing is lost by a power failure. One disk
+/// that fails keeps no other from being flushed; the first failure is returned.
+fn flush_all(shared: &Shared) -> Result<(), ServeError> {
+    let mut flushed = Ok(());
+    for export in shared.exports.iter().filter(|export| !export.info.can.read_only) {
+        let spec = || export.disk.info().spec.clone();
+        let one = export.disk.flush();
+        let one = one.map_err(|source| ServeError::LastFlush { spec: spec(), source });
+        if let (Err(_), Err(another)) = (&flushed, &one) {
+            shared.log.line(now_ns(), another);
         }
-        flushed
+        flushed = flushed.and(one);
     }
+    flushed
 }
 
 /// Allows this process as many descriptors as it may allow itself: each connection takes one.
