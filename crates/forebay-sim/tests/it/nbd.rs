@@ -1,8 +1,8 @@
 //! NBD sessions in the simulator: seeds that break no rule, what they have met, and planted bugs.
 
+use crate::plants::{Found, look_for};
 use forebay_sim::nbd::{NbdOptions, NbdPlant, run_nbd_seed};
 use std::collections::BTreeMap;
-use std::panic::{set_hook, take_hook};
 
 const NR_SEEDS: u64 = 250;
 /// And by `cargo xtask sessions`.
@@ -50,28 +50,14 @@ fn the_same_seed_of_nbd_does_the_same_and_another_does_not() {
 }
 
 #[test]
-#[allow(clippy::print_stdout, reason = "a test says which rule has found what")]
 fn every_planted_bug_of_nbd_is_found() {
-    // Assertions are expected to fail here; their messages come with the violations.
-    let hook = take_hook();
-    set_hook(Box::new(|_| {}));
-    let table: Vec<_> = NbdPlant::ALL.into_iter().map(|plant| (plant, find(plant))).collect();
-    set_hook(hook);
-    println!("{:<18} {:>5}  found by", "planted bug", "seeds");
-    for (plant, found) in &table {
-        let name = format!("{plant:?}");
-        match found {
-            Some((nr, rule)) => println!("{name:<18} {nr:>5}  {rule}"),
-            None => println!("{name:<18}     -  not found in {NR_SEEDS_PLANTED} seeds"),
-        }
-    }
-    for (plant, found) in table {
+    for (plant, found) in look_for(NbdPlant::ALL, find) {
         assert!(found.is_some(), "{plant:?} is not found");
     }
 }
 
 /// After how many seeds it is found, and by which rule.
-fn find(plant: NbdPlant) -> Option<(u64, String)> {
+fn find(plant: NbdPlant) -> Found {
     let options = NbdOptions { plant: Some(plant), ..NbdOptions::default() };
     (0..NR_SEEDS_PLANTED).find_map(|seed| {
         let violation = run_nbd_seed(seed, &options).err()?;

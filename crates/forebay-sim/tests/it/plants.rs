@@ -1,27 +1,45 @@
 //! Planted bugs: each is found within some seeds, and by the rule that it breaks.
 
 use forebay_sim::{Options, Plant, RULES, run_seed};
+use std::fmt::Debug;
 use std::panic::{catch_unwind, set_hook, take_hook};
+use std::sync::{Mutex, PoisonError};
 
 /// Within how many seeds a bug must be found.
 const NR_SEEDS: u64 = 1000;
 
-#[test]
-fn every_planted_bug_is_found_and_named() {
-    // The core's assertions are expected to fail here; their messages come with the violations.
+/// What a search for a planted bug has found: after how many seeds, and by which rule.
+pub(crate) type Found = Option<(u64, String)>;
+
+/// Looks for each of the bugs, and prints what was found. Assertions are expected to fail
+/// meanwhile; their messages come with the violations. One search at a time: the hook for them is
+/// the process's.
+#[allow(clippy::print_stdout, reason = "a test says which rule has found what")]
+pub(crate) fn look_for<P: Copy + Debug>(
+    plants: impl IntoIterator<Item = P>,
+    find: impl Fn(P) -> Found,
+) -> Vec<(P, Found)> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let searching = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let hook = take_hook();
     set_hook(Box::new(|_| {}));
-    let table: Vec<_> = Plant::ALL.into_iter().map(|plant| (plant, find(plant))).collect();
+    let table: Vec<_> = plants.into_iter().map(|plant| (plant, find(plant))).collect();
     set_hook(hook);
+    drop(searching);
     println!("{:<18} {:>5}  found by", "planted bug", "seeds");
     for (plant, found) in &table {
         let name = format!("{plant:?}");
         match found {
             Some((nr, rule)) => println!("{name:<18} {nr:>5}  {rule}"),
-            None => println!("{name:<18}     -  not found in {NR_SEEDS} seeds"),
+            None => println!("{name:<18}     -  not found"),
         }
     }
-    for (plant, found) in table {
+    table
+}
+
+#[test]
+fn every_planted_bug_is_found_and_named() {
+    for (plant, found) in look_for(Plant::ALL, find) {
         let Some((_, rule)) = found else { panic!("{plant:?} is not found") };
         let expected = plant.breaks().unwrap_or_default();
         assert!(rule.starts_with(expected), "{plant:?} breaks {expected:?}, and {rule:?} is named");
@@ -37,7 +55,7 @@ fn every_rule_of_tags_and_of_runs_has_a_planted_bug() {
 }
 
 /// After how many seeds it is found, and by which rule.
-fn find(plant: Plant) -> Option<(u64, String)> {
+fn find(plant: Plant) -> Found {
     let options = Options { plant: Some(plant), ..Options::default() };
     (0..NR_SEEDS).find_map(|seed| {
         let run = catch_unwind(|| run_seed(seed, &options).map(drop));
