@@ -19,6 +19,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A client, from accept to close.
 #[derive(Debug)]
 pub(crate) struct Conn {
+    /// Its name in the worker.
+    pub(crate) key: Key,
     pub(crate) fd: OwnedFd,
     pub(crate) peer: Peer,
     pub(crate) counters: OpenConnection,
@@ -37,8 +39,6 @@ pub(crate) struct Conn {
     pub(crate) output: Output,
     /// Large reads that wait for memory.
     pub(crate) paused: Vec<Key>,
-    /// Where replies that are rare are put together.
-    pub(crate) scribble: Vec<u8>,
     /// Requests that were begun and not answered.
     pub(crate) nr_in_flight: u32,
     /// How many of them are BLOCK_STATUS.
@@ -95,6 +95,19 @@ pub(crate) enum Phase {
     Transmission(Transmission),
 }
 
+impl Phase {
+    /// What was negotiated.
+    ///
+    /// # Panics
+    /// If nothing was yet: there are no requests before.
+    pub(crate) fn transmission(&self) -> &Transmission {
+        match self {
+            Phase::Transmission(transmission) => transmission,
+            Phase::Handshake(_) => unreachable!("a request before the handshake's end"),
+        }
+    }
+}
+
 /// A write whose payload is on its way from the client.
 #[derive(Debug)]
 pub(crate) struct Filling {
@@ -112,6 +125,26 @@ pub(crate) struct Filling {
 }
 
 impl Filling {
+    /// `buf` is where the piece goes, `len` bytes.
+    #[inline]
+    pub(crate) fn lay_out(&mut self, buf: Buf, len: usize) {
+        (self.piece_len, self.filled, self.buf) = (len, 0, Some(buf));
+    }
+
+    /// `nr` bytes came, of which the first are the piece's and are in its place already. Says how
+    /// many these are.
+    #[inline]
+    pub(crate) fn came(&mut self, nr: usize) -> usize {
+        let now = nr.min(self.piece_len - self.filled);
+        self.filled += now;
+        now
+    }
+
+    /// Whether no piece follows the one whose place is laid out.
+    pub(crate) fn is_last_piece(&self) -> bool {
+        self.left == self.piece_len as u64
+    }
+
     /// Whether the piece is complete.
     pub(crate) fn is_full(&self) -> bool {
         self.buf.is_some() && self.filled == self.piece_len
@@ -133,8 +166,8 @@ pub(crate) enum Ending {
 
 impl Conn {
     pub(crate) fn new(
-        fd: OwnedFd,
-        peer: Peer,
+        key: Key,
+        (fd, peer): (OwnedFd, Peer),
         counters: OpenConnection,
         opened_ns: u64,
         handshake: Handshake,
@@ -143,6 +176,7 @@ impl Conn {
         let mut output = Output::default();
         output.push(greeting);
         Conn {
+            key,
             fd,
             peer,
             counters,
@@ -155,7 +189,6 @@ impl Conn {
             skip: 0,
             output,
             paused: Vec::new(),
-            scribble: Vec::new(),
             nr_in_flight: 0,
             nr_questions: 0,
             held: Held::default(),

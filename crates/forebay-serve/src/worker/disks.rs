@@ -157,17 +157,18 @@ impl Disks {
     }
 
     /// Has a client's question about a range answered.
-    pub(crate) fn ask(&self, conn: &mut Conn, key: Key, export: usize, rq: Request) -> Begun {
-        self.asker.ask(conn, key, &self.door, (export, rq))
+    pub(crate) fn ask(&self, conn: &mut Conn, rq: Request) -> Begun {
+        self.asker.ask(conn, rq, &self.door)
     }
 
     /// Begins a request. One with a payload is begun when its payload begins to come: the rest is
     /// [`Disks::fill`]'s.
     #[inline]
-    pub(crate) fn begin(&mut self, conn: &mut Conn, key: Key, export: usize, rq: Request) -> Begun {
+    pub(crate) fn begin(&mut self, conn: &mut Conn, rq: Request) -> Begun {
         self.nr_begun += 1;
+        let export = conn.phase.transmission().export();
         let flight = Flight {
-            conn: key,
+            conn: conn.key,
             export,
             rq,
             begun_ns: self.now_ns,
@@ -288,8 +289,8 @@ impl Disks {
                 let Some(buf) = self.pool.take(want, &mut conn.held) else {
                     return (taken, Begun::NoRoom);
                 };
-                (filling.piece_len, filling.filled) = (want.min(buf.len()), 0);
-                filling.buf = Some(buf);
+                let len = want.min(buf.len());
+                filling.lay_out(buf, len);
             }
             let (Some(buf), at) = (&mut filling.buf, filling.filled) else { unreachable!() };
             let now = (bytes.len() - taken).min(filling.piece_len - at);
@@ -306,8 +307,17 @@ impl Disks {
         (taken, Begun::Yes)
     }
 
+    /// Hands the piece of a payload to the disk, if there is one and it has been filled.
+    #[inline]
+    pub(crate) fn piece_may_be_full(&mut self, conn: &mut Conn) -> Begun {
+        match conn.filling.as_ref().is_some_and(Filling::is_full) {
+            true => self.piece_is_full(conn),
+            false => Begun::Yes,
+        }
+    }
+
     /// Hands the piece that has been filled to the disk.
-    pub(crate) fn piece_is_full(&mut self, conn: &mut Conn) -> Begun {
+    fn piece_is_full(&mut self, conn: &mut Conn) -> Begun {
         let Some(filling) = &mut conn.filling else { return Begun::Yes };
         let key = filling.flight;
         let flight = self.flights.get_mut(key).expect("a payload belongs to a request");

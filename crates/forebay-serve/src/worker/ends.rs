@@ -1,7 +1,7 @@
 //! Completions of the disks become replies here.
 
 use super::Worker;
-use super::conn::{Conn, Phase};
+use super::conn::Conn;
 use super::disks::Flight;
 use super::input::kind_of;
 use super::slots::{Key, MARK_SHIFT};
@@ -54,7 +54,7 @@ impl Worker {
             // The usual read: all of it, at once.
             Ok(len) if is_whole && len == flight.rq.len => {
                 let (conn_key, export, rq) = (flight.conn, flight.export, flight.rq);
-                let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
+                let transmission = conn.phase.transmission();
                 if !self.disks.exports[export].keeps_data {
                     buf[..len as usize].fill(0);
                 }
@@ -149,7 +149,7 @@ impl Worker {
 
 /// The reply of a request that is over, and had no data or has sent it.
 fn answer(conn: &mut Conn, flight: &Flight) {
-    let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
+    let transmission = conn.phase.transmission();
     let rq = &flight.rq;
     let sent = flight.wave.as_ref().map_or(0, |wave| wave.sent);
     match flight.failed {
@@ -158,11 +158,7 @@ fn answer(conn: &mut Conn, flight: &Flight) {
         Some((error, message))
             if sent == 0 || (transmission.can_fail_late() && !is_one_chunk(rq)) =>
         {
-            let mut bytes = std::mem::take(&mut conn.scribble);
-            transmission.error(rq, error, message, &mut bytes);
-            conn.output.push(&bytes);
-            bytes.clear();
-            conn.scribble = bytes;
+            conn.output.push_with(|heads| transmission.error(rq, error, message, heads));
         }
         Some((_, message)) => {
             // A simple reply cannot take back that it promised data, nor can a single chunk.

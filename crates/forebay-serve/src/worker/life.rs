@@ -76,9 +76,9 @@ impl Worker {
             let mut greeting = Vec::new();
             let handshake = Handshake::new(self.shared.tls_policy, &mut greeting);
             let (counters, now_ns) = (self.shared.counters.open_connection(), self.disks.now_ns);
-            let conn = Conn::new(fd, peer, counters, now_ns, handshake, &greeting);
-            let conn = Box::new(conn);
-            let key = self.conns.insert(conn);
+            let key = self.conns.insert_with(|key| {
+                Box::new(Conn::new(key, (fd, peer), counters, now_ns, handshake, &greeting))
+            });
             let conn = self.conns.get_mut(key).expect("just put there");
             conn.deadline_ns = Some(self.disks.now_ns + self.shared.limits.handshake_ns);
             conn.interest = EventFlags::IN;

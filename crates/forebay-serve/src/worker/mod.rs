@@ -5,7 +5,7 @@
 //! then it collects what has completed, and each connection's replies leave in one vectored write.
 //! Nothing in a round waits for a client, and what a client has yet to take is memory, not a tag.
 //!
-//! - `input`: bytes become requests;
+//! - `input`: bytes become requests; `negotiate`: the handshake;
 //! - `disks`: requests become bios, in pieces where they are large; `waves`: large reads;
 //! - `ends`: completions become replies;
 //! - `output`: replies become bytes;
@@ -21,6 +21,7 @@ mod ends;
 mod gather;
 mod input;
 mod life;
+mod negotiate;
 mod output;
 mod slots;
 pub(crate) mod status;
