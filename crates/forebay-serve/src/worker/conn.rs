@@ -1,13 +1,14 @@
 //! One connection: what a worker keeps of it between rounds.
 
+use super::input::kind_of;
 use super::output::Output;
+use super::payload::Payload;
 use super::slots::Key;
 use crate::listen::Peer;
 use crate::metrics::OpenConnection;
 use crate::pool::{Held, Pool};
 use crate::tls::TlsStream;
-use forebay::Buf;
-use forebay_nbd::server::{Command, Handshake, Request, Transmission};
+use forebay_nbd::server::{Command, Handshake, NbdError, Request, Transmission};
 use forebay_nbd::wire::Framing;
 use rustix::event::epoll::EventFlags;
 use rustix::net::SendFlags;
@@ -33,7 +34,7 @@ pub(crate) struct Conn {
     /// How much of it the worker has counted, bytes.
     pub(crate) rest_counted: usize,
     /// The payload that is being received.
-    pub(crate) filling: Option<Filling>,
+    pub(crate) payload: Option<Payload>,
     /// Bytes of the stream that are to be ignored: the payload of a request that was refused.
     pub(crate) skip: u64,
     pub(crate) output: Output,
@@ -108,49 +109,6 @@ impl Phase {
     }
 }
 
-/// A write whose payload is on its way from the client.
-#[derive(Debug)]
-pub(crate) struct Filling {
-    pub(crate) flight: Key,
-    /// Where the piece goes that is being filled. None: there is no memory for it yet.
-    pub(crate) buf: Option<Buf>,
-    /// Bytes of the piece that are there.
-    pub(crate) filled: usize,
-    /// Bytes of the piece.
-    pub(crate) piece_len: usize,
-    /// Where on the disk the piece begins, bytes.
-    pub(crate) at: u64,
-    /// Bytes of the payload from the piece's begin on.
-    pub(crate) left: u64,
-}
-
-impl Filling {
-    /// `buf` is where the piece goes, `len` bytes.
-    #[inline]
-    pub(crate) fn lay_out(&mut self, buf: Buf, len: usize) {
-        (self.piece_len, self.filled, self.buf) = (len, 0, Some(buf));
-    }
-
-    /// `nr` bytes came, of which the first are the piece's and are in its place already. Says how
-    /// many these are.
-    #[inline]
-    pub(crate) fn came(&mut self, nr: usize) -> usize {
-        let now = nr.min(self.piece_len - self.filled);
-        self.filled += now;
-        now
-    }
-
-    /// Whether no piece follows the one whose place is laid out.
-    pub(crate) fn is_last_piece(&self) -> bool {
-        self.left == self.piece_len as u64
-    }
-
-    /// Whether the piece is complete.
-    pub(crate) fn is_full(&self) -> bool {
-        self.buf.is_some() && self.filled == self.piece_len
-    }
-}
-
 /// Why nothing more is read from a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
@@ -185,7 +143,7 @@ impl Conn {
             phase: Phase::Handshake(Box::new(handshake)),
             rest: Vec::new(),
             rest_counted: 0,
-            filling: None,
+            payload: None,
             skip: 0,
             output,
             paused: Vec::new(),
@@ -214,10 +172,30 @@ impl Conn {
         is_free
     }
 
+    /// One of its requests is over, answered or about to be.
+    #[inline]
+    pub(crate) fn ended(&mut self, rq: &Request, has_failed: bool) {
+        self.nr_in_flight -= 1;
+        let moved = match rq.command {
+            Ok(Command::Read { .. } | Command::Write { .. }) => rq.len,
+            _ => 0,
+        };
+        match kind_of(rq) {
+            Some(kind) if !has_failed => self.counters.end(kind, moved),
+            _ => self.counters.fail(),
+        }
+    }
+
+    /// Answers a request with an error.
+    pub(crate) fn reply_error(&mut self, rq: &Request, error: NbdError, message: &str) {
+        let transmission = self.phase.transmission();
+        self.output.push_with(|heads| transmission.error(rq, error, message, heads));
+    }
+
     /// Whether everything that was begun has been answered, and nothing more will be. A write whose
     /// payload has not come to its end was not begun.
     pub(crate) fn is_over(&self) -> bool {
-        let nr_half = u32::from(self.filling.is_some());
+        let nr_half = u32::from(self.payload.is_some());
         self.ending.is_some() && self.nr_in_flight == nr_half && !self.wants_write()
     }
 

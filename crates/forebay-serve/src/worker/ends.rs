@@ -5,7 +5,7 @@ use super::conn::Conn;
 use super::disks::Flight;
 use super::input::kind_of;
 use super::slots::{Key, MARK_SHIFT};
-use crate::metrics::{RequestKind, Stage};
+use crate::metrics::Stage;
 use forebay::{BlockStatus, Completion, now_ns};
 use forebay_nbd::server::{Command, NbdError, Request};
 
@@ -61,8 +61,7 @@ impl Worker {
                 conn.output
                     .push(transmission.data(&rq, rq.offset, len as u32, true, true).as_slice());
                 conn.output.push_data(buf, len as usize);
-                conn.nr_in_flight -= 1;
-                conn.counters.end(RequestKind::Read, len);
+                conn.ended(&rq, false);
                 let (begun_ns, issued_ns) = (flight.begun_ns, flight.issued_ns);
                 self.disks.flights.remove(key);
                 self.count(export, begun_ns, issued_ns);
@@ -113,17 +112,7 @@ impl Worker {
         if flight.wave.is_some() {
             conn.is_exclusive = false; // if any was, it was this one, with nothing beside it
         }
-        conn.nr_in_flight -= 1;
-        match (flight.failed, flight.rq.command) {
-            (Some(_), _) => conn.counters.fail(),
-            (None, Ok(Command::Read { .. })) => {
-                conn.counters.end(RequestKind::Read, flight.rq.len);
-            }
-            (None, Ok(Command::Write { .. })) => {
-                conn.counters.end(RequestKind::Write, flight.rq.len);
-            }
-            (None, _) => conn.counters.end(RequestKind::Flush, 0),
-        }
+        conn.ended(&flight.rq, flight.failed.is_some());
         if let (Some((_, why)), Some(kind)) = (flight.failed, kind_of(&flight.rq)) {
             let (id, rq) = (conn.counters.id(), &flight.rq);
             let export = &self.shared.infos[flight.export].name;
@@ -158,7 +147,7 @@ fn answer(conn: &mut Conn, flight: &Flight) {
         Some((error, message))
             if sent == 0 || (transmission.can_fail_late() && !is_one_chunk(rq)) =>
         {
-            conn.output.push_with(|heads| transmission.error(rq, error, message, heads));
+            conn.reply_error(rq, error, message);
         }
         Some((_, message)) => {
             // A simple reply cannot take back that it promised data, nor can a single chunk.

@@ -17,7 +17,7 @@ use super::output::HEADS_MAX;
 use super::slots::Key;
 use crate::metrics::RequestKind;
 use crate::server::Shared;
-use forebay_nbd::server::{Command, NbdError, Request};
+use forebay_nbd::server::{Command, Request};
 use std::io::{self, IoSliceMut};
 
 /// How much is received at once, bytes.
@@ -52,7 +52,7 @@ impl Worker {
                     break;
                 }
                 Ok(Received { in_scratch, is_drained, .. }) => {
-                    conn.is_stalled = disks.piece_may_be_full(conn) == Begun::NoRoom;
+                    conn.is_stalled = disks.submit_piece_if_full(conn) == Begun::NoRoom;
                     let bytes = &self.scratch[..in_scratch];
                     let taken = match conn.is_stalled {
                         true => 0,
@@ -97,20 +97,26 @@ impl Worker {
             let Some(key) = self.waiting.pop_front() else { break };
             let Some(conn) = self.conns.get_mut(key) else { continue };
             conn.is_waiting = false;
-            let could = resume_waves(&mut self.disks, conn)
-                | resume_input(&mut self.disks, &self.shared, conn);
-            if could && !conn.is_stalled && conn.has_plaintext() {
-                self.again.push(key);
-            }
-            if could {
-                self.rest_bytes += conn.rest.len();
-                self.rest_bytes -= std::mem::replace(&mut conn.rest_counted, conn.rest.len());
-                self.mark_dirty(key);
-            }
+            moved |= self.guard(key, |worker| worker.resume_one(key));
             self.wait_if_due(key);
-            moved |= could;
         }
         moved
+    }
+
+    /// Goes on with one of them. Says whether it could.
+    fn resume_one(&mut self, key: Key) -> bool {
+        let Some(conn) = self.conns.get_mut(key) else { return false };
+        let could =
+            resume_waves(&mut self.disks, conn) | resume_input(&mut self.disks, &self.shared, conn);
+        if could && !conn.is_stalled && conn.has_plaintext() {
+            self.again.push(key);
+        }
+        if could {
+            self.rest_bytes += conn.rest.len();
+            self.rest_bytes -= std::mem::replace(&mut conn.rest_counted, conn.rest.len());
+            self.mark_dirty(key);
+        }
+        could
     }
 }
 
@@ -155,12 +161,12 @@ struct Received {
 fn receive_once(conn: &mut Conn, scratch: &mut [u8]) -> io::Result<Received> {
     let kept = conn.rest.len();
     if kept == 0
-        && let Some(mut buf) = conn.filling.as_mut().and_then(|filling| filling.buf.take())
+        && let Some(mut buf) = conn.payload.as_mut().and_then(|payload| payload.buf.take())
     {
-        let filling = conn.filling.as_ref().expect("its buffer was there");
-        let (at, len) = (filling.filled, filling.piece_len);
+        let payload = conn.payload.as_ref().expect("its buffer was there");
+        let (at, len) = (payload.filled, payload.piece_len);
         let behind = match len - at {
-            _ if !filling.is_last_piece() => 0,
+            _ if !payload.is_last_piece() => 0,
             LARGE.. => A_LITTLE,
             _ => scratch.len(),
         };
@@ -168,10 +174,10 @@ fn receive_once(conn: &mut Conn, scratch: &mut [u8]) -> io::Result<Received> {
         let mut slices =
             [IoSliceMut::new(&mut buf[at..len]), IoSliceMut::new(&mut scratch[..behind])];
         let received = conn.receive(&mut slices);
-        let filling = conn.filling.as_mut().expect("as above");
-        filling.buf = Some(buf);
+        let payload = conn.payload.as_mut().expect("as above");
+        payload.buf = Some(buf);
         let nr = received?;
-        return Ok(Received { nr, in_scratch: nr - filling.came(nr), is_drained: nr < asked });
+        return Ok(Received { nr, in_scratch: nr - payload.came(nr), is_drained: nr < asked });
     }
     scratch[..kept].copy_from_slice(&conn.rest);
     let asked = scratch.len() - kept;
@@ -192,12 +198,12 @@ fn consume(disks: &mut Disks, shared: &Shared, conn: &mut Conn, bytes: &[u8]) ->
             let now = conn.skip.min((bytes.len() - at) as u64);
             conn.skip -= now;
             at += now as usize;
-        } else if conn.filling.is_some() {
+        } else if conn.payload.is_some() {
             let (taken, begun) = disks.fill(conn, &bytes[at..]);
             at += taken;
             conn.is_stalled = begun == Begun::NoRoom;
         }
-        if conn.skip > 0 || conn.filling.is_some() || at == bytes.len() {
+        if conn.skip > 0 || conn.payload.is_some() || at == bytes.len() {
             return at;
         }
         if !may_begin(conn, shared) {
@@ -252,7 +258,8 @@ fn take_up(disks: &mut Disks, conn: &mut Conn, rq: Request) -> Begun {
         Ok(_) => disks.begin(conn, rq),
         Err(refused) => {
             conn.skip = rq.payload_len.into();
-            reply_error(conn, &rq, refused.error, refused.message);
+            conn.counters.fail();
+            conn.reply_error(&rq, refused.error, refused.message);
             Begun::Yes
         }
     };
@@ -263,6 +270,7 @@ fn take_up(disks: &mut Disks, conn: &mut Conn, rq: Request) -> Begun {
 }
 
 /// What a request asks for, as it is counted; `None`: to end.
+#[inline]
 pub(super) fn kind_of(rq: &Request) -> Option<RequestKind> {
     Some(match rq.command {
         Ok(Command::Read { .. }) => RequestKind::Read,
@@ -275,10 +283,4 @@ pub(super) fn kind_of(rq: &Request) -> Option<RequestKind> {
         Ok(Command::Disconnect) => return None,
         Err(_) => RequestKind::Refused,
     })
-}
-
-pub(super) fn reply_error(conn: &mut Conn, rq: &Request, error: NbdError, message: &str) {
-    conn.counters.fail();
-    let transmission = conn.phase.transmission();
-    conn.output.push_with(|heads| transmission.error(rq, error, message, heads));
 }

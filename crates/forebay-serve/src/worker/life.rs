@@ -18,13 +18,13 @@ impl Worker {
         self.tell_end(&conn);
         let pool = &mut self.disks.pool;
         conn.output.clear(pool, &mut conn.held);
-        let filling = conn.filling.take();
-        if let Some(filling) = filling {
-            if let Some(buf) = filling.buf {
+        let payload = conn.payload.take();
+        if let Some(payload) = payload {
+            if let Some(buf) = payload.buf {
                 pool.give(buf, &mut conn.held);
             }
             pool.leave(&mut conn.held);
-            self.settle(filling.flight);
+            self.settle(payload.flight);
         } else {
             pool.leave(&mut conn.held);
         }

@@ -8,10 +8,8 @@ use super::Worker;
 use super::conn::Conn;
 use super::disks::Begun;
 use super::door::{Answer, Door};
-use super::input::reply_error;
 use super::slots::Key;
 use crate::export::Export;
-use crate::metrics::RequestKind;
 use forebay::{Extent, ExtentKind};
 use forebay_nbd::server::{Command, NbdError, Request};
 use forebay_nbd::wire::numbers::{STATE_HOLE, STATE_ZERO};
@@ -65,7 +63,8 @@ impl Asker {
         let export = conn.phase.transmission().export();
         if self.0[export].try_send(question).is_err() {
             // Those of clients that have gone fill it up.
-            reply_error(conn, &rq, NbdError::Io, "the disk has not answered others for long");
+            conn.counters.fail();
+            conn.reply_error(&rq, NbdError::Io, "the disk has not answered others for long");
             return Begun::Yes;
         }
         conn.nr_questions += 1;
@@ -97,10 +96,10 @@ impl Worker {
         for Answer { conn: key, rq, extents } in self.door.take_answers() {
             let Some(conn) = self.conns.get_mut(key) else { continue };
             conn.nr_questions -= 1;
-            conn.nr_in_flight -= 1;
+            conn.ended(&rq, extents.is_err());
             match extents {
                 Ok(extents) => reply(conn, &rq, &extents),
-                Err(error) => reply_error(conn, &rq, NbdError::Io, &error),
+                Err(error) => conn.reply_error(&rq, NbdError::Io, &error),
             }
             self.mark_dirty(key);
         }
@@ -119,5 +118,4 @@ fn reply(conn: &mut Conn, rq: &Request, extents: &[Extent]) {
         .collect();
     let transmission = conn.phase.transmission();
     conn.output.push_with(|heads| transmission.extents(rq, &states, heads));
-    conn.counters.end(RequestKind::BlockStatus, 0);
 }

@@ -32,12 +32,10 @@ pub(crate) struct Wave {
 impl Disks {
     /// Whether a large read can have all of its pieces in one wave.
     pub(super) fn has_room_for_all(&mut self, conn: &Conn, flight: &Flight) -> bool {
-        let policy = &self.exports[flight.export].disk.info().policy;
-        let nr_bios = policy.nr_bios as usize;
         let len = flight.rq.len;
         len <= (WAVE * PIECE_MAX) as u64
             && self.pool.may_have(len.next_multiple_of(PIECE_MAX as u64) as usize, &conn.held)
-            && self.queue(flight.export).len() + WAVE <= nr_bios
+            && self.has_boxes(flight.export, WAVE)
     }
 
     /// Asks the disk for the next pieces of a large read. None of the wave before is left.
