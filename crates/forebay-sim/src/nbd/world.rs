@@ -215,6 +215,7 @@ impl World {
         disk.device.abandon(&mut server.memory, cx);
         if let Ending::ServerDies(_) = ending {
             cx.note(Met::ServerDies, is_busy.into(), 0);
+            disk.device.store.forget_losses();
             self.look();
         } else {
             let nr_lost = disk.device.store.cut(&mut cx.random);
