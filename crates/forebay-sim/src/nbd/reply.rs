@@ -62,6 +62,9 @@ pub(crate) fn data(
     let is_one = rq.command == Ok(Command::Read { df: true });
     let may_cut = transmission.framing() != Framing::Simple && !is_one;
     let nr_cuts = if may_cut { cx.random.below(NR_CHUNKS_MAX) } else { 0 };
+    if may_cut && data.len().is_multiple_of(2) && cx.plants(NbdPlant::MixChunks) {
+        return mixed(transmission, rq, data, cx);
+    }
     let mut cuts: Vec<usize> =
         (0..nr_cuts).map(|_| cx.random.below(data.len() as u64) as usize).collect();
     cuts.extend([0, data.len()]);
@@ -87,6 +90,14 @@ pub(crate) fn data(
         messages.extend(done(transmission, rq));
     }
     messages
+}
+
+/// Two chunks, each with the data of the other: a planted bug.
+fn mixed(transmission: &Transmission, rq: &Request, data: &[u8], cx: &mut Context) -> Messages {
+    let (first, second) = data.split_at(data.len() / 2);
+    let middle = rq.offset + first.len() as u64;
+    let first_of_two = chunk(transmission, rq, rq.offset, second, (true, false), cx);
+    [first_of_two, chunk(transmission, rq, middle, first, (false, true), cx)].into()
 }
 
 /// One chunk: data, or a hole where that is true.

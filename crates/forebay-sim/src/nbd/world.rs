@@ -205,13 +205,20 @@ impl World {
         }
         self.server.check_drained(N7)?;
         self.disk.check_drained(N7)?;
-        self.sectors.check(&self.shared.log).map(drop).map_err(|found| anomaly(&found))
+        let tally = self.sectors.check(&self.shared.log).map_err(|found| anomaly(&found))?;
+        if tally.racing_reads > 0 {
+            self.cx.note(Met::RacingReads, tally.racing_reads, tally.reads);
+        }
+        Ok(())
     }
 
     /// The power goes, or the server dies; and what is found then has to be right.
     fn crash(&mut self, ending: Ending) -> Verdict {
         let World { disk, server, cx, .. } = self;
         let is_busy = disk.nr_in_layer() > 0;
+        if disk.nr_merged() > 0 {
+            cx.note(Met::Merged, disk.nr_merged(), 0);
+        }
         disk.device.abandon(&mut server.memory, cx);
         if let Ending::ServerDies(_) = ending {
             cx.note(Met::ServerDies, is_busy.into(), 0);
