@@ -4,7 +4,8 @@ use super::context::Context;
 use super::plant::NbdPlant;
 use super::trace::Met;
 use forebay_nbd::server::{Command, NbdError, Request, Transmission};
-use forebay_nbd::wire::Framing;
+use forebay_nbd::wire::numbers::{REPLY_FLAG_DONE, REPLY_OFFSET_HOLE};
+use forebay_nbd::wire::{ChunkHeader, Framing, Hole};
 use std::collections::VecDeque;
 
 /// A read is answered in so many chunks at most.
@@ -110,11 +111,10 @@ fn chunk(
     cx: &mut Context,
 ) -> Vec<u8> {
     let is_zero = data.iter().all(|&byte| byte == 0) && cx.random.chance(1, 2);
-    if (is_zero || cx.plants(NbdPlant::FalseHole))
-        && let Some(head) = transmission.hole(rq, at, data.len() as u32, is_last)
-    {
+    let framing = transmission.framing();
+    if framing != Framing::Simple && (is_zero || cx.plants(NbdPlant::FalseHole)) {
         cx.note(Met::Hole, at, data.len() as u64);
-        return head.as_slice().to_vec();
+        return hole(framing, rq, at, data.len() as u32, is_last);
     }
     let at = if cx.plants(NbdPlant::WrongPlace) { at ^ 1 } else { at };
     let head = transmission.data(rq, at, data.len() as u32, is_first, is_last);
@@ -123,5 +123,16 @@ fn chunk(
     if cx.plants(NbdPlant::ShortData) {
         message.pop();
     }
+    message
+}
+
+/// Zeroes that are not sent. The server that is shipped tells of none, but others do, and the
+/// library's client has to bear them.
+fn hole(framing: Framing, rq: &Request, at: u64, len: u32, is_last: bool) -> Vec<u8> {
+    let (flags, kind) = (if is_last { REPLY_FLAG_DONE } else { 0 }, REPLY_OFFSET_HOLE);
+    let Request { cookie, offset, .. } = *rq;
+    let mut message = Vec::new();
+    ChunkHeader { flags, kind, cookie, offset, len: Hole::LEN }.emit(framing, &mut message);
+    Hole { offset: at, len }.emit(&mut message);
     message
 }
