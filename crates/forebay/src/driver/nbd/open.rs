@@ -17,7 +17,6 @@ use forebay_core::QueueLimits;
 use forebay_nbd::client::Export;
 use forebay_nbd::export::BlockSizes;
 use forebay_nbd::uri::Uri;
-use forebay_nbd::wire::Framing;
 use std::sync::Arc;
 
 /// What a server bears that does not say: the largest payload, bytes.
@@ -87,11 +86,6 @@ fn limits(export: &Export, settings: &Settings) -> QueueLimits {
 
 fn features(uri: &Uri, export: &Export, limits: &QueueLimits) -> Vec<Feature> {
     let can = export.can;
-    let framing = match export.framing {
-        Framing::Simple => "simple replies",
-        Framing::Structured => "structured replies",
-        Framing::Extended => "extended headers",
-    };
     let says = match export.description.is_empty() {
         true => String::new(),
         false => format!("; it says: {}", export.description),
@@ -105,7 +99,7 @@ fn features(uri: &Uri, export: &Export, limits: &QueueLimits) -> Vec<Feature> {
         false => "of one range",
     };
     vec![
-        Feature::present("nbd", format!("{framing}{says}")),
+        Feature::present("nbd", format!("{}{says}", export.framing)),
         either("tls", uri.tls, "nbds://: nothing is sent in the clear", "nbd:// goes without"),
         either(
             "multi_conn",
