@@ -48,6 +48,11 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
         max_segments: MAX_SEGMENTS,
         volatile_cache: true,
         fua: false,
+        // The page cache is written in order, and what a call could not is not begun. Without it
+        // the parts of a write may run beside each other (NFS, FUSE), or its rest go through the
+        // page cache and fail on its way out (Linux: `direct_write_fallback`): the count is then
+        // what is certain.
+        exact_counts: !options.direct,
         rotational: number("rotational").is_some(),
         read_only: options.read_only,
         ..QueueLimits::default()

@@ -64,7 +64,8 @@ impl Knowledge {
         };
         limits.max_write_zeroes_sectors = MAX_RANGE_SECTORS;
         let grows = limits.capacity_bytes.is_none();
-        let ranges = Ranges { grows, discard: zeroing::PUNCH_HOLE, way };
+        let goes_on = limits.exact_counts;
+        let ranges = Ranges { grows, discard: zeroing::PUNCH_HOLE, way, goes_on };
         let zeroes = Feature::present("write_zeroes", how);
         match discard {
             Ok((discard, how)) => {
