@@ -3,7 +3,7 @@
 use crate::config::ExportOptions;
 use crate::error::ServeError;
 use crate::pool::PIECE_MAX;
-use forebay::{Disk, FeatureState};
+use forebay::Disk;
 use forebay_nbd::export::{Abilities, BlockSizes, ExportInfo};
 
 /// The largest payload of a read or a write, bytes: what clients may take for granted.
@@ -29,12 +29,7 @@ impl Export {
         let Some(size_bytes) = disk.capacity_bytes() else {
             return Err(ServeError::Grows { spec: options.spec.clone() });
         };
-        let limits = disk.limits();
-        let has = |name| {
-            let features = &disk.info().features;
-            let found = features.iter().find(|feature| feature.name == name);
-            found.map(|feature| matches!(feature.state, FeatureState::Present(_)))
-        };
+        let (limits, facts) = (disk.limits(), disk.info().facts);
         let read_only = options.read_only || limits.read_only;
         let has_zeroes = limits.max_write_zeroes_sectors > 0;
         let can = Abilities {
@@ -43,7 +38,7 @@ impl Export {
             fua: true,
             trim: !read_only && limits.max_discard_sectors > 0,
             write_zeroes: !read_only && has_zeroes,
-            fast_zero: !read_only && has_zeroes && disk.info().zeroes_fast(),
+            fast_zero: !read_only && has_zeroes && facts.zeroes_fast,
             cache: true,
             // A flush of any connection covers what all of them have written: their workers' queues
             // are of one disk.
@@ -60,9 +55,8 @@ impl Export {
         let (name, description) = (options.name.clone(), options.description.clone());
         let info = ExportInfo { name, description, size_bytes, can, block_size };
         info.check().map_err(|why| ServeError::NotOffered { spec: options.spec.clone(), why })?;
-        let keeps_data = has("data") != Some(false);
-        let discards_to_zeroes = can.trim && disk.info().discards_to_zeroes();
-        Ok(Export { disk, info, discards_to_zeroes, keeps_data })
+        let discards_to_zeroes = can.trim && facts.discards_to_zeroes;
+        Ok(Export { disk, info, discards_to_zeroes, keeps_data: facts.keeps_data })
     }
 }
 

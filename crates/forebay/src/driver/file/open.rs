@@ -1,13 +1,12 @@
 //! Opening a file as a disk.
 
 use super::base::RingOptions;
-use super::engine::{self, Engine};
+use super::engine::{self, Engine, Known};
 use super::probe::{self, Probed};
 use crate::claim::Claim;
 use crate::driver::psync::nr_threads;
-use crate::driver::{self, Device, Opened};
+use crate::driver::{self, Opened};
 use crate::error::{OpenError, SpecError};
-use crate::info::Feature;
 use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
@@ -45,11 +44,11 @@ pub(super) struct File {
 }
 
 impl File {
-    /// This file on a device of which these features are known.
-    pub(super) fn with(&self, (device, features): (Arc<dyn Device>, Vec<Feature>)) -> Opened {
+    /// This file on a device of which this is known.
+    pub(super) fn with(&self, Known { device, facts, features }: Known) -> Opened {
         let features = self.probed.features.iter().cloned().chain(features).collect();
         let (defaults, claim) = (Defaults::default(), self.claim.clone());
-        Opened { device, features, notice: None, defaults, claim }
+        Opened { device, facts, features, notice: None, defaults, claim }
     }
 }
 
