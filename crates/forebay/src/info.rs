@@ -39,6 +39,9 @@ pub struct DiskFacts {
     /// Whether it talks to another process or machine over TCP: from when it is opened, and over
     /// more connections whenever a queue is made.
     pub uses_tcp: bool,
+    /// How many bytes of the file or the export lie behind the last whole logical block: they are
+    /// no part of the disk, and can be neither read nor written. The notice says what to do.
+    pub out_of_reach_bytes: u64,
 }
 
 impl Default for DiskFacts {
@@ -49,6 +52,7 @@ impl Default for DiskFacts {
             discards_to_zeroes: false,
             zeroes_fast: false,
             uses_tcp: false,
+            out_of_reach_bytes: 0,
         }
     }
 }

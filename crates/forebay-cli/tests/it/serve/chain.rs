@@ -1,6 +1,6 @@
 //! A disk of another server's is a disk as good as any, by whatever words it is named.
 
-use super::client::Client;
+use super::client::{Client, command};
 use super::server::Server;
 use crate::common::folder;
 
@@ -36,5 +36,44 @@ fn each_thread_has_a_connection_to_the_server_below_however_that_is_named() {
         // That of the shared context, and one for each thread.
         assert_eq!(nr, 3, "{spec}: {log}");
         assert!(first.terminate().success());
+    }
+}
+
+/// What a server says at its end, whose disk is gone by then.
+fn said_at_its_end(commands: &[u16]) -> String {
+    let (below, above) = (folder(), folder());
+    std::fs::write(below.path().join("disk.img"), [0; 4096]).expect("a file");
+    let first = Server::start(&below, "disk.img");
+    let mut second = Server::start(&above, &first.uri(""));
+    let mut client = Client::connect(second.socket(), "").expect("a connection");
+    for &command in commands {
+        let error = match command {
+            command::READ => client.read(0, 512).map(|_| 0),
+            command::WRITE => client.ask((command, 0), 0, 512, &[7; 512]),
+            _ => client.ask((command, 0), 0, 0, &[]),
+        };
+        assert_eq!(error.expect("a reply"), 0);
+    }
+    first.kill();
+    second.signal("TERM");
+    assert_eq!(second.wait().code(), Some(1));
+    let log = second.log();
+    log.lines().last().expect("a line").to_owned()
+}
+
+#[test]
+fn a_server_whose_disk_is_gone_says_at_its_end_what_may_be_lost_and_what_is_not() {
+    use command::{FLUSH, READ, WRITE};
+    for (commands, is_lost) in [
+        (&[][..], false),
+        (&[READ], false),
+        (&[WRITE, FLUSH], false),
+        (&[WRITE], true),
+        (&[WRITE, FLUSH, WRITE], true),
+    ] {
+        let said = said_at_its_end(commands);
+        assert!(said.contains("the last flush failed"), "{commands:?}: {said}");
+        assert_eq!(said.contains("writes may be lost"), is_lost, "{commands:?}: {said}");
+        assert_eq!(said.contains("nothing is lost"), !is_lost, "{commands:?}: {said}");
     }
 }

@@ -89,7 +89,8 @@ fn auto(file: File) -> Result<Opened, OpenError> {
     for (name, absence) in missing {
         opened.features.push(Feature::missing(name, format!("{absence}: using {used}")));
     }
-    opened.notice = Some(format!("{why}: using {used}"));
+    let other = opened.notice.map(|notice| format!("; {notice}")).unwrap_or_default();
+    opened.notice = Some(format!("{why}: using {used}{other}"));
     Ok(opened)
 }
 

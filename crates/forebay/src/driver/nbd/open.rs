@@ -51,16 +51,26 @@ pub(in crate::driver) fn open(
     let (stream, export) = connect::connect(&uri, connect::TIMEOUT).map_err(refused)?;
     let limits = limits(&export, settings);
     let one_hw_queue = (!export.can.multi_conn).then_some(ONE_HW_QUEUE);
+    // A server may serve a tail that none of its blocks fits.
+    let out_of_reach_bytes = export.size_bytes % u64::from(limits.logical_block_size);
+    let notice = (out_of_reach_bytes > 0).then(|| {
+        format!(
+            "the server takes whole blocks of {} bytes: the last {out_of_reach_bytes} bytes of the \
+             export are no part of the disk",
+            limits.logical_block_size
+        )
+    });
     let facts = DiskFacts {
         // Where the server has nothing better, the zeroes need not go over the wire at least.
         zeroes_fast: export.can.write_zeroes,
         uses_tcp: matches!(uri.address, Address::Tcp { .. }),
+        out_of_reach_bytes,
         ..DiskFacts::default()
     };
     let features = features(&uri, &export, &limits);
     let device = Arc::new(NbdDevice::new(uri, stream, export, limits));
     let defaults = Defaults { one_hw_queue, ..Defaults::default() };
-    Ok(Opened { device, facts, features, notice: None, defaults, claim: Claim::remote() })
+    Ok(Opened { device, facts, features, notice, defaults, claim: Claim::remote() })
 }
 
 /// What the server says that it can take.
@@ -72,7 +82,6 @@ fn limits(export: &Export, settings: &Settings) -> QueueLimits {
     let range_sectors = |can: bool| if can { RANGE_MAX_SECTORS } else { 0 };
     let granularity = if can.trim { preferred.max(512) } else { 0 };
     QueueLimits {
-        // A server may serve a tail that none of its blocks fits.
         capacity_bytes: Some(export.size_bytes - export.size_bytes % u64::from(min)),
         logical_block_size: min,
         physical_block_size: preferred.max(min),
