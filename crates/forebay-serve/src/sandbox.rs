@@ -70,9 +70,7 @@ impl Needs {
 
     /// This disk will be used.
     pub fn disk(&mut self, disk: &Disk) {
-        // Wherever it stands: a driver may wrap another.
-        let spec = &disk.info().spec;
-        self.connects |= spec.contains("nbd://") || spec.contains("nbds://");
+        self.connects |= disk.info().facts.uses_tcp;
     }
 }
 

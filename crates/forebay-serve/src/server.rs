@@ -241,8 +241,9 @@ fn flush_all(shared: &Shared) -> Result<(), ServeError> {
     let mut flushed = Ok(());
     for export in shared.exports.iter().filter(|export| !export.info.can.read_only) {
         let spec = || export.disk.info().spec.clone();
-        let one = export.disk.flush();
-        let one = one.map_err(|source| ServeError::LastFlush { spec: spec(), source });
+        let has_unflushed = export.has_unflushed_writes();
+        let failed = |source| ServeError::LastFlush { spec: spec(), has_unflushed, source };
+        let one = export.disk.flush().map_err(failed);
         if let (Err(_), Err(another)) = (&flushed, &one) {
             shared.log.line(now_ns(), another);
         }

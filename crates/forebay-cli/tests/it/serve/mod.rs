@@ -4,11 +4,13 @@
 //!   sends whatever it is told;
 //! - `libnbd`, `qemu`, `fio`, `script`, `guest`: what clients are used for;
 //! - `refusals`: what is wrong with its options, before it serves;
+//! - `chain`: a server whose disk is another server's;
 //! - `load`, `registers`: four clients whose log is checked, also behind a kill;
 //! - `rude`, `hostile`: clients that leave in the middle, and that mean harm.
 //!
 //! Nothing here waits for ever: programs of others have a limit of time, sockets too.
 
+mod chain;
 mod client;
 mod fio;
 mod guest;
