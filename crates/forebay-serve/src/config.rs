@@ -61,9 +61,6 @@ pub struct Limits {
     pub handshake_ns: u64,
     /// How long a connection that ends may take to send its last replies, ns.
     pub drain_ns: u64,
-    /// How long the end of the whole server may take, with all that disks have to finish and to
-    /// flush, ns.
-    pub end_ns: u64,
 }
 
 impl Default for Limits {
@@ -77,7 +74,6 @@ impl Default for Limits {
             memory_bytes: 64 << 20,
             handshake_ns: 10_000_000_000,
             drain_ns: 5_000_000_000,
-            end_ns: 60_000_000_000,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Why a server cannot start.
 
 use std::io;
+use std::time::Duration;
 use thiserror::Error;
 
 /// Why a server cannot start, or ended badly.
@@ -70,10 +71,14 @@ pub enum ServeError {
     },
     /// A disk does not answer any more.
     #[error(
-        "a disk has not finished what was begun, or its last flush, in a minute: what clients have \
-         not flushed may be lost"
+        "a disk has not finished what was begun, or its last flush, in {} s: what clients have not \
+         flushed may be lost",
+        .limit.as_secs()
     )]
-    Hangs,
+    Hangs {
+        /// How long it was waited for.
+        limit: Duration,
+    },
     /// A flush at the end failed: what clients have written last may not be on stable storage.
     #[error("{spec}: the last flush failed, and writes may be lost: {source}")]
     LastFlush {

@@ -39,6 +39,10 @@ const EXHAUSTED_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// sockets are looked at, and whether it is time to stop.
 const ACCEPTS_IN_A_ROW: usize = 64;
 
+/// How long the end of the whole server may take, with all that disks have to finish and to flush.
+/// A disk that has not done so by then is given up on. Service managers must wait longer.
+const END: Duration = Duration::from_secs(60);
+
 /// What all threads of a server know.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -156,19 +160,23 @@ impl Server {
         notify::stopping();
         doors.iter().for_each(|door| door.close());
         let shared = Arc::clone(&self.shared);
-        let ended = end::within(Duration::from_nanos(shared.limits.end_ns), move || {
+        let ended = end::within(END, move || {
             // Workers bound their own end: connections that do not take their replies are closed.
             let died = threads.into_iter().filter_map(|thread| thread.join().err()).count();
-            (died, flush_all(&shared))
+            let mut failures = flush_all(&shared.exports);
+            if died > 0 {
+                let error = io::Error::other("a thread of the server has panicked");
+                failures.push(system("serving")(error));
+            }
+            failures
         });
-        accepted?;
-        let (died, flushed) =
-            ended.map_err(system("starting a thread"))?.ok_or(ServeError::Hangs)?;
-        flushed?;
-        match died {
-            0 => Ok(()),
-            _ => Err(system("serving")(io::Error::other("a thread of the server has panicked"))),
-        }
+        let mut failures = match ended {
+            Ok(Some(failures)) => failures,
+            Ok(None) => vec![ServeError::Hangs { limit: END }],
+            Err(error) => vec![system("starting a thread for the last flush")(error)],
+        };
+        failures.extend(accepted.err());
+        tell(&self.shared.log, failures)
     }
 
     /// What is still needed from here on.
@@ -236,19 +244,23 @@ impl Server {
 }
 
 /// Makes durable what clients have written: after this nothing is lost by a power failure. One disk
-/// that fails keeps no other from being flushed; the first failure is returned.
-fn flush_all(shared: &Shared) -> Result<(), ServeError> {
-    let mut flushed = Ok(());
-    for export in shared.exports.iter().filter(|export| !export.info.can.read_only) {
+/// that fails keeps no other from being flushed. What has failed is returned.
+fn flush_all(exports: &[Export]) -> Vec<ServeError> {
+    let written = exports.iter().filter(|export| !export.info.can.read_only);
+    let flush = |export: &Export| {
         let spec = || export.disk.info().spec.clone();
-        let one = export.disk.flush();
-        let one = one.map_err(|source| ServeError::LastFlush { spec: spec(), source });
-        if let (Err(_), Err(another)) = (&flushed, &one) {
-            shared.log.line(now_ns(), another);
-        }
-        flushed = flushed.and(one);
-    }
-    flushed
+        export.disk.flush().map_err(|source| ServeError::LastFlush { spec: spec(), source }).err()
+    };
+    written.filter_map(flush).collect()
+}
+
+/// The end of a server that has failed in these ways, the gravest first, which is the loss of data:
+/// that one is returned, and the others are logged, so that none hides another.
+fn tell(log: &Log, failures: Vec<ServeError>) -> Result<(), ServeError> {
+    let mut failures = failures.into_iter();
+    let gravest = failures.next();
+    failures.for_each(|failure| log.line(now_ns(), failure));
+    gravest.map_or(Ok(()), Err)
 }
 
 /// Allows this process as many descriptors as it may allow itself: each connection takes one.
@@ -293,4 +305,18 @@ fn start_worker(
 
 fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
     move |source| ServeError::System { what, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise it would be killed at the moment when it says what is wrong.
+    #[test]
+    fn the_service_manager_waits_longer_than_the_server_takes_to_end() {
+        let unit = include_str!("../../../contrib/systemd/forebay@.service");
+        let seconds = unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec="));
+        let seconds = seconds.and_then(|seconds| seconds.parse().ok()).expect("in seconds");
+        assert!(Duration::from_secs(seconds) >= END + Duration::from_secs(10), "{seconds} s");
+    }
 }

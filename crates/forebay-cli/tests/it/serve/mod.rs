@@ -4,12 +4,14 @@
 //!   sends whatever it is told;
 //! - `libnbd`, `qemu`, `fio`, `script`, `guest`: what clients are used for;
 //! - `refusals`: what is wrong with its options, before it serves;
+//! - `endings`: what it says when it ends badly;
 //! - `load`, `registers`: four clients whose log is checked, also behind a kill;
 //! - `rude`, `hostile`: clients that leave in the middle, and that mean harm.
 //!
 //! Nothing here waits for ever: programs of others have a limit of time, sockets too.
 
 mod client;
+mod endings;
 mod fio;
 mod guest;
 mod hostile;
