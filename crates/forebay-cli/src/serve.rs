@@ -120,7 +120,6 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
         description: args.description.get(nr).cloned().unwrap_or_default(),
         read_only: args.read_only,
     });
-    let limits = Limits::default();
     Ok(Options {
         exports: exports.collect(),
         listen: args.nbd.clone(),
@@ -135,10 +134,8 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
         },
         limits: Limits {
             connections: args.max_connections,
-            half_open: args.max_connections.max(limits.half_open),
-            threads: args.threads.unwrap_or(limits.threads),
+            threads: args.threads.unwrap_or(Limits::default().threads),
             memory_bytes: args.memory_mib << 20,
-            ..limits
         },
         metrics: args.metrics.clone(),
     })

@@ -46,34 +46,22 @@ pub struct Options {
 /// What clients may ask of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at once that have chosen an export; more are closed as they come.
+    /// Connections at once that have chosen an export; more are refused in the handshake.
     pub connections: usize,
-    /// Connections at once that have not chosen an export; where there are more, the oldest is
-    /// closed.
-    pub half_open: usize,
-    /// Threads that serve connections.
+    /// Threads that serve connections; 0 is taken for 1.
     pub threads: usize,
-    /// Requests of one connection that are under way at once; more wait in its socket.
-    pub in_flight: u32,
     /// Memory for payloads, bytes, of all connections together.
     pub memory_bytes: usize,
-    /// How long a client may take to choose an export, ns.
-    pub handshake_ns: u64,
-    /// How long a connection that ends may take to send its last replies, ns.
-    pub drain_ns: u64,
 }
+
+/// Requests of one connection that are under way at once; more wait in its socket. Twice as many as
+/// the deepest queues that clients are run with, so it is never what they wait for, and a client
+/// that asks for more has the server keep a bounded list of it.
+pub(crate) const MAX_IN_FLIGHT: u32 = 512;
 
 impl Default for Limits {
     fn default() -> Limits {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Limits {
-            connections: 100,
-            half_open: 100,
-            threads,
-            in_flight: 512,
-            memory_bytes: 64 << 20,
-            handshake_ns: 10_000_000_000,
-            drain_ns: 5_000_000_000,
-        }
+        Limits { connections: 100, threads, memory_bytes: 64 << 20 }
     }
 }

@@ -202,7 +202,7 @@ fn consume(
         if conn.skip > 0 || conn.filling.is_some() || at == bytes.len() {
             return at;
         }
-        if conn.nr_in_flight >= shared.limits.in_flight
+        if conn.nr_in_flight >= crate::config::MAX_IN_FLIGHT
             || conn.output.heads_len() >= HEADS_MAX
             || conn.is_exclusive
         {

@@ -284,7 +284,7 @@ impl Worker {
                 continue;
             }
             if conn.ending.is_some() && conn.deadline_ns.is_none() {
-                conn.deadline_ns = Some(self.disks.now_ns + self.shared.limits.drain_ns);
+                conn.deadline_ns = Some(self.disks.now_ns + life::DRAIN_NS);
                 self.nr_deadlines += 1;
             }
             let mut interest = EventFlags::empty();
