@@ -5,7 +5,7 @@ use crate::output;
 use clap::{Args, ValueEnum};
 use forebay_serve::listen::Address;
 use forebay_serve::metrics::metrics_address;
-use forebay_serve::{ExportOptions, Limits, Options, Server, TlsOptions, TlsPolicy};
+use forebay_serve::{ExportOptions, Limits, Options, ServeError, Server, TlsOptions};
 use std::path::PathBuf;
 
 /// What `forebay serve --help` says at its end.
@@ -76,11 +76,11 @@ enum Tls {
 /// Serves until it is told to stop.
 pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
     let options = options(args)?;
-    let server = Server::open(&options).map_err(|error| Failure::Run(error.to_string()))?;
+    let server = Server::open(&options).map_err(|error| failure(&error))?;
     for uri in server.uris() {
         output::stdout(&format!("{uri}\n"))?;
     }
-    server.run().map_err(|error| Failure::Run(error.to_string()))
+    server.run().map_err(|error| failure(&error))
 }
 
 fn options(args: &ServeArgs) -> Result<Options, Failure> {
@@ -100,6 +100,28 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
         let told = format!("--memory-mib must be from 1 to {MAX_MEMORY_MIB}");
         return Err(Failure::Usage(told));
     }
+    let metrics = args.metrics.as_deref().map(metrics_address).transpose();
+    let metrics = metrics.map_err(|error| Failure::Usage(format!("--metrics: {error}")))?;
+    let exports = args.specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
+        spec: spec.clone(),
+        name: args.name.get(nr).cloned().unwrap_or_else(|| default_name(spec, args.specs.len())),
+        description: args.description.get(nr).cloned().unwrap_or_default(),
+        read_only: args.read_only,
+    });
+    Ok(Options {
+        exports: exports.collect(),
+        listen: args.nbd.clone(),
+        tls: tls(args)?,
+        limits: Limits {
+            connections: args.max_connections,
+            threads: args.threads.unwrap_or(Limits::default().threads),
+            memory_bytes: args.memory_mib << 20,
+        },
+        metrics,
+    })
+}
+
+fn tls(args: &ServeArgs) -> Result<Option<TlsOptions>, Failure> {
     // Else somebody who has forgotten `--tls` would serve in the clear, and not know it.
     if args.tls == Tls::Off && (args.tls_certificates.is_some() || args.tls_verify_peer) {
         let told = "--tls-certificates and --tls-verify-peer are for TLS, which is off; add \
@@ -111,33 +133,25 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
                     --tls-verify-peer needs `--tls require`";
         return Err(Failure::Usage(told.to_owned()));
     }
-    if let Some(text) = &args.metrics {
-        metrics_address(text).map_err(|error| Failure::Usage(format!("--metrics: {error}")))?;
-    }
-    let exports = args.specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
-        spec: spec.clone(),
-        name: args.name.get(nr).cloned().unwrap_or_else(|| default_name(spec, args.specs.len())),
-        description: args.description.get(nr).cloned().unwrap_or_default(),
-        read_only: args.read_only,
-    });
-    Ok(Options {
-        exports: exports.collect(),
-        listen: args.nbd.clone(),
-        tls: TlsOptions {
-            policy: match args.tls {
-                Tls::Off => TlsPolicy::Off,
-                Tls::On => TlsPolicy::On,
-                Tls::Require => TlsPolicy::Require,
-            },
-            certificates: args.tls_certificates.clone(),
+    match (args.tls, &args.tls_certificates) {
+        (Tls::Off, _) => Ok(None),
+        (_, None) => {
+            let told = "TLS needs certificates; name their directory with --tls-certificates";
+            Err(Failure::Run(told.to_owned()))
+        }
+        (tls, Some(folder)) => Ok(Some(TlsOptions {
+            is_required: tls == Tls::Require,
+            certificates: folder.clone(),
             verify_peer: args.tls_verify_peer,
-        },
-        limits: Limits {
-            connections: args.max_connections,
-            threads: args.threads.unwrap_or(Limits::default().threads),
-            memory_bytes: args.memory_mib << 20,
-        },
-        metrics: args.metrics.clone(),
+        })),
+    }
+}
+
+/// What a server has said, with the option that mends it.
+fn failure(error: &ServeError) -> Failure {
+    Failure::Run(match error {
+        ServeError::SameName(_) => format!("{error}; give each SPEC a --name of its own"),
+        _ => error.to_string(),
     })
 }
 

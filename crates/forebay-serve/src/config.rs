@@ -1,7 +1,6 @@
 //! What a server is to do.
 
 use crate::listen::Address;
-use forebay_nbd::server::TlsPolicy;
 use std::path::PathBuf;
 
 /// One disk that is served.
@@ -17,13 +16,13 @@ pub struct ExportOptions {
     pub read_only: bool,
 }
 
-/// TLS: whether, and with which certificates.
-#[derive(Clone, Debug, Default)]
+/// TLS, for a server that has it.
+#[derive(Clone, Debug)]
 pub struct TlsOptions {
-    /// Whether clients may, or must, use it.
-    pub policy: TlsPolicy,
+    /// Whether clients must use it; otherwise each decides.
+    pub is_required: bool,
     /// Where `server-cert.pem`, `server-key.pem` and `ca-cert.pem` are.
-    pub certificates: Option<PathBuf>,
+    pub certificates: PathBuf,
     /// Whether clients must have a certificate of the same authority.
     pub verify_peer: bool,
 }
@@ -35,12 +34,12 @@ pub struct Options {
     pub exports: Vec<ExportOptions>,
     /// Where clients come in. None, and no socket from the system's manager: `unix:./forebay.sock`.
     pub listen: Vec<Address>,
-    /// TLS.
-    pub tls: TlsOptions,
+    /// TLS. None: clients that ask for it are refused it.
+    pub tls: Option<TlsOptions>,
     /// How much clients may ask of it.
     pub limits: Limits,
     /// Where metrics are served.
-    pub metrics: Option<String>,
+    pub metrics: Option<Address>,
 }
 
 /// What clients may ask of a server.
@@ -54,9 +53,9 @@ pub struct Limits {
     pub memory_bytes: usize,
 }
 
-/// Requests of one connection that are under way at once; more wait in its socket. Twice as many as
-/// the deepest queues that clients are run with, so it is never what they wait for, and a client
-/// that asks for more has the server keep a bounded list of it.
+/// Requests of one connection that are under way at once; more wait in its socket. Four times as
+/// many as the deepest queues that servers are measured with, so clients do not wait for it; and
+/// what the server keeps for one that asks for more has a bound.
 pub(crate) const MAX_IN_FLIGHT: u32 = 512;
 
 impl Default for Limits {

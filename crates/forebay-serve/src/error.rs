@@ -31,36 +31,20 @@ pub enum ServeError {
         why: &'static str,
     },
     /// Nothing to serve.
-    #[error("no disk to serve; name one, such as disk.img")]
+    #[error("no disk to serve")]
     NoExport,
     /// Two exports of one name.
-    #[error("two exports are named `{0}`; give each SPEC a --name of its own")]
+    #[error("two exports are named `{0}`")]
     SameName(String),
-    /// A name or a description that no client would take.
-    #[error("{spec}: its {what} has {len_bytes} bytes; NBD allows 4096")]
-    TooLong {
-        /// The disk.
-        spec: String,
-        /// What is too long.
-        what: &'static str,
-        /// How long it is, bytes.
-        len_bytes: usize,
-    },
     /// A socket cannot be listened on.
     #[error(transparent)]
     Listen(#[from] crate::listen::ListenError),
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] crate::tls::TlsError),
-    /// Where metrics are to be served is no address.
-    #[error("--metrics: {0}")]
-    MetricsAddress(#[from] crate::listen::AddressError),
     /// Metrics cannot be served.
     #[error(transparent)]
     Metrics(#[from] crate::metrics::EndpointError),
-    /// TLS was asked for without certificates.
-    #[error("TLS needs certificates; name their directory with --tls-certificates")]
-    NoCertificates,
     /// A system call failed.
     #[error("{what}: {source}")]
     System {

@@ -24,5 +24,4 @@ mod worker;
 
 pub use config::{ExportOptions, Limits, Options, TlsOptions};
 pub use error::ServeError;
-pub use forebay_nbd::server::TlsPolicy;
 pub use server::Server;

@@ -6,11 +6,11 @@ use crate::error::ServeError;
 use crate::export::Export;
 use crate::listen::{self, Address, Listener};
 use crate::log::Log;
-use crate::metrics::{Endpoint, ExportSource, Refusal, Source, metrics_address};
+use crate::metrics::{Endpoint, ExportSource, Refusal, Source};
 use crate::notify;
 use crate::sandbox::{Needs, confine};
 use crate::signals::StopSignal;
-use crate::tls::ServerTls;
+use crate::tls::server_config;
 use crate::worker::Worker;
 use crate::worker::door::{Arrival, Door};
 use crate::worker::status::Asker;
@@ -31,8 +31,6 @@ use std::time::Duration;
 
 /// Where a server listens that was told nothing.
 const DEFAULT_SOCKET: &str = "./forebay.sock";
-/// How long a text may be by the protocol, bytes.
-const MAX_STRING_BYTES: usize = 4096;
 /// How long no connection is accepted after the last descriptor was used up.
 const EXHAUSTED_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// How many connections of one socket are accepted in a row: however fast they come, the other
@@ -75,22 +73,18 @@ impl Server {
     pub fn open(options: &Options) -> Result<Server, ServeError> {
         raise_nr_descriptors();
         let stop = StopSignal::install().map_err(system("handling signals"))?;
-        let tls = match (options.tls.policy, &options.tls.certificates) {
-            (TlsPolicy::Off, _) => None,
-            (_, Some(folder)) => Some(ServerTls::load(folder, options.tls.verify_peer)?),
-            (_, None) => return Err(ServeError::NoCertificates),
+        let tls = options.tls.as_ref();
+        let tls_policy = match tls.map(|tls| tls.is_required) {
+            None => TlsPolicy::Off,
+            Some(false) => TlsPolicy::On,
+            Some(true) => TlsPolicy::Require,
         };
+        let tls = tls.map(|tls| server_config(&tls.certificates, tls.verify_peer)).transpose()?;
         if options.exports.is_empty() {
             return Err(ServeError::NoExport);
         }
         let mut exports: Vec<Export> = Vec::new();
         for export in &options.exports {
-            for (what, text) in [("name", &export.name), ("description", &export.description)] {
-                if text.len() > MAX_STRING_BYTES {
-                    let spec = export.spec.clone();
-                    return Err(ServeError::TooLong { spec, what, len_bytes: text.len() });
-                }
-            }
             if exports.iter().any(|other| other.info.name == export.name) {
                 return Err(ServeError::SameName(export.name.clone()));
             }
@@ -103,14 +97,14 @@ impl Server {
         });
         let counters = Source::new(counted.collect());
         let metrics = match &options.metrics {
-            Some(text) => Some(Endpoint::open(&metrics_address(text)?, Arc::clone(&counters))?),
+            Some(address) => Some(Endpoint::open(address, Arc::clone(&counters))?),
             None => None,
         };
         let shared = Arc::new(Shared {
             infos: exports.iter().map(|export| export.info.clone()).collect(),
             exports: exports.into(),
             tls,
-            tls_policy: options.tls.policy,
+            tls_policy,
             limits: options.limits,
             nr_open: Arc::default(),
             counters,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 use forebay_serve::listen::Address;
-use forebay_serve::{ExportOptions, Limits, Options, Server, TlsOptions};
+use forebay_serve::{ExportOptions, Limits, Options, Server};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The folder of the process that serves.
@@ -22,9 +22,9 @@ fn serve(folder: &Path) {
     let options = Options {
         exports: vec![export],
         listen: vec![Address::Unix(folder.join("nbd"))],
-        tls: TlsOptions::default(),
+        tls: None,
         limits: Limits { threads: 2, ..Limits::default() },
-        metrics: Some(format!("unix:{}", folder.join("metrics").display())),
+        metrics: Some(Address::Unix(folder.join("metrics"))),
     };
     Server::open(&options).unwrap().run().unwrap();
 }

@@ -53,7 +53,7 @@ impl TlsStream {
     /// A connection that the client is about to begin.
     ///
     /// # Errors
-    /// If `config` cannot be used, which [`super::ServerTls::load`] rules out.
+    /// If `config` cannot be used, which [`super::server_config`] rules out.
     pub fn new(config: Arc<ServerConfig>) -> io::Result<TlsStream> {
         let mut connection = ServerConnection::new(config).map_err(io::Error::other)?;
         connection.set_buffer_limit(Some(SEND_LIMIT_BYTES));

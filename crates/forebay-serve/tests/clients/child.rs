@@ -1,7 +1,7 @@
 //! A server in a process of its own: it handles signals, and confines itself for good.
 
 use forebay_serve::listen::Address;
-use forebay_serve::{ExportOptions, Limits, Options, Server, TlsOptions};
+use forebay_serve::{ExportOptions, Limits, Options, Server};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ fn serve(folder: &Path, served: Served) {
     let options = Options {
         exports: exports.collect(),
         listen: vec![Address::Unix(folder.join("nbd"))],
-        tls: TlsOptions::default(),
+        tls: None,
         limits: served.limits,
         metrics: None,
     };

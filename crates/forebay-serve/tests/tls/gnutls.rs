@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use forebay_serve::listen::{Address, Listener};
-use forebay_serve::tls::ServerTls;
+use forebay_serve::tls::server_config;
 use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::certificates::Authority;
@@ -26,7 +26,7 @@ fn is_there(test: &str) -> bool {
 /// One session with these options of gnutls-cli: whether its greeting came back, what it printed,
 /// and how it was at the server.
 fn session(folder: &Path, verify_peer: bool, options: &[&str]) -> (bool, String, Echoed) {
-    let config = ServerTls::load(folder, verify_peer).unwrap();
+    let config = server_config(folder, verify_peer).unwrap();
     let listener = Listener::open(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
     let Address::Tcp { port, .. } = listener.address() else { panic!("not TCP") };
     let mut child = Command::new("gnutls-cli")

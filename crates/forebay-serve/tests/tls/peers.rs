@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use forebay_serve::tls::ServerTls;
+use forebay_serve::tls::server_config;
 use rustls::pki_types::ServerName;
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
@@ -46,7 +46,7 @@ fn greet(
     own: Option<&Leaf>,
     version: &'static SupportedProtocolVersion,
 ) -> (std::io::Result<()>, Echoed) {
-    let config = ServerTls::load(folder, verify_peer).unwrap();
+    let config = server_config(folder, verify_peer).unwrap();
     let (here, there) = UnixStream::pair().unwrap();
     let server = start_echo(there.into(), config);
     let mut client = client(here, trusted, own, version);

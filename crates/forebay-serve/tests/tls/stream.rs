@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 
-use forebay_serve::tls::{ServerTls, TlsStream};
+use forebay_serve::tls::{TlsStream, server_config};
 use rustls::version::{TLS12, TLS13};
 
 use crate::certificates::Authority;
@@ -21,7 +21,7 @@ struct Pair {
 impl Pair {
     fn new() -> Pair {
         let authority = Authority::new("ours");
-        let config = ServerTls::load(authority.folder().path(), false).unwrap();
+        let config = server_config(authority.folder().path(), false).unwrap();
         let (here, socket) = UnixStream::pair().unwrap();
         socket.set_nonblocking(true).unwrap();
         here.set_nonblocking(true).unwrap();
@@ -64,7 +64,7 @@ fn megabytes_come_back_as_they_were_sent() {
     let authority = Authority::new("ours");
     let folder = authority.folder();
     for version in [&TLS12, &TLS13] {
-        let config = ServerTls::load(folder.path(), false).unwrap();
+        let config = server_config(folder.path(), false).unwrap();
         let (here, there) = UnixStream::pair().unwrap();
         let server = start_echo(there.into(), config);
         let mut client = client(here, &authority, None, version);
@@ -192,7 +192,7 @@ fn a_peer_that_does_not_read_gets_a_bounded_buffer_and_later_all_of_it() {
 
 #[test]
 fn nothing_is_written_before_the_handshake_is_over() {
-    let config = ServerTls::load(Authority::new("ours").folder().path(), false).unwrap();
+    let config = server_config(Authority::new("ours").folder().path(), false).unwrap();
     let (_here, socket) = UnixStream::pair().unwrap();
     let mut stream = TlsStream::new(config).unwrap();
     let error = stream.write_vectored(&socket, &[IoSlice::new(b"x")]).unwrap_err();
