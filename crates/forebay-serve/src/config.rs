@@ -1,10 +1,11 @@
 //! What a server is to do.
 
 use crate::listen::Address;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 /// One disk that is served.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ExportOptions {
     /// The disk.
     pub spec: String,
@@ -28,18 +29,24 @@ pub struct TlsOptions {
 }
 
 /// What a server is to do.
-#[derive(Clone, Debug)]
+#[derive(Debug, Default)]
 pub struct Options {
-    /// The disks.
+    /// The disks: one at least.
     pub exports: Vec<ExportOptions>,
-    /// Where clients come in. None, and no socket from the system's manager: `unix:./forebay.sock`.
+    /// Where clients come in.
     pub listen: Vec<Address>,
+    /// Sockets where they come in as well, which listen already: unix or TCP. They are neither shut
+    /// down nor unlinked. There must be one of these, or an address.
+    pub sockets: Vec<OwnedFd>,
     /// TLS. None: clients that ask for it are refused it.
     pub tls: Option<TlsOptions>,
     /// How much clients may ask of it.
     pub limits: Limits,
     /// Where metrics are served.
     pub metrics: Option<Address>,
+    /// Where a line goes for each connection, and for what fails. It is never waited for: a line
+    /// that a full pipe does not take is left out.
+    pub log: Option<OwnedFd>,
 }
 
 /// What clients may ask of a server.

@@ -45,6 +45,12 @@ pub enum ServeError {
     /// Metrics cannot be served.
     #[error(transparent)]
     Metrics(#[from] crate::metrics::EndpointError),
+    /// Nowhere to listen.
+    #[error("no socket for clients to come in")]
+    NoSocket,
+    /// A thread of the server has panicked, which is a fault of the server's.
+    #[error("serving: a thread of the server has panicked")]
+    Panicked,
     /// A system call failed.
     #[error("{what}: {source}")]
     System {
@@ -71,6 +77,11 @@ pub enum ServeError {
         /// How it failed.
         source: forebay::IoError,
     },
+}
+
+/// Names what the failed system call was for.
+pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
+    move |source| ServeError::System { what, source }
 }
 
 /// What is wrong with a disk, which is named once: most errors begin with the file already.

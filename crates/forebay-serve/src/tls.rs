@@ -14,7 +14,7 @@ use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 
-pub use stream::TlsStream;
+pub(crate) use stream::TlsStream;
 
 const CA_CERT: &str = "ca-cert.pem";
 const CA_CRL: &str = "ca-crl.pem";
@@ -63,15 +63,19 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What all TLS connections of a server share, from the files of `folder`: `server-cert.pem` with the certificate and those between it and
-/// the CA's, and `server-key.pem`. With `verify_peer` also `ca-cert.pem`, by which a client
-/// must prove itself, and, if it is there, `ca-crl.pem`, with what that CA has revoked.
+/// What all TLS connections of a server share, from the files of `folder`: `server-cert.pem` with
+/// the certificate and those between it and the CA's, and `server-key.pem`. With `verify_peer` also
+/// `ca-cert.pem`, by which a client must prove itself, and, if it is there, `ca-crl.pem`, with what
+/// that CA has revoked.
 ///
 /// TLS 1.2 and 1.3. Sessions are not resumed: NBD connections are few and long.
 ///
 /// # Errors
 /// Names the file and what is wrong with it.
-pub fn server_config(folder: &Path, verify_peer: bool) -> Result<Arc<ServerConfig>, TlsError> {
+pub(crate) fn server_config(
+    folder: &Path,
+    verify_peer: bool,
+) -> Result<Arc<ServerConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let certificate_file = folder.join(SERVER_CERT);
     let chain = certificates(&certificate_file)?;
@@ -169,3 +173,6 @@ fn revocations(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>
     }
     Ok(lists)
 }
+
+#[cfg(test)]
+mod tests;

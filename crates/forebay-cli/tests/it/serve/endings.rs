@@ -2,9 +2,8 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
-use std::process::{Command, Stdio};
 
+use super::activation;
 use super::client::{Client, command};
 use crate::common::{folder, stderr};
 use rustix::net::{Shutdown, shutdown};
@@ -17,16 +16,9 @@ fn a_socket_that_fails_does_not_hide_a_last_flush_that_fails() {
     std::fs::write(folder.path().join("disk.img"), vec![0; 1 << 20]).expect("a file");
     let path = folder.path().join("s");
     let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
-    let mut server = Command::new("sh")
-        .args(["-c", "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\""])
-        .args([env!("CARGO_BIN_EXE_forebay"), "serve", "fault:disk.img?rule=flush:io"])
-        .args(["--nbd", &format!("unix:{}", path.display())])
-        .current_dir(folder.path())
-        .stdin(Stdio::from(OwnedFd::from(socket.try_clone().expect("a copy"))))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("it can be run");
+    let args = format!("fault:disk.img?rule=flush:io --nbd=unix:{}", path.display());
+    let copy = socket.try_clone().expect("a copy");
+    let mut server = activation::start(&folder, copy.into(), "LISTEN_FDS=1", &args);
     // It prints its URIs when it listens.
     let stdout = BufReader::new(server.stdout.take().expect("it is piped"));
     assert_eq!(stdout.lines().take(2).map_while(Result::ok).count(), 2);

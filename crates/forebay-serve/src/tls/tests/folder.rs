@@ -1,8 +1,8 @@
 //! Folders that lack something: each error names its file.
 
-use forebay_serve::tls::server_config;
+use crate::tls::server_config;
 
-use crate::certificates::{Authority, write};
+use super::certificates::{Authority, write};
 
 #[test]
 fn what_is_missing_or_broken_is_named_by_its_file() {
@@ -12,7 +12,7 @@ fn what_is_missing_or_broken_is_named_by_its_file() {
     let encrypted =
         "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
     let bad_key = "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n";
-    let other_key = authority.issue(crate::certificates::SERVER).key.serialize_pem();
+    let other_key = authority.issue(super::certificates::SERVER).key.serialize_pem();
     let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     let table = [
         ("server-cert.pem", None, "No such file"),

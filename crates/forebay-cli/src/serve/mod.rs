@@ -1,12 +1,28 @@
 //! `forebay serve`: disks for the network, over NBD.
+//!
+//! The server is a library. What is here is its process: options, sockets that were handed down,
+//! signals, the service manager, and what the process gives up.
 
+mod activation;
+mod notify;
+mod sandbox;
+mod signals;
+
+use self::notify::Manager;
+use self::sandbox::confine;
+use self::signals::StopSignal;
 use crate::failure::Failure;
 use crate::output;
 use clap::{Args, ValueEnum};
-use forebay_serve::listen::Address;
-use forebay_serve::metrics::metrics_address;
-use forebay_serve::{ExportOptions, Limits, Options, ServeError, Server, TlsOptions};
+use forebay_serve::{
+    Address, ExportOptions, Limits, Options, ServeError, Server, TlsOptions, metrics_address,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
+
+/// Where a server listens that was told nothing.
+const DEFAULT_SOCKET: &str = "./forebay.sock";
 
 /// What `forebay serve --help` says at its end.
 const EXAMPLES: &str = "\
@@ -75,12 +91,30 @@ enum Tls {
 
 /// Serves until it is told to stop.
 pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
-    let options = options(args)?;
-    let server = Server::open(&options).map_err(|error| failure(&error))?;
+    let mut options = options(args)?;
+    options.sockets = activation::sockets()?;
+    if options.sockets.is_empty() && options.listen.is_empty() {
+        options.listen.push(Address::Unix(PathBuf::from(DEFAULT_SOCKET)));
+    }
+    raise_nr_descriptors();
+    let server = Server::open(options).map_err(|error| failure(&error))?;
+    // Who is told the URI may also stop the server: from here on that goes by the orderly way.
+    let signal = StopSignal::install();
+    let signal = signal.map_err(|error| Failure::Run(format!("handling signals: {error}")))?;
     for uri in server.uris() {
         output::stdout(&format!("{uri}\n"))?;
     }
-    server.run().map_err(|error| failure(&error))
+    // Before any thread is started: each has the rights of who starts it.
+    output::stderr(&format!("forebay: {}\n", confine(&server.needs())));
+    let mut manager = Manager { nr_exports: args.specs.len(), signal: &signal };
+    server.run(&signal, &mut manager).map_err(|error| failure(&error))
+}
+
+/// Allows this process as many descriptors as it may allow itself: each connection takes one.
+fn raise_nr_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    // Refused, it is as it was: then connections are refused earlier.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 fn options(args: &ServeArgs) -> Result<Options, Failure> {
@@ -118,6 +152,8 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
             memory_bytes: args.memory_mib << 20,
         },
         metrics,
+        sockets: Vec::new(),
+        log: std::io::stderr().as_fd().try_clone_to_owned().ok(),
     })
 }
 

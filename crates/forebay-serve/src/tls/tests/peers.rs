@@ -4,18 +4,18 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use forebay_serve::tls::server_config;
+use crate::tls::server_config;
 use rustls::pki_types::ServerName;
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
 };
 
-use crate::certificates::{Authority, CLIENT, For, Leaf, SERVER, write};
-use crate::{Echoed, start_echo};
+use super::certificates::{Authority, CLIENT, For, Leaf, SERVER, write};
+use super::{Echoed, start_echo};
 
-pub(crate) type Client = StreamOwned<ClientConnection, UnixStream>;
+pub(super) type Client = StreamOwned<ClientConnection, UnixStream>;
 
-pub(crate) fn client(
+pub(super) fn client(
     socket: UnixStream,
     trusted: &Authority,
     own: Option<&Leaf>,
