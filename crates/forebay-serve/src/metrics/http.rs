@@ -29,7 +29,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Where metrics are to be served, as a user writes it: an [`Address`], on 127.0.0.1 if no host is
-/// named, so that nobody else hears by accident, and at [`METRICS_PORT`] if no port is.
+/// named, so that nobody else hears by accident, and at port 9809 if none is.
 ///
 /// # Errors
 /// What is wrong with it.
