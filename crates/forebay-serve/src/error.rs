@@ -1,6 +1,7 @@
 //! Why a server cannot start.
 
 use std::io;
+use std::time::Duration;
 use thiserror::Error;
 
 /// Why a server cannot start, or ended badly.
@@ -45,36 +46,26 @@ pub enum ServeError {
         block: u32,
     },
     /// Nothing to serve.
-    #[error("no disk to serve; name one, such as disk.img")]
+    #[error("no disk to serve")]
     NoExport,
     /// Two exports of one name.
-    #[error("two exports are named `{0}`; give each SPEC a --name of its own")]
+    #[error("two exports are named `{0}`")]
     SameName(String),
-    /// A name or a description that no client would take.
-    #[error("{spec}: its {what} has {len_bytes} bytes; NBD allows 4096")]
-    TooLong {
-        /// The disk.
-        spec: String,
-        /// What is too long.
-        what: &'static str,
-        /// How long it is, bytes.
-        len_bytes: usize,
-    },
     /// A socket cannot be listened on.
     #[error(transparent)]
     Listen(#[from] crate::listen::ListenError),
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] crate::tls::TlsError),
-    /// Where metrics are to be served is no address.
-    #[error("--metrics: {0}")]
-    MetricsAddress(#[from] crate::listen::AddressError),
     /// Metrics cannot be served.
     #[error(transparent)]
     Metrics(#[from] crate::metrics::EndpointError),
-    /// TLS was asked for without certificates.
-    #[error("TLS needs certificates; name their directory with --tls-certificates")]
-    NoCertificates,
+    /// Nowhere to listen.
+    #[error("no socket for clients to come in")]
+    NoSocket,
+    /// A thread of the server has panicked, which is a fault of the server's.
+    #[error("serving: a thread of the server has panicked")]
+    Panicked,
     /// A system call failed.
     #[error("{what}: {source}")]
     System {
@@ -85,10 +76,14 @@ pub enum ServeError {
     },
     /// A disk does not answer any more.
     #[error(
-        "a disk has not finished what was begun, or its last flush, in a minute: what clients have \
-         not flushed may be lost"
+        "a disk has not finished what was begun, or its last flush, in {} s: what clients have not \
+         flushed may be lost",
+        .limit.as_secs()
     )]
-    Hangs,
+    Hangs {
+        /// How long it was waited for.
+        limit: Duration,
+    },
     /// A flush at the end failed: what clients have written last may not be on stable storage.
     #[error("{spec}: the last flush failed{}: {source}", lost(*.has_unflushed))]
     LastFlush {
@@ -107,6 +102,11 @@ fn lost(has_unflushed: bool) -> &'static str {
         true => ", and writes may be lost",
         false => ", and nothing is lost, since all that was written had been flushed before",
     }
+}
+
+/// Names what the failed system call was for.
+pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
+    move |source| ServeError::System { what, source }
 }
 
 /// What is wrong with a disk, which is named once: most errors begin with the file already.

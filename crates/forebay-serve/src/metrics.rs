@@ -8,9 +8,11 @@ mod process;
 mod source;
 mod text;
 
-pub use counter::{Counter, SharedCounter, Times};
-pub use http::{Endpoint, EndpointError, METRICS_PORT, MetricsServer, metrics_address};
-pub use source::{
-    ConnectionCounters, ExportSource, HandshakeFailure, OpenConnection, Refusal, RequestKind,
-    ServerCounters, Source, Stage, Traffic, TrafficSum, WorkerCounters,
+pub(crate) use http::Endpoint;
+pub use http::{EndpointError, metrics_address};
+#[cfg(test)]
+pub(crate) use source::Traffic;
+pub(crate) use source::{
+    ExportSource, HandshakeFailure, OpenConnection, Refusal, RequestKind, Source, Stage,
+    TrafficSum, WorkerCounters,
 };

@@ -15,7 +15,7 @@ use super::counter::{Counter, SharedCounter, Times, TimesSum};
 
 /// What a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestKind {
+pub(crate) enum RequestKind {
     /// READ.
     Read,
     /// WRITE.
@@ -49,7 +49,7 @@ impl RequestKind {
 
 /// Where a request spends its time in the server. The disk's own stages are the disk's to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub(crate) enum Stage {
     /// From its header being there to its being handed to the disk, all of it: waits for its
     /// payload, memory, and the rest of the batch.
     Receive,
@@ -65,7 +65,7 @@ impl Stage {
 
 /// Why a connection was closed as soon as it was there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// As many as allowed are open.
     TooMany,
     /// The process has no descriptor left.
@@ -79,7 +79,7 @@ impl Refusal {
 
 /// Why a connection never came to ask for data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HandshakeFailure {
+pub(crate) enum HandshakeFailure {
     /// It took too long.
     Timeout,
     /// It broke the protocol.
@@ -101,7 +101,7 @@ impl HandshakeFailure {
 
 /// What an export, a connection or a connection that is gone was asked for.
 #[derive(Debug, Default)]
-pub struct Traffic {
+pub(crate) struct Traffic {
     requests: [Counter; RequestKind::ALL.len()],
     ended: Counter,
     errors: Counter,
@@ -114,13 +114,13 @@ pub struct Traffic {
 impl Traffic {
     /// A request is there, and not answered yet.
     #[inline]
-    pub fn begin(&self, kind: RequestKind) {
+    pub(crate) fn begin(&self, kind: RequestKind) {
         self.requests[kind as usize].add(1);
     }
 
     /// A request was answered: `bytes` of data were read for it or written by it.
     #[inline]
-    pub fn end(&self, kind: RequestKind, bytes: u64) {
+    pub(crate) fn end(&self, kind: RequestKind, bytes: u64) {
         self.ended.add(1);
         match kind {
             RequestKind::Read => self.read_bytes.add(bytes),
@@ -131,25 +131,25 @@ impl Traffic {
 
     /// A request was answered with an error.
     #[inline]
-    pub fn fail(&self) {
+    pub(crate) fn fail(&self) {
         self.ended.add(1);
         self.errors.add(1);
     }
 
     /// Bytes came from the client: headers, payloads, the handshake; without TLS's own.
     #[inline]
-    pub fn received(&self, bytes: u64) {
+    pub(crate) fn received(&self, bytes: u64) {
         self.received_bytes.add(bytes);
     }
 
     /// Bytes went to the client.
     #[inline]
-    pub fn sent(&self, bytes: u64) {
+    pub(crate) fn sent(&self, bytes: u64) {
         self.sent_bytes.add(bytes);
     }
 
     /// A copy as of now.
-    pub fn sum(&self) -> TrafficSum {
+    pub(crate) fn sum(&self) -> TrafficSum {
         // First what has ended: so no request has ended that has not begun.
         let mut sum = TrafficSum { ended: self.ended.get(), ..Default::default() };
         for (sum, counter) in sum.requests.iter_mut().zip(&self.requests) {
@@ -166,7 +166,7 @@ impl Traffic {
 
 /// What [`Traffic`] has counted at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TrafficSum {
+pub(crate) struct TrafficSum {
     requests: [u64; RequestKind::ALL.len()],
     ended: u64,
     /// Requests that were answered with an error.
@@ -183,17 +183,17 @@ pub struct TrafficSum {
 
 impl TrafficSum {
     /// Requests of this kind.
-    pub fn requests(&self, kind: RequestKind) -> u64 {
+    pub(crate) fn requests(&self, kind: RequestKind) -> u64 {
         self.requests[kind as usize]
     }
 
     /// Requests of all kinds.
-    pub fn all_requests(&self) -> u64 {
+    pub(crate) fn all_requests(&self) -> u64 {
         self.requests.iter().sum()
     }
 
     /// Requests that were not answered yet.
-    pub fn in_flight(&self) -> u64 {
+    pub(crate) fn in_flight(&self) -> u64 {
         self.all_requests().saturating_sub(self.ended)
     }
 
@@ -212,7 +212,7 @@ impl TrafficSum {
 
 /// What a connection is and has counted. Its worker writes it, and nobody else.
 #[derive(Debug)]
-pub struct ConnectionCounters {
+pub(crate) struct ConnectionCounters {
     id: u64,
     /// The export's index; `NO_EXPORT` before it has chosen one.
     export: AtomicUsize,
@@ -223,12 +223,12 @@ const NO_EXPORT: usize = usize::MAX;
 
 impl ConnectionCounters {
     /// Its number: the first is 1, and none is used again.
-    pub fn id(&self) -> u64 {
+    pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
     /// It has chosen an export.
-    pub fn set_export(&self, export: usize) {
+    pub(crate) fn set_export(&self, export: usize) {
         self.export.store(export, Ordering::Relaxed);
     }
 
@@ -249,7 +249,7 @@ impl Deref for ConnectionCounters {
 
 /// A connection that is open. Dropped when it ends.
 #[derive(Debug)]
-pub struct OpenConnection {
+pub(crate) struct OpenConnection {
     counters: Arc<ConnectionCounters>,
     source: Arc<Source>,
 }
@@ -278,21 +278,21 @@ impl Drop for OpenConnection {
 
 /// The times of one worker's requests. It is their only writer.
 #[derive(Debug)]
-pub struct WorkerCounters {
+pub(crate) struct WorkerCounters {
     exports: Vec<[Times; Stage::ALL.len()]>,
 }
 
 impl WorkerCounters {
     /// A request of an export has spent this time in a stage, ns.
     #[inline]
-    pub fn record(&self, export: usize, stage: Stage, ns: u64) {
+    pub(crate) fn record(&self, export: usize, stage: Stage, ns: u64) {
         self.exports[export][stage as usize].record(ns);
     }
 }
 
 /// What is rare enough for any thread to count.
 #[derive(Debug, Default)]
-pub struct ServerCounters {
+pub(crate) struct ServerCounters {
     refused: [SharedCounter; Refusal::ALL.len()],
     handshake_failures: [SharedCounter; HandshakeFailure::ALL.len()],
     /// Panics that were caught at the border of a connection. Each is a fault of the server.
@@ -303,12 +303,12 @@ pub struct ServerCounters {
 
 impl ServerCounters {
     /// A connection was closed as soon as it was there.
-    pub fn refuse(&self, why: Refusal) {
+    pub(crate) fn refuse(&self, why: Refusal) {
         self.refused[why as usize].count();
     }
 
     /// A connection ended before it came to ask for data.
-    pub fn fail_handshake(&self, why: HandshakeFailure) {
+    pub(crate) fn fail_handshake(&self, why: HandshakeFailure) {
         self.handshake_failures[why as usize].count();
     }
 
@@ -323,7 +323,7 @@ impl ServerCounters {
 
 /// An export, as the metrics know it.
 #[derive(Clone, Debug)]
-pub struct ExportSource {
+pub(crate) struct ExportSource {
     /// Its name, the label `device`.
     pub name: String,
     /// Its disk.
@@ -332,7 +332,7 @@ pub struct ExportSource {
 
 /// All that is counted.
 #[derive(Debug)]
-pub struct Source {
+pub(crate) struct Source {
     exports: Vec<ExportSource>,
     server: ServerCounters,
     open: Mutex<Open>,
@@ -374,7 +374,7 @@ pub(super) struct ExportSnapshot {
 
 impl Source {
     /// Counters for a server of these exports, whose indices are what the others here take.
-    pub fn new(exports: Vec<ExportSource>) -> Arc<Source> {
+    pub(crate) fn new(exports: Vec<ExportSource>) -> Arc<Source> {
         let open = Open {
             next_id: 1,
             connections: Vec::new(),
@@ -386,7 +386,7 @@ impl Source {
     }
 
     /// Counters of a connection that was accepted.
-    pub fn open_connection(self: &Arc<Source>) -> OpenConnection {
+    pub(crate) fn open_connection(self: &Arc<Source>) -> OpenConnection {
         let mut open = self.lock();
         let counters = Arc::new(ConnectionCounters {
             id: open.next_id,
@@ -399,7 +399,7 @@ impl Source {
     }
 
     /// Counters of a worker.
-    pub fn worker(&self) -> Arc<WorkerCounters> {
+    pub(crate) fn worker(&self) -> Arc<WorkerCounters> {
         let exports = self.exports.iter().map(|_| Default::default()).collect();
         let worker = Arc::new(WorkerCounters { exports });
         self.lock().workers.push(Arc::clone(&worker));
@@ -407,7 +407,7 @@ impl Source {
     }
 
     /// Counters of the whole server.
-    pub fn server(&self) -> &ServerCounters {
+    pub(crate) fn server(&self) -> &ServerCounters {
         &self.server
     }
 

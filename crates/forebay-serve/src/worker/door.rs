@@ -97,6 +97,19 @@ impl Door {
         std::mem::take(&mut *self.waiting.lock().expect("nobody panics here"))
     }
 
+    /// Has the worker panic at the next thing that comes through its door.
+    #[cfg(test)]
+    pub(crate) fn poison(&self) {
+        std::thread::scope(|scope| {
+            let panics = scope.spawn(|| {
+                let _held = self.waiting.lock();
+                panic!("a test has this lock poisoned");
+            });
+            assert!(panics.join().is_err());
+        });
+        self.ring();
+    }
+
     /// A connection has ended.
     pub(crate) fn closed(&self) {
         self.nr_conns.fetch_sub(1, Ordering::Relaxed);

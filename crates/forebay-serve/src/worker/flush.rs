@@ -2,6 +2,7 @@
 //! watch.
 
 use super::conn::Ending;
+use super::life::DRAIN_NS;
 use super::{OF_QUEUE, Worker};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
@@ -24,7 +25,7 @@ impl Worker {
                 continue;
             }
             if conn.ending.is_some() && conn.deadline_ns.is_none() {
-                conn.deadline_ns = Some(self.disks.now_ns + self.shared.limits.drain_ns);
+                conn.deadline_ns = Some(self.disks.now_ns + DRAIN_NS);
                 self.nr_deadlines += 1;
             }
             let mut interest = EventFlags::empty();

@@ -15,6 +15,7 @@ use super::disks::{Begun, Disks};
 use super::negotiate::negotiate;
 use super::output::HEADS_MAX;
 use super::slots::Key;
+use crate::config::MAX_IN_FLIGHT;
 use crate::metrics::RequestKind;
 use crate::server::Shared;
 use forebay_nbd::server::{Command, Request};
@@ -206,7 +207,7 @@ fn consume(disks: &mut Disks, shared: &Shared, conn: &mut Conn, bytes: &[u8]) ->
         if conn.skip > 0 || conn.payload.is_some() || at == bytes.len() {
             return at;
         }
-        if !may_begin(conn, shared) {
+        if !may_begin(conn) {
             conn.is_stalled = true;
             return at;
         }
@@ -240,10 +241,8 @@ fn consume(disks: &mut Disks, shared: &Shared, conn: &mut Conn, bytes: &[u8]) ->
 
 /// Whether a connection may have another request under way.
 #[inline]
-fn may_begin(conn: &Conn, shared: &Shared) -> bool {
-    conn.nr_in_flight < shared.limits.in_flight
-        && conn.output.heads_len() < HEADS_MAX
-        && !conn.is_exclusive
+fn may_begin(conn: &Conn) -> bool {
+    conn.nr_in_flight < MAX_IN_FLIGHT && conn.output.heads_len() < HEADS_MAX && !conn.is_exclusive
 }
 
 /// Takes up one request: answers it, or hands it to the disk.

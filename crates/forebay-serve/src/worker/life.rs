@@ -4,10 +4,33 @@ use super::conn::{Conn, Ending, Phase, Transport};
 use super::door::Arrival;
 use super::slots::Key;
 use super::{IDLE_TICKS, Worker};
+use crate::config::Limits;
 use crate::log::Closed;
 use crate::metrics::HandshakeFailure;
 use forebay_nbd::server::Handshake;
 use rustix::event::epoll::{self, EventData, EventFlags};
+
+/// How long a client may take to choose an export, ns. It takes milliseconds; over a bad line, and
+/// with TLS, a second or two.
+const HANDSHAKE_NS: u64 = 10_000_000_000;
+/// How long a connection that ends may take to send its last replies, ns: what fits into a socket
+/// takes a client that reads at all no longer. It is a small part of the time that the whole server
+/// may take to end.
+pub(super) const DRAIN_NS: u64 = 5_000_000_000;
+/// So many connections that have not chosen an export may be there in any case: a client that opens
+/// several at once, and slow ones beside it.
+const MIN_HALF_OPEN: usize = 100;
+
+/// How many connections of one thread may be there that have not chosen an export.
+///
+/// All threads together have room for as many as may choose one: so a burst of all clients that are
+/// allowed comes in, each with the time to speak. That it is counted by thread cuts nobody off
+/// earlier: an arrival goes to the thread with the fewest connections (`accept_from`), so where it
+/// is one too many there, each other thread has at least this many, too, and the server more than
+/// all of them may be, as this is rounded up.
+fn max_half_open(limits: &Limits) -> usize {
+    limits.connections.max(MIN_HALF_OPEN).div_ceil(limits.threads.max(1))
+}
 
 impl Worker {
     /// Closes a connection. What it has at the disks ends without it.
@@ -80,7 +103,7 @@ impl Worker {
                 Box::new(Conn::new(key, (fd, peer), counters, now_ns, handshake, &greeting))
             });
             let conn = self.conns.get_mut(key).expect("just put there");
-            conn.deadline_ns = Some(self.disks.now_ns + self.shared.limits.handshake_ns);
+            conn.deadline_ns = Some(self.disks.now_ns + HANDSHAKE_NS);
             conn.interest = EventFlags::IN;
             let data = EventData::new_u64(key.to_u64());
             if let Err(error) = epoll::add(&self.epoll, &conn.fd, data, conn.interest) {
@@ -105,7 +128,7 @@ impl Worker {
     /// Where too many have not chosen an export yet, the oldest of them has to go: whoever opens
     /// connections and says nothing keeps nobody else out.
     fn evict(&mut self) {
-        let max = (self.shared.limits.half_open / self.shared.limits.threads.max(1)).max(1);
+        let max = max_half_open(&self.shared.limits);
         let conns = &mut self.conns;
         if self.in_handshake.len() > max {
             let mut is_one = |key: &Key| {
@@ -148,6 +171,23 @@ impl Worker {
                 }
                 Some(_) => self.nr_deadlines += 1,
                 None => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_together_have_room_for_all_clients_that_may_choose_an_export() {
+        for threads in 0..300 {
+            for (connections, at_least) in [(1, 100), (100, 100), (101, 101), (1000, 1000)] {
+                let limits = Limits { connections, threads, ..Limits::default() };
+                let room = max_half_open(&limits) * threads.max(1);
+                assert!(room >= at_least, "{threads} threads have room for {room}: {limits:?}");
+                assert!(room < at_least + threads.max(1), "{room}: {limits:?}");
             }
         }
     }

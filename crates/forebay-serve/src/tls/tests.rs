@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use forebay_serve::tls::TlsStream;
+use crate::tls::TlsStream;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustls::ServerConfig;
 

@@ -10,37 +10,37 @@ use rcgen::{
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tempfile::TempDir;
 
-pub(crate) struct Authority {
-    pub(crate) certificate: Certificate,
+pub(super) struct Authority {
+    pub(super) certificate: Certificate,
     issuer: Issuer<'static, KeyPair>,
 }
 
-pub(crate) struct Leaf {
-    pub(crate) certificate: Certificate,
-    pub(crate) key: KeyPair,
+pub(super) struct Leaf {
+    pub(super) certificate: Certificate,
+    pub(super) key: KeyPair,
 }
 
 impl Leaf {
-    pub(crate) fn der(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+    pub(super) fn der(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
         let key = PrivatePkcs8KeyDer::from(self.key.serialize_der());
         (vec![self.certificate.der().clone()], key.into())
     }
 }
 
 /// Who a certificate is for, and until when it holds.
-pub(crate) struct For {
-    pub(crate) purpose: ExtendedKeyUsagePurpose,
-    pub(crate) serial: u64,
-    pub(crate) last_year: i32,
+pub(super) struct For {
+    pub(super) purpose: ExtendedKeyUsagePurpose,
+    pub(super) serial: u64,
+    pub(super) last_year: i32,
 }
 
-pub(crate) const SERVER: For =
+pub(super) const SERVER: For =
     For { purpose: ExtendedKeyUsagePurpose::ServerAuth, serial: 2, last_year: 2100 };
-pub(crate) const CLIENT: For =
+pub(super) const CLIENT: For =
     For { purpose: ExtendedKeyUsagePurpose::ClientAuth, serial: 3, last_year: 2100 };
 
 impl Authority {
-    pub(crate) fn new(name: &str) -> Authority {
+    pub(super) fn new(name: &str) -> Authority {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
@@ -50,7 +50,7 @@ impl Authority {
         Authority { certificate, issuer: Issuer::new(params, key) }
     }
 
-    pub(crate) fn issue(&self, whom: For) -> Leaf {
+    pub(super) fn issue(&self, whom: For) -> Leaf {
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
         let mut params = CertificateParams::new(names).unwrap();
         params.distinguished_name.push(DnType::CommonName, "somebody");
@@ -66,7 +66,7 @@ impl Authority {
     }
 
     /// A list that revokes the certificate with this number.
-    pub(crate) fn revoke(&self, serial: u64) -> String {
+    pub(super) fn revoke(&self, serial: u64) -> String {
         let revoked = RevokedCertParams {
             serial_number: SerialNumber::from(serial),
             revocation_time: date_time_ymd(2001, 1, 1),
@@ -85,7 +85,7 @@ impl Authority {
     }
 
     /// A folder as the server wants it, and clients of GnuTLS.
-    pub(crate) fn folder(&self) -> TempDir {
+    pub(super) fn folder(&self) -> TempDir {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path(), "ca-cert.pem", &self.certificate.pem());
         self.write_leaf(folder.path(), "server", SERVER);
@@ -93,13 +93,13 @@ impl Authority {
         folder
     }
 
-    pub(crate) fn write_leaf(&self, folder: &Path, role: &str, whom: For) {
+    pub(super) fn write_leaf(&self, folder: &Path, role: &str, whom: For) {
         let leaf = self.issue(whom);
         write(folder, &format!("{role}-cert.pem"), &leaf.certificate.pem());
         write(folder, &format!("{role}-key.pem"), &leaf.key.serialize_pem());
     }
 }
 
-pub(crate) fn write(folder: &Path, name: &str, text: &str) {
+pub(super) fn write(folder: &Path, name: &str, text: &str) {
     std::fs::write(folder.join(name), text).unwrap();
 }

@@ -4,12 +4,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use forebay_serve::listen::{Address, Listener};
-use forebay_serve::tls::ServerTls;
+use crate::listen::{Address, Listener};
+use crate::tls::server_config;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::certificates::Authority;
-use crate::{Echoed, start_echo};
+use super::certificates::Authority;
+use super::{Echoed, start_echo};
 
 /// Whether the program is there; says so, and fails under `FOREBAY_REQUIRE_TOOLS=1`, if not.
 #[allow(clippy::print_stderr)]
@@ -26,7 +26,7 @@ fn is_there(test: &str) -> bool {
 /// One session with these options of gnutls-cli: whether its greeting came back, what it printed,
 /// and how it was at the server.
 fn session(folder: &Path, verify_peer: bool, options: &[&str]) -> (bool, String, Echoed) {
-    let config = ServerTls::load(folder, verify_peer).unwrap();
+    let config = server_config(folder, verify_peer).unwrap();
     let listener = Listener::open(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
     let Address::Tcp { port, .. } = listener.address() else { panic!("not TCP") };
     let mut child = Command::new("gnutls-cli")
@@ -108,7 +108,7 @@ fn a_client_of_gnutls_leaves_a_server_of_another_authority() {
     }
     let folder = Authority::new("ours").folder();
     let theirs = Authority::new("theirs").certificate.pem();
-    crate::certificates::write(folder.path(), "ca-cert.pem", &theirs);
+    super::certificates::write(folder.path(), "ca-cert.pem", &theirs);
     let (ok, printed, (echoed, end)) = session(folder.path(), false, &[]);
     assert!(!ok, "{printed}");
     end.unwrap_err();

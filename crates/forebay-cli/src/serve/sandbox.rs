@@ -21,7 +21,7 @@ use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use forebay::Disk;
+use forebay_serve::Needs;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
     PathBeneath, PathFd, RestrictSelfAttr, RestrictionStatus, Ruleset, RulesetAttr,
@@ -36,16 +36,9 @@ const KNOWN: ABI = ABI::V8;
 /// What a name is looked up in: a disk on an NBD server connects anew, by its name.
 const RESOLVER: [&str; 5] = ["/etc", "/lib", "/lib64", "/usr/lib", "/run/systemd/resolve"];
 
-/// What must still be possible.
-#[derive(Clone, Debug, Default)]
-pub struct Needs {
-    folders_to_unlink_in: Vec<PathBuf>,
-    connects: bool,
-}
-
 /// What is in force, in a line for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Confinement {
+pub(super) struct Confinement {
     landlock: Landlock,
     connects: bool,
     no_new_privileges: bool,
@@ -61,21 +54,8 @@ enum Landlock {
     Failed(String),
 }
 
-impl Needs {
-    /// The socket file at `path` will be removed.
-    pub fn unlink(&mut self, path: &Path) {
-        let folder = std::path::absolute(path).ok();
-        self.folders_to_unlink_in.extend(folder.as_deref().and_then(Path::parent).map(Into::into));
-    }
-
-    /// This disk will be used.
-    pub fn disk(&mut self, disk: &Disk) {
-        self.connects |= disk.info().facts.uses_tcp;
-    }
-}
-
 /// Gives up everything but `needs` and what is open, for this thread and those that it starts.
-pub fn confine(needs: &Needs) -> Confinement {
+pub(super) fn confine(needs: &Needs) -> Confinement {
     // The clock of stamps looks at a file when it is started, and would be a slow one without it.
     let _ = forebay::now_ns();
     let no_new_privileges = rustix::thread::set_no_new_privs(true).is_ok();
@@ -117,14 +97,19 @@ fn restrict(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
     }
     let remove: BitFlags<AccessFs> = AccessFs::RemoveFile.into();
     let readable = needs.connects.then_some(RESOLVER).into_iter().flatten().map(Path::new);
-    let folders = needs.folders_to_unlink_in.iter().map(|folder| (folder.as_path(), remove));
-    for (path, access) in folders.chain(readable.map(|path| (path, AccessFs::from_read(KNOWN)))) {
+    let readable = readable.map(|path| (path.to_owned(), AccessFs::from_read(KNOWN)));
+    let folders = needs.socket_files.iter().filter_map(|file| folder_of(file));
+    for (path, access) in folders.map(|folder| (folder, remove)).chain(readable) {
         // What is not there needs no right.
         if let Ok(path) = PathFd::new(path) {
             rules = rules.add_rule(PathBeneath::new(path, access))?;
         }
     }
     rules.all_threads(true)?.restrict_self()
+}
+
+fn folder_of(file: &Path) -> Option<PathBuf> {
+    Some(std::path::absolute(file).ok()?.parent()?.to_owned())
 }
 
 /// The files and block devices that are open now, and how each may be opened again.

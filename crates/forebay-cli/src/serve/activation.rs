@@ -13,39 +13,40 @@ use rustix::net::AddressFamily;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
-use super::{ListenError, Listener};
+use crate::failure::Failure;
 
 /// More sockets than anybody passes.
 const MAX_SOCKETS: usize = 64;
 
-pub(super) fn listeners() -> Result<Vec<Listener>, ListenError> {
-    let passed = sd_notify::listen_fds_with_names()
-        .map_err(|source| ListenError::Activation { source })?
-        .take(MAX_SOCKETS);
-    let mut listeners = Vec::new();
-    for (number, name) in passed {
-        let refuse = |source| ListenError::Inherited { number, name: name.clone(), source };
-        let socket = copy_of(number).map_err(refuse)?;
-        check(&socket).map_err(refuse)?;
-        listeners.push(Listener::adopt(socket).map_err(refuse)?);
-    }
-    Ok(listeners)
+/// The sockets that were handed down by `LISTEN_FDS`; none, if that is not meant for this process.
+/// Names of `LISTEN_FDNAMES` are not needed.
+///
+/// # Errors
+/// If one of them is not a listening unix or TCP socket, or the kernel does not allow
+/// `pidfd_getfd`, as in some containers.
+pub(super) fn sockets() -> Result<Vec<OwnedFd>, Failure> {
+    let passed = sd_notify::listen_fds_with_names();
+    let passed = passed.map_err(|error| {
+        Failure::Run(format!("cannot take over the sockets of LISTEN_FDS: {error}"))
+    })?;
+    let socket = |(number, name): (i32, String)| {
+        let told = format!("cannot take over descriptor {number} (`{name}`) of LISTEN_FDS");
+        copy_of(number).map_err(|error| Failure::Run(format!("{told}: {error}")))
+    };
+    passed.take(MAX_SOCKETS).map(socket).collect()
 }
 
 fn copy_of(number: i32) -> io::Result<OwnedFd> {
     let process = pidfd_open(getpid(), PidfdFlags::empty())?;
-    Ok(pidfd_getfd(process, number, PidfdGetfdFlags::empty())?)
-}
-
-fn check(socket: &OwnedFd) -> io::Result<()> {
-    let family = socket_domain(socket)?;
+    let socket = pidfd_getfd(process, number, PidfdGetfdFlags::empty())?;
+    let family = socket_domain(&socket)?;
     if ![AddressFamily::UNIX, AddressFamily::INET, AddressFamily::INET6].contains(&family) {
         return Err(io::Error::other("it is neither a unix nor a TCP socket"));
     }
-    if !socket_acceptconn(socket)? {
+    if !socket_acceptconn(&socket)? {
         return Err(io::Error::other(
             "it is not listening; a unit needs `ListenStream=` and `Accept=no`",
         ));
     }
-    Ok(())
+    Ok(socket)
 }

@@ -1,8 +1,8 @@
 //! Folders that lack something: each error names its file.
 
-use forebay_serve::tls::ServerTls;
+use crate::tls::server_config;
 
-use crate::certificates::{Authority, write};
+use super::certificates::{Authority, write};
 
 #[test]
 fn what_is_missing_or_broken_is_named_by_its_file() {
@@ -12,7 +12,7 @@ fn what_is_missing_or_broken_is_named_by_its_file() {
     let encrypted =
         "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n";
     let bad_key = "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n";
-    let other_key = authority.issue(crate::certificates::SERVER).key.serialize_pem();
+    let other_key = authority.issue(super::certificates::SERVER).key.serialize_pem();
     let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     let table = [
         ("server-cert.pem", None, "No such file"),
@@ -32,14 +32,14 @@ fn what_is_missing_or_broken_is_named_by_its_file() {
             Some(text) => write(folder.path(), name, text),
             None => std::fs::remove_file(folder.path().join(name)).unwrap(),
         }
-        let error = ServerTls::load(folder.path(), true).unwrap_err().to_string();
+        let error = server_config(folder.path(), true).unwrap_err().to_string();
         let file = folder.path().join(name);
         assert!(error.starts_with(&format!("no TLS: {}: ", file.display())), "{error}");
         assert!(error.contains(reason), "{error}");
     }
     let folder = authority.folder();
     write(folder.path(), "server-key.pem", &other_key);
-    let error = ServerTls::load(folder.path(), false).unwrap_err().to_string();
+    let error = server_config(folder.path(), false).unwrap_err().to_string();
     assert!(error.contains("is not of the key in server-key.pem"), "{error}");
 }
 
@@ -47,5 +47,5 @@ fn what_is_missing_or_broken_is_named_by_its_file() {
 fn without_verification_nothing_is_asked_of_the_authority() {
     let folder = Authority::new("ours").folder();
     std::fs::remove_file(folder.path().join("ca-cert.pem")).unwrap();
-    ServerTls::load(folder.path(), false).unwrap();
+    server_config(folder.path(), false).unwrap();
 }

@@ -1,12 +1,28 @@
 //! `forebay serve`: disks for the network, over NBD.
+//!
+//! The server is a library. What is here is its process: options, sockets that were handed down,
+//! signals, the service manager, and what the process gives up.
 
+mod activation;
+mod notify;
+mod sandbox;
+mod signals;
+
+use self::notify::Manager;
+use self::sandbox::confine;
+use self::signals::StopSignal;
 use crate::failure::Failure;
 use crate::output;
 use clap::{Args, ValueEnum};
-use forebay_serve::listen::Address;
-use forebay_serve::metrics::metrics_address;
-use forebay_serve::{ExportOptions, Limits, Options, Server, TlsOptions, TlsPolicy};
+use forebay_serve::{
+    Address, ExportOptions, Limits, Options, ServeError, Server, TlsOptions, metrics_address,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
+
+/// Where a server listens that was told nothing.
+const DEFAULT_SOCKET: &str = "./forebay.sock";
 
 /// What `forebay serve --help` says at its end.
 const EXAMPLES: &str = "\
@@ -75,12 +91,30 @@ enum Tls {
 
 /// Serves until it is told to stop.
 pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
-    let options = options(args)?;
-    let server = Server::open(&options).map_err(|error| Failure::Run(error.to_string()))?;
+    let mut options = options(args)?;
+    options.sockets = activation::sockets()?;
+    if options.sockets.is_empty() && options.listen.is_empty() {
+        options.listen.push(Address::Unix(PathBuf::from(DEFAULT_SOCKET)));
+    }
+    raise_nr_descriptors();
+    let server = Server::open(options).map_err(|error| failure(&error))?;
+    // Who is told the URI may also stop the server: from here on that goes by the orderly way.
+    let signal = StopSignal::install();
+    let signal = signal.map_err(|error| Failure::Run(format!("handling signals: {error}")))?;
     for uri in server.uris() {
         output::stdout(&format!("{uri}\n"))?;
     }
-    server.run().map_err(|error| Failure::Run(error.to_string()))
+    // Before any thread is started: each has the rights of who starts it.
+    output::stderr(&format!("forebay: {}\n", confine(&server.needs())));
+    let mut manager = Manager { nr_exports: args.specs.len(), signal: &signal };
+    server.run(&signal, &mut manager).map_err(|error| failure(&error))
+}
+
+/// Allows this process as many descriptors as it may allow itself: each connection takes one.
+fn raise_nr_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    // Refused, it is as it was: then connections are refused earlier.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
 fn options(args: &ServeArgs) -> Result<Options, Failure> {
@@ -100,6 +134,30 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
         let told = format!("--memory-mib must be from 1 to {MAX_MEMORY_MIB}");
         return Err(Failure::Usage(told));
     }
+    let metrics = args.metrics.as_deref().map(metrics_address).transpose();
+    let metrics = metrics.map_err(|error| Failure::Usage(format!("--metrics: {error}")))?;
+    let exports = args.specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
+        spec: spec.clone(),
+        name: args.name.get(nr).cloned().unwrap_or_else(|| default_name(spec, args.specs.len())),
+        description: args.description.get(nr).cloned().unwrap_or_default(),
+        read_only: args.read_only,
+    });
+    Ok(Options {
+        exports: exports.collect(),
+        listen: args.nbd.clone(),
+        tls: tls(args)?,
+        limits: Limits {
+            connections: args.max_connections,
+            threads: args.threads.unwrap_or(Limits::default().threads),
+            memory_bytes: args.memory_mib << 20,
+        },
+        metrics,
+        sockets: Vec::new(),
+        log: std::io::stderr().as_fd().try_clone_to_owned().ok(),
+    })
+}
+
+fn tls(args: &ServeArgs) -> Result<Option<TlsOptions>, Failure> {
     // Else somebody who has forgotten `--tls` would serve in the clear, and not know it.
     if args.tls == Tls::Off && (args.tls_certificates.is_some() || args.tls_verify_peer) {
         let told = "--tls-certificates and --tls-verify-peer are for TLS, which is off; add \
@@ -111,36 +169,25 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
                     --tls-verify-peer needs `--tls require`";
         return Err(Failure::Usage(told.to_owned()));
     }
-    if let Some(text) = &args.metrics {
-        metrics_address(text).map_err(|error| Failure::Usage(format!("--metrics: {error}")))?;
-    }
-    let exports = args.specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
-        spec: spec.clone(),
-        name: args.name.get(nr).cloned().unwrap_or_else(|| default_name(spec, args.specs.len())),
-        description: args.description.get(nr).cloned().unwrap_or_default(),
-        read_only: args.read_only,
-    });
-    let limits = Limits::default();
-    Ok(Options {
-        exports: exports.collect(),
-        listen: args.nbd.clone(),
-        tls: TlsOptions {
-            policy: match args.tls {
-                Tls::Off => TlsPolicy::Off,
-                Tls::On => TlsPolicy::On,
-                Tls::Require => TlsPolicy::Require,
-            },
-            certificates: args.tls_certificates.clone(),
+    match (args.tls, &args.tls_certificates) {
+        (Tls::Off, _) => Ok(None),
+        (_, None) => {
+            let told = "TLS needs certificates; name their directory with --tls-certificates";
+            Err(Failure::Run(told.to_owned()))
+        }
+        (tls, Some(folder)) => Ok(Some(TlsOptions {
+            is_required: tls == Tls::Require,
+            certificates: folder.clone(),
             verify_peer: args.tls_verify_peer,
-        },
-        limits: Limits {
-            connections: args.max_connections,
-            half_open: args.max_connections.max(limits.half_open),
-            threads: args.threads.unwrap_or(limits.threads),
-            memory_bytes: args.memory_mib << 20,
-            ..limits
-        },
-        metrics: args.metrics.clone(),
+        })),
+    }
+}
+
+/// What a server has said, with the option that mends it.
+fn failure(error: &ServeError) -> Failure {
+    Failure::Run(match error {
+        ServeError::SameName(_) => format!("{error}; give each SPEC a --name of its own"),
+        _ => error.to_string(),
     })
 }
 

@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixListener;
 
 use super::*;
+use forebay::Disk;
 
 /// Runs `body` in a thread that is confined, if this kernel can do that.
 #[allow(clippy::print_stderr)]
@@ -86,15 +87,11 @@ fn no_port_can_be_had_and_no_peer_reached_that_was_not_there() {
 fn a_socket_file_can_be_removed_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s");
-    let listener =
-        crate::listen::Listener::open(&crate::listen::Address::Unix(path.clone())).unwrap();
-    let mut needs = Needs::default();
-    needs.unlink(&path);
-    let gone = path.clone();
+    let _listener = UnixListener::bind(&path).unwrap();
+    let needs = Needs { socket_files: vec![path.clone()], ..Needs::default() };
     confined(needs, move || {
-        drop(listener);
-        assert!(!gone.exists());
-        assert!(is_refused(File::create(gone)), "and no more than removed");
+        std::fs::remove_file(&path).unwrap();
+        assert!(is_refused(File::create(path)), "and no more than removed");
     });
 }
 
@@ -114,9 +111,7 @@ fn a_disk_goes_on_and_opens_its_file_anew_for_a_queue_of_its_own() {
     std::fs::write(&path, vec![7; 1 << 20]).unwrap();
     for engine in ["file", "aio", "psync"] {
         let disk = Disk::open(&format!("{engine}:{}", path.display())).unwrap();
-        let mut needs = Needs::default();
-        needs.disk(&disk);
-        confined(needs, move || {
+        confined(Needs::default(), move || {
             let mut queue = disk.queue();
             queue.submit(forebay::Io::read(disk.buf(4096), 0)).unwrap();
             let mut ended = Vec::new();

@@ -4,18 +4,18 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use forebay_serve::tls::ServerTls;
+use crate::tls::server_config;
 use rustls::pki_types::ServerName;
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion,
 };
 
-use crate::certificates::{Authority, CLIENT, For, Leaf, SERVER, write};
-use crate::{Echoed, start_echo};
+use super::certificates::{Authority, CLIENT, For, Leaf, SERVER, write};
+use super::{Echoed, start_echo};
 
-pub(crate) type Client = StreamOwned<ClientConnection, UnixStream>;
+pub(super) type Client = StreamOwned<ClientConnection, UnixStream>;
 
-pub(crate) fn client(
+pub(super) fn client(
     socket: UnixStream,
     trusted: &Authority,
     own: Option<&Leaf>,
@@ -46,7 +46,7 @@ fn greet(
     own: Option<&Leaf>,
     version: &'static SupportedProtocolVersion,
 ) -> (std::io::Result<()>, Echoed) {
-    let config = ServerTls::load(folder, verify_peer).unwrap();
+    let config = server_config(folder, verify_peer).unwrap();
     let (here, there) = UnixStream::pair().unwrap();
     let server = start_echo(there.into(), config);
     let mut client = client(here, trusted, own, version);
