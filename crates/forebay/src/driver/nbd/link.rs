@@ -4,8 +4,8 @@
 //! to the memory of its request: by the receive itself, if more of them are to come than were
 //! received with what stands before them, and else by one copy. A request whose reply came before
 //! all of it was sent is not complete before it is: until then the kernel may read its memory (K2).
-//! (A server may refuse a write whose data it has not read. A question has none, so that who answers
-//! one before it was sent has guessed, and loses the connection.)
+//! (A server may refuse a write whose data it has not read. A question has none: who answers one
+//! before it was sent has guessed, and loses the connection.)
 //!
 //! When the connection is lost, for whatever reason, each request ends with
 //! [`BlockStatus::Offline`], and nothing is sent or received any more.
