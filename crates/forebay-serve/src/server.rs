@@ -209,7 +209,7 @@ impl Server {
         let mut failures = match ended {
             Ok(Some(failures)) => failures,
             Ok(None) => vec![ServeError::Hangs { limit: END }],
-            Err(error) => vec![system("starting a thread for the last flush")(error)],
+            Err(error) => vec![system("the last flush, without which writes may be lost")(error)],
         };
         failures.extend(accepted.err());
         end::gravest(&self.shared.log, failures)
