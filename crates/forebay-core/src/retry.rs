@@ -1,18 +1,21 @@
-//! When a merged request that failed may be tried again bio by bio.
+//! When what the device may have done already may be sent to it again.
 //!
 //! A bad sector must fail the bio that asked for it, and none of its neighbours in the same
 //! request. So a merged request that failed for a reason of address is taken apart, and its bios
-//! are tried one after another, under its own tag.
+//! are tried one after another, under its own tag. And the rest of a write that came back short is
+//! sent again; a device whose counts are not exact may have written it.
 //!
 //! - A1 Until these retries end, nothing that overlaps the range is issued, in any hardware
 //!   context.
 //! - A2 A write is tried again only if no overlapping write was issued since: that one may have
-//!   ended, and a retry would bring old data back. Otherwise its bios get the error. (A read may
-//!   always be.)
+//!   ended, and a retry would bring old data back, though somebody may have read the new ones.
+//!   Otherwise its bios get the error. (A read may always be; so may the rest of a short write,
+//!   where counts are exact: it was never written, so it is the later of the two.)
 //!
 //! Within a hardware context, A2 is judged by the ranges of its last writes. Of other contexts
 //! only the number of their writes is known, and any counts: so the judgement errs on the safe
-//! side.
+//! side. A write of one bio does not even note that number, since each I/O would pay for it:
+//! there, any write that another context has ever issued counts.
 //!
 //! # Two contexts at once
 //! The context that fails enters the range (A), then looks at the others' counts (B). The context
@@ -42,6 +45,11 @@ pub(crate) struct Moment {
 impl Moment {
     /// Before all writes.
     pub(crate) const NONE: Moment = Moment { own: 0, others: 0 };
+
+    /// After so many of the context's own writes, and before all of others.
+    pub(crate) fn after_own(own: u64) -> Moment {
+        Moment { own, others: 0 }
+    }
 }
 
 /// The last writes of a hardware context.
@@ -61,6 +69,16 @@ impl WriteLog {
     pub(crate) fn push(&mut self, start: u64, len: u64, tag: Tag) {
         self.entries[self.count as usize % LOG_LEN] = (start, start + len, tag);
         self.count += 1;
+    }
+
+    /// The moment after the last write that is remembered of a tag, as far as its own context
+    /// goes; before all writes, if none is.
+    #[cold]
+    pub(crate) fn moment_of(&self, tag: Tag) -> Moment {
+        let oldest = self.count.saturating_sub(LOG_LEN as u64);
+        let newest_first = (oldest..self.count).rev();
+        let mut its_own = newest_first.filter(|at| self.entries[*at as usize % LOG_LEN].2 == tag);
+        its_own.next().map_or(Moment::NONE, |at| Moment::after_own(at + 1))
     }
 
     /// Whether a write under another tag may have been issued into one of the ranges since.
@@ -251,6 +269,36 @@ mod tests {
             log.push(nth * 4096, 4096, other);
         }
         assert!(retries.was_overtaken(0, &log, since, own, [(0, 1)].into_iter()));
+    }
+
+    #[test]
+    fn a_write_that_noted_no_moment_is_found_among_the_last_ones() {
+        let (own, other) = (Tag::from_index(1), Tag::from_index(2));
+        let retries = Retries::new(2);
+        let mut log = WriteLog::new();
+        let is_overtaken = |retries: &Retries, log: &WriteLog| {
+            let since = log.moment_of(own);
+            retries.was_overtaken(0, log, since, own, [(0, 4096)].into_iter())
+        };
+        // Before it: the last of its tag, and another.
+        log.push(0, 512, own);
+        log.push(0, 4096, other);
+        log.push(0, 4096, own);
+        assert!(!is_overtaken(&retries, &log));
+        for _ in 1..LOG_LEN {
+            log.push(4096, 4096, other);
+            assert!(!is_overtaken(&retries, &log));
+        }
+        log.push(4096, 4096, other);
+        assert!(is_overtaken(&retries, &log), "it is no longer remembered");
+        log.push(0, 4096, own);
+        assert!(!is_overtaken(&retries, &log));
+        log.push(4095, 1, other);
+        assert!(is_overtaken(&retries, &log));
+        log.push(0, 4096, own);
+        retries.count_write(1);
+        retries.write_is_out(1);
+        assert!(is_overtaken(&retries, &log), "another context may have, at any time");
     }
 
     #[test]

@@ -39,7 +39,9 @@ pub(crate) fn flush_all(exports: &[Export]) -> Vec<ServeError> {
     let written = exports.iter().filter(|export| !export.info.can.read_only);
     let flush = |export: &Export| {
         let spec = || export.disk.info().spec.clone();
-        export.disk.flush().map_err(|source| ServeError::LastFlush { spec: spec(), source }).err()
+        let has_unflushed = export.has_unflushed_writes();
+        let failed = |source| ServeError::LastFlush { spec: spec(), has_unflushed, source };
+        export.disk.flush().map_err(failed).err()
     };
     written.filter_map(flush).collect()
 }

@@ -30,6 +30,21 @@ pub enum ServeError {
         /// What about it the protocol does not allow.
         why: &'static str,
     },
+    /// A disk that leaves out the end of what it is made of.
+    #[error(
+        "{spec}: its last {} bytes are no whole block of {}, so that clients would not see its \
+         end; make it longer, or leave out direct=on if that is there",
+        out_of_reach,
+        block
+    )]
+    OutOfReach {
+        /// The disk.
+        spec: String,
+        /// How many bytes it leaves out.
+        out_of_reach: u64,
+        /// Its logical block size, bytes.
+        block: u32,
+    },
     /// Nothing to serve.
     #[error("no disk to serve")]
     NoExport,
@@ -70,13 +85,23 @@ pub enum ServeError {
         limit: Duration,
     },
     /// A flush at the end failed: what clients have written last may not be on stable storage.
-    #[error("{spec}: the last flush failed, and writes may be lost: {source}")]
+    #[error("{spec}: the last flush failed{}: {source}", lost(*.has_unflushed))]
     LastFlush {
         /// The disk.
         spec: String,
+        /// Whether there are writes that no earlier flush has covered.
+        has_unflushed: bool,
         /// How it failed.
         source: forebay::IoError,
     },
+}
+
+/// What a failed flush may cost.
+fn lost(has_unflushed: bool) -> &'static str {
+    match has_unflushed {
+        true => ", and writes may be lost",
+        false => ", and nothing is lost, since all that was written had been flushed before",
+    }
 }
 
 /// Names what the failed system call was for.

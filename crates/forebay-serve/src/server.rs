@@ -168,7 +168,7 @@ impl Server {
         let mut exports = self.shared.exports.iter();
         Needs {
             socket_files: addresses.filter_map(path).collect(),
-            connects: exports.any(|export| connects(&export.disk.info().spec)),
+            connects: exports.any(|export| export.disk.info().facts.uses_tcp),
         }
     }
 
@@ -214,12 +214,6 @@ impl Server {
         failures.extend(accepted.err());
         end::gravest(&self.shared.log, failures)
     }
-}
-
-/// Whether the disk of this spec is on another server. That may stand anywhere in it: a driver may
-/// wrap another.
-fn connects(spec: &str) -> bool {
-    ["nbd:", "nbds:", "nbd+", "nbds+"].iter().any(|scheme| spec.contains(scheme))
 }
 
 #[cfg(test)]

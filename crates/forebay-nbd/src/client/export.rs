@@ -31,15 +31,3 @@ pub(super) fn abilities(flags: u16) -> Abilities {
         _ => Abilities::of_flags(flags),
     }
 }
-
-/// Whether sizes are as the protocol wants them.
-pub(super) fn are_good(sizes: &BlockSizes, size_bytes: u64) -> bool {
-    let BlockSizes { min, preferred, max } = *sizes;
-    min.is_power_of_two()
-        && min <= 1 << 16
-        && preferred.is_power_of_two()
-        && preferred >= min.max(512)
-        && max >= min
-        && u64::from(max) >= u64::from(preferred).min(size_bytes)
-        && (max == u32::MAX || max.is_multiple_of(min))
-}

@@ -359,8 +359,8 @@ impl Handshake {
             return Err(HandshakeError::Size(size_bytes));
         }
         let told = core::mem::take(&mut self.told);
-        if told.block_size.as_ref().is_some_and(|sizes| !export::are_good(sizes, size_bytes)) {
-            return Err(self.malformed("impossible block sizes"));
+        if let Some(sizes) = told.block_size {
+            sizes.check(size_bytes).map_err(|problem| self.malformed(problem))?;
         }
         let can: Abilities = export::abilities(flags);
         self.step = Step::Over;

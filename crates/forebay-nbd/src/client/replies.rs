@@ -12,13 +12,13 @@ use super::failure::Broken;
 use super::slot::{Command, Request, Slot};
 use crate::wire::numbers as wire;
 use crate::wire::{
-    ChunkHeader, ErrorChunk, Framing, Hole, NbdError, Reader, RequestHeader, SimpleReply, Sink,
-    reply_magic,
+    ChunkHeader, ErrorChunk, Extents, Framing, Hole, NbdError, Reader, RequestHeader, SimpleReply,
+    Sink, StatusLens, reply_magic,
 };
 use alloc::vec::Vec;
 
 /// The most extents that one reply may have, in bytes: what a million take.
-const EXTENTS_MAX: u64 = 16 << 20;
+const EXTENTS_MAX_BYTES: u64 = 16 << 20;
 
 /// The longest error, bytes: a number, a message and its length, and a place.
 const ERROR_MAX: u64 = 4 + 2 + wire::STRING_MAX as u64 + 8;
@@ -139,14 +139,6 @@ impl Replies {
         match self.framing {
             Framing::Extended => header.emit_extended(out),
             Framing::Simple | Framing::Structured => header.emit_compact(out),
-        }
-    }
-
-    /// The longest request of any kind, bytes: what its header can say.
-    pub fn len_max(&self) -> u64 {
-        match self.framing {
-            Framing::Extended => u64::MAX,
-            Framing::Simple | Framing::Structured => u64::from(u32::MAX),
         }
     }
 
@@ -291,7 +283,8 @@ impl Replies {
         Ok(())
     }
 
-    /// Takes what goes before extents.
+    /// Takes what goes before extents. `StatusChunk::parse` wants all of them at once, and they may
+    /// be more than a buffer holds: here each is taken when it is there.
     fn extents(
         &mut self,
         header: ChunkHeader,
@@ -301,13 +294,13 @@ impl Replies {
     ) -> Result<Option<Taken>, Broken> {
         let ChunkHeader { kind, len, .. } = header;
         let is_wide = self.framing == Framing::Extended;
-        let (before, each) = if is_wide { (8, 16) } else { (4, 8) };
+        let StatusLens { start: before, each } = StatusLens::of(self.framing);
         let length = Broken::Length { kind, len };
         if is_wide != (kind == wire::REPLY_BLOCK_STATUS_EXT) {
             return Err(Broken::Kind(kind));
         }
         let left = len.checked_sub(before).filter(|left| left.checked_rem(each) == Some(0));
-        let left = left.filter(|&left| left > 0 && left <= EXTENTS_MAX).ok_or(length)?;
+        let left = left.filter(|&left| left > 0 && left <= EXTENTS_MAX_BYTES).ok_or(length)?;
         let mut reader = Reader::new(payload);
         let Some(context) = reader.u32() else { return Ok(None) };
         if is_wide {
@@ -335,11 +328,8 @@ impl Replies {
         left: u64,
     ) -> Result<Taken, Broken> {
         let mut reader = Reader::new(input);
-        let (extent, each) = match self.framing {
-            Framing::Extended => (reader.u64().zip(reader.u64()), 16),
-            _ => (reader.u32().map(u64::from).zip(reader.u32().map(u64::from)), 8),
-        };
-        let Some((len, state)) = extent else {
+        let each = StatusLens::of(self.framing).each;
+        let Some((len, state)) = Extents::one(self.framing, &mut reader) else {
             self.state = State::Extents { slot, is_last, left };
             return Ok(Taken { consumed: 0, event: Event::More });
         };

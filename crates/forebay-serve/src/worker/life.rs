@@ -41,13 +41,13 @@ impl Worker {
         self.tell_end(&conn);
         let pool = &mut self.disks.pool;
         conn.output.clear(pool, &mut conn.held);
-        let filling = conn.filling.take();
-        if let Some(filling) = filling {
-            if let Some(buf) = filling.buf {
+        let payload = conn.payload.take();
+        if let Some(payload) = payload {
+            if let Some(buf) = payload.buf {
                 pool.give(buf, &mut conn.held);
             }
             pool.leave(&mut conn.held);
-            self.settle(filling.flight);
+            self.settle(payload.flight);
         } else {
             pool.leave(&mut conn.held);
         }
@@ -99,9 +99,9 @@ impl Worker {
             let mut greeting = Vec::new();
             let handshake = Handshake::new(self.shared.tls_policy, &mut greeting);
             let (counters, now_ns) = (self.shared.counters.open_connection(), self.disks.now_ns);
-            let conn = Conn::new(fd, peer, counters, now_ns, handshake, &greeting);
-            let conn = Box::new(conn);
-            let key = self.conns.insert(conn);
+            let key = self.conns.insert_with(|key| {
+                Box::new(Conn::new(key, (fd, peer), counters, now_ns, handshake, &greeting))
+            });
             let conn = self.conns.get_mut(key).expect("just put there");
             conn.deadline_ns = Some(self.disks.now_ns + HANDSHAKE_NS);
             conn.interest = EventFlags::IN;

@@ -4,6 +4,7 @@
 //!   sends whatever it is told;
 //! - `libnbd`, `qemu`, `fio`, `script`, `guest`: what clients are used for;
 //! - `refusals`: what is wrong with its options, before it serves;
+//! - `chain`: a server whose disk is another server's;
 //! - `process`, `activation`, `signals`: what it does with its process, and who has started it;
 //! - `endings`: what it says when it ends badly;
 //! - `load`, `registers`: four clients whose log is checked, also behind a kill;
@@ -12,6 +13,7 @@
 //! Nothing here waits for ever: programs of others have a limit of time, sockets too.
 
 mod activation;
+mod chain;
 mod client;
 mod endings;
 mod fio;

@@ -94,12 +94,14 @@ fn answers_that_do_not_fit_are_refused() {
         (512, 4096, 1024),
         (u32::MAX, u32::MAX, u32::MAX),
     ] {
-        let sizes = info(Info::BlockSize(BlockSizes { min, preferred, max }));
+        let sizes = BlockSizes { min, preferred, max };
+        let told = info(Info::BlockSize(sizes));
         let about = [
-            (wire::OPT_GO, wire::REP_INFO, &*sizes),
+            (wire::OPT_GO, wire::REP_INFO, &*told),
             (wire::OPT_GO, wire::REP_INFO, &size(1 << 20)),
         ];
-        malformed(&[SIMPLE, about[0], about[1], GONE], "impossible block sizes");
+        let problem = sizes.check(1 << 20).expect_err("they are impossible");
+        malformed(&[SIMPLE, about[0], about[1], GONE], problem);
     }
     let context = |name: &[u8]| {
         let mut bytes = Vec::new();

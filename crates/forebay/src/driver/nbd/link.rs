@@ -4,6 +4,8 @@
 //! to the memory of its request: by the receive itself, if more of them are to come than were
 //! received with what stands before them, and else by one copy. A request whose reply came before
 //! all of it was sent is not complete before it is: until then the kernel may read its memory (K2).
+//! (A server may refuse a write whose data it has not read. A question has none, so that who answers
+//! one before it was sent has guessed, and loses the connection.)
 //!
 //! When the connection is lost, for whatever reason, each request ends with
 //! [`BlockStatus::Offline`], and nothing is sent or received any more.
@@ -49,6 +51,8 @@ pub(super) struct Link {
     nr_in_flight: usize,
     /// What is asked beside the layer.
     pub(super) asked: Asked,
+    /// Until when that is sent, as [`Outgoing`] counts.
+    asked_mark: u64,
     failure: Failure,
     is_lost: bool,
     pub(super) nr_syscalls: u64,
@@ -92,6 +96,7 @@ impl Link {
             early: Vec::with_capacity(nr),
             nr_in_flight: 0,
             asked: Asked::default(),
+            asked_mark: 0,
             failure,
             is_lost: false,
             nr_syscalls: 0,
@@ -145,6 +150,7 @@ impl Link {
         self.asked.begin();
         let request = Request { command: Command::BlockStatus, offset, len };
         self.put_head(self.places.len(), request);
+        self.asked_mark = self.out.mark();
     }
 
     fn put_head(&mut self, slot: usize, request: Request) {
@@ -300,7 +306,13 @@ impl Link {
     }
 
     fn ended(&mut self, slot: usize, result: Result<(), BlockStatus>) {
-        let Some(place) = self.places.get_mut(slot) else { return self.asked.end(result) };
+        let Some(place) = self.places.get_mut(slot) else {
+            // Its header is not to be used again while it is still to be sent.
+            return match self.out.has_sent(self.asked_mark) {
+                true => self.asked.end(result),
+                false => self.lose("the server breaks the protocol: an answer before its question"),
+            };
+        };
         place.is_in_flight = false;
         let ended = (Tag::from_index(slot), result.map(|()| place.len));
         match self.out.has_sent(place.mark) {
