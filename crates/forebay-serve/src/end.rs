@@ -5,7 +5,7 @@ use crate::export::Export;
 use crate::log::Log;
 use forebay::now_ns;
 use std::io;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub(crate) const END: Duration = Duration::from_secs(60);
 /// at it, and is left to itself.
 ///
 /// # Errors
-/// If there is no thread to be had.
+/// If there is no thread to be had, or it panics.
 pub(crate) fn within<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> T + Send + 'static,
@@ -26,7 +26,11 @@ pub(crate) fn within<T: Send + 'static>(
     // Nobody listens any more where it comes too late.
     let body = move || drop(sender.send(work()));
     thread::Builder::new().name("end".to_owned()).spawn(body)?;
-    Ok(result.recv_timeout(limit).ok())
+    match result.recv_timeout(limit) {
+        Ok(result) => Ok(Some(result)),
+        Err(RecvTimeoutError::Timeout) => Ok(None),
+        Err(RecvTimeoutError::Disconnected) => Err(io::Error::other("its thread has panicked")),
+    }
 }
 
 /// Makes durable what clients have written: after this nothing is lost by a power failure. One disk
@@ -62,6 +66,12 @@ mod tests {
         let hangs = move || waits.recv().is_ok();
         assert_eq!(within(Duration::from_millis(20), hangs).unwrap(), None);
         drop(never);
+    }
+
+    #[test]
+    fn what_panics_is_told_from_what_hangs() {
+        let error = within::<()>(Duration::from_secs(60), || panic!("a test does this"));
+        assert!(error.unwrap_err().to_string().contains("panicked"));
     }
 
     /// Otherwise it would be killed at the moment when it says what is wrong.

@@ -4,15 +4,16 @@ mod counter;
 mod disks;
 mod families;
 mod http;
+mod kinds;
 mod process;
-mod source;
+mod registry;
 mod text;
+mod traffic;
 
 pub(crate) use http::Endpoint;
 pub use http::{EndpointError, metrics_address};
+pub(crate) use kinds::{HandshakeFailure, Refusal, RequestKind, Stage};
+pub(crate) use registry::{CountedExport, Counters, OpenConnection, WorkerCounters};
 #[cfg(test)]
-pub(crate) use source::Traffic;
-pub(crate) use source::{
-    ExportSource, HandshakeFailure, OpenConnection, Refusal, RequestKind, Source, Stage,
-    TrafficSum, WorkerCounters,
-};
+pub(crate) use traffic::Traffic;
+pub(crate) use traffic::TrafficSum;

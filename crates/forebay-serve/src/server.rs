@@ -7,7 +7,7 @@ use crate::error::{ServeError, system};
 use crate::export::Export;
 use crate::listen::{Address, Listener};
 use crate::log::Log;
-use crate::metrics::{Endpoint, ExportSource, Source};
+use crate::metrics::{CountedExport, Counters, Endpoint};
 use crate::threads::Threads;
 use crate::tls::server_config;
 use forebay::now_ns;
@@ -29,7 +29,7 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// Connections that have chosen an export.
     pub(crate) nr_open: Arc<AtomicUsize>,
-    pub(crate) counters: Arc<Source>,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) log: Log,
 }
 
@@ -124,11 +124,11 @@ impl Server {
         if listeners.is_empty() {
             return Err(ServeError::NoSocket);
         }
-        let counted = exports.iter().map(|export| ExportSource {
+        let counted = exports.iter().map(|export| CountedExport {
             name: export.info.name.clone(),
             disk: export.disk.clone(),
         });
-        let counters = Source::new(counted.collect());
+        let counters = Counters::new(counted.collect());
         let metrics = match &options.metrics {
             Some(address) => Some(Endpoint::open(address, Arc::clone(&counters))?),
             None => None,
@@ -209,7 +209,7 @@ impl Server {
         let mut failures = match ended {
             Ok(Some(failures)) => failures,
             Ok(None) => vec![ServeError::Hangs { limit: END }],
-            Err(error) => vec![system("starting a thread for the last flush")(error)],
+            Err(error) => vec![system("the last flush, without which writes may be lost")(error)],
         };
         failures.extend(accepted.err());
         end::gravest(&self.shared.log, failures)

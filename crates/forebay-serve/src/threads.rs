@@ -34,7 +34,10 @@ impl Threads {
         let asker = Asker::start(&shared.exports, nr_clients);
         let asker = asker.map_err(system("starting a thread"))?;
         for number in 0..shared.limits.threads.max(1) {
-            let door = Arc::new(Door::new().map_err(system("a descriptor for a thread"))?);
+            let door = Arc::new(
+                Door::new(Arc::clone(&threads.panicked))
+                    .map_err(system("a descriptor for a thread"))?,
+            );
             threads.doors.push(Arc::clone(&door));
             threads.start_worker(number, shared, door, &asker)?;
         }
@@ -49,15 +52,14 @@ impl Threads {
         asker: &Arc<Asker>,
     ) -> Result<(), ServeError> {
         let epoll = Worker::epoll(&door).map_err(system("a descriptor for a thread"))?;
-        let (shared, asker) = (Arc::clone(shared), Arc::clone(asker));
-        let panicked = Arc::clone(&self.panicked);
+        let (shared, asker, told) = (Arc::clone(shared), Arc::clone(asker), Arc::clone(&door));
         let builder = std::thread::Builder::new().name(format!("worker-{number}"));
         let thread = builder.spawn(move || {
             let worker = AssertUnwindSafe(|| Worker::new(shared, door, asker, epoll).run());
             if let Err(panic) = catch_unwind(worker) {
                 // Its clients would wait for ever: the server ends, and who started it may start
-                // it anew. The count of an event is far from its end, so this does not fail.
-                let _ = rustix::io::write(&panicked, &1_u64.to_ne_bytes());
+                // it anew. (A worker that was there has told already.)
+                told.tell_panic();
                 resume_unwind(panic);
             }
         });
@@ -100,8 +102,7 @@ impl Drop for Threads {
 
 #[cfg(test)]
 impl Threads {
-    /// Has a worker panic at the next thing that comes through its door.
-    pub(crate) fn poison(&self, worker: usize) {
-        self.doors[worker].poison();
+    pub(crate) fn door(&self, worker: usize) -> &Arc<Door> {
+        &self.doors[worker]
     }
 }

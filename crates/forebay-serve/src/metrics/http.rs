@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::process::Process;
-use super::source::Source;
+use super::registry::Counters;
 use super::text::{CONTENT_TYPE, Exposition};
 use crate::listen::{Address, AddressError, ListenError, Listener, is_exhausted};
 
@@ -60,8 +60,11 @@ impl Endpoint {
     ///
     /// # Errors
     /// If it cannot listen at `address`.
-    pub(crate) fn open(address: &Address, source: Arc<Source>) -> Result<Endpoint, EndpointError> {
-        let exposition = Exposition::new(source, Process::open()?);
+    pub(crate) fn open(
+        address: &Address,
+        counters: Arc<Counters>,
+    ) -> Result<Endpoint, EndpointError> {
+        let exposition = Exposition::new(counters, Process::open()?);
         Ok(Endpoint { listener: Listener::open(address)?, exposition })
     }
 

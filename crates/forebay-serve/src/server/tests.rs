@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::config::ExportOptions;
+use forebay::{Disk, Op};
 use rustix::net::{Shutdown, shutdown};
+use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
 use tempfile::TempDir;
 
@@ -29,11 +31,60 @@ fn a_thread_that_panics_ends_the_server_with_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let server = Server::open(options(&folder, "s")).unwrap();
     let threads = Threads::start(&server.shared).unwrap();
-    threads.poison(1);
+    threads.door(1).poison();
     // Nobody ever asks it to stop.
     let (_stop, stopped) = UnixStream::pair().unwrap();
     let ended = server.serve(threads, stopped.as_fd(), &mut ());
     assert!(matches!(ended, Err(ServeError::Panicked)), "{ended:?}");
+}
+
+/// Somebody who asks the server for a block of its default export, and looks at no answer.
+fn ask_for_a_block(socket: &std::path::Path) -> UnixStream {
+    let mut client = UnixStream::connect(socket).unwrap();
+    let export_name = [&3_u32.to_be_bytes()[..], b"IHAVEOPT", &[0, 0, 0, 1], &[0; 4]].concat();
+    let read = [&[0x25, 0x60, 0x95, 0x13], &[0; 22][..], &[2, 0]].concat();
+    client.write_all(&[export_name, read].concat()).unwrap();
+    client
+}
+
+/// Who is told that the server ends, and looks at the disk then.
+struct AtStop(Disk, Option<u64>);
+
+impl Observer for AtStop {
+    fn stopping(&mut self) {
+        self.1 = Some(nr_reads(&self.0));
+    }
+}
+
+fn nr_reads(disk: &Disk) -> u64 {
+    disk.stats().queue.op(Op::Read).requests
+}
+
+/// The thread itself ends when its queues have: a disk that never answers must not hide the panic.
+#[test]
+fn a_panic_is_told_before_the_disk_has_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options(&folder, "s");
+    options.exports[0].spec = "fault:ram:1M?rule=read:delay=2s".to_owned();
+    options.limits.threads = 1;
+    let server = Server::open(options).unwrap();
+    let disk = server.shared.exports[0].disk.clone();
+    let mut at_stop = AtStop(disk.clone(), None);
+    let threads = Threads::start(&server.shared).unwrap();
+    let (stop, stopped) = UnixStream::pair().unwrap();
+    std::thread::scope(|scope| {
+        let door = Arc::clone(threads.door(0));
+        let ended = scope.spawn(|| server.serve(threads, stopped.as_fd(), &mut at_stop));
+        let _client = ask_for_a_block(&folder.path().join("s"));
+        while disk.stats().queue.issued == 0 {
+            std::thread::yield_now();
+        }
+        door.poison();
+        let ended = ended.join().unwrap();
+        assert!(matches!(ended, Err(ServeError::Panicked)), "{ended:?}");
+    });
+    drop(stop);
+    assert_eq!((at_stop.1, nr_reads(&disk)), (Some(0), 1));
 }
 
 #[test]

@@ -6,8 +6,8 @@ use forebay::Extent;
 use forebay_nbd::server::Request;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// A connection that has just been accepted.
 #[derive(Debug)]
@@ -34,16 +34,19 @@ pub(crate) struct Door {
     /// The worker is to stop. Relaxed: the event that follows it orders.
     is_closing: AtomicBool,
     event: OwnedFd,
+    /// Where a panic of the worker's is told: it is the server's, of all doors.
+    panicked: Arc<OwnedFd>,
 }
 
 impl Door {
-    pub(crate) fn new() -> std::io::Result<Door> {
+    pub(crate) fn new(panicked: Arc<OwnedFd>) -> std::io::Result<Door> {
         Ok(Door {
             waiting: Mutex::default(),
             answers: Mutex::default(),
             nr_conns: AtomicUsize::new(0),
             is_closing: AtomicBool::new(false),
             event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            panicked,
         })
     }
 
@@ -95,6 +98,12 @@ impl Door {
     pub(crate) fn take(&self) -> Vec<Arrival> {
         let _ = rustix::io::read(&self.event, &mut [0; 8]);
         std::mem::take(&mut *self.waiting.lock().expect("nobody panics here"))
+    }
+
+    /// The worker has panicked: it will not open any more.
+    pub(crate) fn tell_panic(&self) {
+        // The count of an event is far from its end, so this does not fail.
+        let _ = rustix::io::write(&self.panicked, &1_u64.to_ne_bytes());
     }
 
     /// Has the worker panic at the next thing that comes through its door.

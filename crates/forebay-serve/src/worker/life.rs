@@ -176,6 +176,16 @@ impl Worker {
     }
 }
 
+/// A panic is told before the queues are dropped: that waits for what is in flight, and a disk may
+/// never answer.
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.door.tell_panic();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
