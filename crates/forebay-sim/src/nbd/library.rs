@@ -11,7 +11,7 @@ use super::rules::{N1, N2, N3, N4};
 use super::trace::Met;
 use crate::check::Broken;
 use forebay_nbd::client::{
-    self, Command, Event, Export, Handshake, HandshakeError, Next, Replies, Request, Taken,
+    self, Command, Event, Handshake, HandshakeError, Negotiated, Next, Request, Taken, Transmission,
 };
 use forebay_nbd::wire::numbers::*;
 use forebay_nbd::wire::{Framing, NbdError, RequestHeader};
@@ -27,7 +27,7 @@ struct Coming {
 /// The library's requests of a connection.
 #[derive(Debug)]
 pub(crate) struct Library {
-    replies: Replies,
+    transmission: Transmission,
     coming: Option<Coming>,
     /// What was told of the request that is answered.
     extents: Vec<(u64, bool)>,
@@ -41,7 +41,7 @@ impl Library {
         shared: &Shared,
         cx: &mut Context,
     ) -> Library {
-        let export = Export {
+        let export = Negotiated {
             name: String::new(),
             description: String::new(),
             size_bytes: shared.size_bytes,
@@ -57,16 +57,20 @@ impl Library {
             Framing::Extended => Met::LibraryExtended,
         };
         cx.note(met, nr_slots as u64, 0);
-        Library { replies: Replies::new(&export, nr_slots), coming: None, extents: Vec::new() }
+        Library {
+            transmission: Transmission::new(&export, nr_slots),
+            coming: None,
+            extents: Vec::new(),
+        }
     }
 
     /// Begins a request, in a slot that is free.
     pub(crate) fn begin(&mut self, slot: usize, request: Request, out: &mut Vec<u8>) {
-        self.replies.begin(slot, request, out);
+        self.transmission.begin(slot, request, out);
     }
 
     pub(crate) fn disconnect(&self, out: &mut Vec<u8>) {
-        self.replies.disconnect(out);
+        self.transmission.disconnect(out);
     }
 
     /// Whether it is in the middle of a reply, for all that can be seen.
@@ -146,7 +150,8 @@ impl Client {
             }
             return Ok(nr > 0);
         }
-        let Taken { consumed, event } = library.replies.take(&live.input).map_err(disbelieved)?;
+        let Taken { consumed, event } =
+            library.transmission.take(&live.input).map_err(disbelieved)?;
         live.input.drain(..consumed);
         match event {
             Event::More => return Ok(consumed > 0),

@@ -5,7 +5,7 @@
 use super::socket::{Deadline, Socket};
 use super::stream::Stream;
 use crate::driver::vectors::Vector;
-use forebay_nbd::client::{Export, Handshake, Next};
+use forebay_nbd::client::{Handshake, Negotiated, Next};
 use forebay_nbd::uri::{Address, Uri};
 use std::io;
 use std::time::Duration;
@@ -24,7 +24,7 @@ const ROOM: usize = 33 << 10;
 ///
 /// # Errors
 /// What went wrong, and what to do.
-pub(super) fn connect(uri: &Uri, timeout: Duration) -> Result<(Stream, Export), String> {
+pub(super) fn connect(uri: &Uri, timeout: Duration) -> Result<(Stream, Negotiated), String> {
     let deadline = Deadline::after(timeout);
     let socket = Socket::connect(&uri.address, deadline)
         .map_err(|error| cannot_connect(&uri.address, &error))?;
@@ -39,7 +39,7 @@ pub(super) fn handshake(
     uri: &Uri,
     socket: Socket,
     deadline: Deadline,
-) -> Result<(Stream, Export), String> {
+) -> Result<(Stream, Negotiated), String> {
     let mut handshake = Handshake::new(&uri.export, uri.tls);
     let mut stream = Stream::Plain(socket);
     let (mut out, mut input) = (Vec::new(), Vec::new());

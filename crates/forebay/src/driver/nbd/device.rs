@@ -10,7 +10,7 @@ use crate::driver::{Device, DriverQueue, Mode};
 use crate::error::OpenError;
 use crate::extent::Extents;
 use forebay_core::{BlockStatus, QueueLimits};
-use forebay_nbd::client::Export;
+use forebay_nbd::client::Negotiated;
 use forebay_nbd::uri::Uri;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub(super) struct NbdDevice {
     uri: Uri,
-    export: Export,
+    export: Negotiated,
     limits: QueueLimits,
     /// The connection by which it was opened, until a queue takes it.
     first: Mutex<Option<Stream>>,
@@ -31,7 +31,12 @@ pub(super) struct NbdDevice {
 }
 
 impl NbdDevice {
-    pub(super) fn new(uri: Uri, stream: Stream, export: Export, limits: QueueLimits) -> NbdDevice {
+    pub(super) fn new(
+        uri: Uri,
+        stream: Stream,
+        export: Negotiated,
+        limits: QueueLimits,
+    ) -> NbdDevice {
         let (first, shared) = (Mutex::new(Some(stream)), OnceLock::new());
         let (failure, is_full) = (Failure::default(), AtomicBool::new(false));
         NbdDevice { uri, export, limits, first, shared, failure, is_full }

@@ -18,7 +18,7 @@ use super::status::Asked;
 use super::stream::Stream;
 use crate::driver::vectors::{Vector, Vectors};
 use forebay_core::{BlockStatus, Completions, Segment, Tag};
-use forebay_nbd::client::{Command, Event, Export, Replies, Request};
+use forebay_nbd::client::{Command, Event, Negotiated, Request, Transmission};
 use forebay_nbd::wire::Head;
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -32,7 +32,7 @@ pub(super) type Failure = Arc<OnceLock<String>>;
 /// A connection, and what is under way on it.
 pub(super) struct Link {
     pub(super) stream: Stream,
-    replies: Replies,
+    replies: Transmission,
     /// One for each tag.
     places: Box<[Place]>,
     /// Of each tag, and one more for what is asked beside the layer. Each stays where it is while
@@ -77,7 +77,7 @@ struct Data {
 
 impl Link {
     /// A connection to an export, with `depth` tags.
-    pub(super) fn new(stream: Stream, export: &Export, depth: u32, failure: Failure) -> Link {
+    pub(super) fn new(stream: Stream, export: &Negotiated, depth: u32, failure: Failure) -> Link {
         let place = || {
             let vectors = Vectors::new(MAX_SEGMENTS);
             Place { vectors, len: 0, mark: 0, is_in_flight: false }
@@ -85,7 +85,7 @@ impl Link {
         let nr = depth as usize;
         Link {
             stream,
-            replies: Replies::new(export, nr + 1),
+            replies: Transmission::new(export, nr + 1),
             places: (0..nr).map(|_| place()).collect(),
             heads: vec![Head::EMPTY; nr + 1].into(),
             out: Outgoing::default(),

@@ -14,7 +14,7 @@ use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use forebay_core::QueueLimits;
-use forebay_nbd::client::Export;
+use forebay_nbd::client::Negotiated;
 use forebay_nbd::export::BlockSizes;
 use forebay_nbd::uri::{Address, Uri};
 use std::sync::Arc;
@@ -73,7 +73,7 @@ pub(in crate::driver) fn open(
 }
 
 /// What the server says that it can take.
-fn limits(export: &Export, settings: &Settings) -> QueueLimits {
+fn limits(export: &Negotiated, settings: &Settings) -> QueueLimits {
     let can = export.can;
     let default = BlockSizes { min: 1, preferred: 4096, max: PAYLOAD_MAX };
     let BlockSizes { min, preferred, max } = export.block_size.unwrap_or(default);
@@ -99,7 +99,7 @@ fn limits(export: &Export, settings: &Settings) -> QueueLimits {
     }
 }
 
-fn features(uri: &Uri, export: &Export, limits: &QueueLimits) -> Vec<Feature> {
+fn features(uri: &Uri, export: &Negotiated, limits: &QueueLimits) -> Vec<Feature> {
     let can = export.can;
     let says = match export.description.is_empty() {
         true => String::new(),

@@ -1,14 +1,14 @@
 //! Requests under way, and what comes back for them.
 //!
-//! Data do not pass through here: [`Replies::take`] says where the next bytes of the connection
-//! belong, and whoever owns the connection takes them off. So they are copied once at most, and a
-//! connection's buffer need hold no more than [`Replies::HEADER_MAX`] bytes.
+//! Data do not pass through here: [`Transmission::take`] says where the next bytes of the
+//! connection belong, and whoever owns the connection takes them off. So they are copied once at
+//! most, and a connection's buffer need hold no more than [`Transmission::HEADER_MAX`] bytes.
 //!
 //! Source: "Transmission phase" in the NBD protocol document, and its extensions for structured
 //! replies and extended headers.
 
-use super::export::Export;
 use super::failure::Broken;
+use super::negotiated::Negotiated;
 use super::slot::{Command, Request, Slot};
 use crate::wire::numbers as wire;
 use crate::wire::{
@@ -25,7 +25,7 @@ const ERROR_MAX: u64 = 4 + 2 + wire::STRING_MAX as u64 + 8;
 
 /// The requests of a connection, and the replies to them.
 #[derive(Debug)]
-pub struct Replies {
+pub struct Transmission {
     framing: Framing,
     allocation: Option<u32>,
     slots: Vec<Slot>,
@@ -93,13 +93,13 @@ pub enum Event {
     },
 }
 
-impl Replies {
+impl Transmission {
     /// The most bytes that must be given at once: an error with the longest message.
     pub const HEADER_MAX: usize = 8 << 10;
 
     /// For a connection to an export, with room for so many requests at once.
-    pub fn new(export: &Export, nr_slots: usize) -> Replies {
-        Replies {
+    pub fn new(export: &Negotiated, nr_slots: usize) -> Transmission {
+        Transmission {
             framing: export.framing,
             allocation: export.allocation,
             slots: (0..nr_slots).map(|_| Slot::new()).collect(),

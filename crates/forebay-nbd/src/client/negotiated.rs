@@ -7,7 +7,7 @@ use alloc::string::String;
 
 /// An export that was chosen, as the server describes it, and what was agreed on for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Export {
+pub struct Negotiated {
     /// Its name, as it was asked for.
     pub name: String,
     /// What the server says of it, in one line; may be empty.
