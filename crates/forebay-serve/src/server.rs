@@ -10,7 +10,7 @@ use crate::log::Log;
 use crate::metrics::{CountedExport, Counters, Endpoint};
 use crate::threads::Threads;
 use crate::tls::server_config;
-use forebay::now_ns;
+use forebay::{Disk, now_ns};
 use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::TlsPolicy;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -144,6 +144,11 @@ impl Server {
             log: Log::to(options.log),
         });
         Ok(Server { shared, listeners, metrics })
+    }
+
+    /// The disks that are served, in the order of the exports.
+    pub fn disks(&self) -> impl Iterator<Item = &Disk> {
+        self.shared.exports.iter().map(|export| &export.disk)
     }
 
     /// The NBD URIs of all exports, at every socket.

@@ -98,6 +98,7 @@ pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
     }
     raise_nr_descriptors();
     let server = Server::open(options).map_err(|error| failure(&error))?;
+    server.disks().for_each(|disk| output::notice(disk.info()));
     // Who is told the URI may also stop the server: from here on that goes by the orderly way.
     let signal = StopSignal::install();
     let signal = signal.map_err(|error| Failure::Run(format!("handling signals: {error}")))?;
