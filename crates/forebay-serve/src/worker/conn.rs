@@ -1,5 +1,6 @@
 //! One connection: what a worker keeps of it between rounds.
 
+use super::ending::Ending;
 use super::input::kind_of;
 use super::output::Output;
 use super::payload::Payload;
@@ -56,10 +57,6 @@ pub(crate) struct Conn {
     pub(crate) is_waiting: bool,
     /// It is in the worker's list of those to be looked at in this round.
     pub(crate) is_dirty: bool,
-    /// Its time is over.
-    pub(crate) is_late: bool,
-    /// It has ended the handshake as it should: there was nothing here for it.
-    pub(crate) is_polite: bool,
     /// Nothing more is read: why.
     pub(crate) ending: Option<Ending>,
     /// When it is closed by force, ns: the end of the time for the handshake, or for the last
@@ -109,19 +106,6 @@ impl Phase {
     }
 }
 
-/// Why nothing more is read from a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// The client said goodbye: the last replies go out, then it is closed.
-    Bye,
-    /// The client has closed its side.
-    Eof,
-    /// What it sent makes no sense any more; or the server ends: the last replies go out.
-    Told(String),
-    /// The socket is broken: nothing can be sent.
-    Broken(String),
-}
-
 impl Conn {
     pub(crate) fn new(
         key: Key,
@@ -154,8 +138,6 @@ impl Conn {
             is_exclusive: false,
             is_waiting: false,
             is_dirty: false,
-            is_late: false,
-            is_polite: false,
             ending: None,
             deadline_ns: None,
             interest: EventFlags::empty(),
@@ -202,10 +184,15 @@ impl Conn {
     /// The last words of a connection that is not broken.
     pub(crate) fn say_goodbye(&mut self) {
         if let Transport::Tls(tls) = &mut self.transport
-            && !matches!(self.ending, Some(Ending::Broken(_)))
+            && !self.is_given_up()
         {
             tls.close_notify(&self.fd);
         }
+    }
+
+    /// Whether it is to be closed as it is.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.ending.as_ref().is_some_and(Ending::is_at_once)
     }
 
     /// Nothing can be said to this client any more.

@@ -1,7 +1,6 @@
 //! The end of a round: replies are sent, what is over is closed, and the kernel is told what to
 //! watch.
 
-use super::conn::Ending;
 use super::life::DRAIN_NS;
 use super::{OF_QUEUE, Worker};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -13,14 +12,13 @@ impl Worker {
         for key in dirty.drain(..) {
             let Some(conn) = self.conns.get_mut(key) else { continue };
             conn.is_dirty = false;
-            if !matches!(conn.ending, Some(Ending::Broken(_)))
+            if !conn.is_given_up()
                 && conn.wants_write()
                 && let Err(error) = conn.send(&mut self.disks.pool)
             {
                 conn.break_off(error.to_string());
             }
-            let is_broken = matches!(conn.ending, Some(Ending::Broken(_)));
-            if is_broken || conn.is_over() {
+            if conn.is_given_up() || conn.is_over() {
                 self.close(key);
                 continue;
             }

@@ -10,7 +10,8 @@
 //! as the copy of 4 KiB.
 
 use super::Worker;
-use super::conn::{Conn, Ending, Phase};
+use super::conn::{Conn, Phase};
+use super::ending::Ending;
 use super::disks::{Begun, Disks};
 use super::negotiate::negotiate;
 use super::output::HEADS_MAX;
@@ -232,7 +233,7 @@ fn consume(disks: &mut Disks, shared: &Shared, conn: &mut Conn, bytes: &[u8]) ->
                             return at;
                         }
                     },
-                    Err(reason) => conn.ending = Some(Ending::Told(reason.to_string())),
+                    Err(reason) => conn.ending = Some(Ending::Nonsense(reason.to_string())),
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! Connections come and go here: let in, evicted, given up on, closed, and told of in the log.
 
-use super::conn::{Conn, Ending, Phase, Transport};
+use super::conn::{Conn, Phase, Transport};
+use super::ending::Ending;
 use super::door::Arrival;
 use super::slots::Key;
 use super::{IDLE_TICKS, Worker};
@@ -59,25 +60,14 @@ impl Worker {
 
     /// Says and counts that a connection has ended, and why.
     fn tell_end(&self, conn: &Conn) {
-        let why = match &conn.ending {
-            Some(Ending::Bye) => "closed by the client",
-            Some(Ending::Eof) => "left by the client",
-            Some(Ending::Told(why) | Ending::Broken(why)) => why,
-            None => "closed",
-        };
         let export = match &conn.phase {
             Phase::Transmission(transmission) => Some(transmission.export()),
             Phase::Handshake(_) => None,
         };
         if export.is_none() {
             let is_tls = matches!(conn.transport, Transport::Tls(_));
-            let failure = match &conn.ending {
-                _ if conn.is_late => Some(HandshakeFailure::Timeout),
-                Some(Ending::Broken(_)) if is_tls => Some(HandshakeFailure::Tls),
-                Some(Ending::Broken(_) | Ending::Eof) => Some(HandshakeFailure::Gone),
-                Some(Ending::Told(_)) if !conn.is_polite => Some(HandshakeFailure::Protocol),
-                _ => None,
-            };
+            let ending = conn.ending.as_ref();
+            let failure = ending.and_then(|ending| ending.handshake_failure(is_tls));
             if let Some(failure) = failure {
                 self.shared.counters.server().fail_handshake(failure);
             }
@@ -86,7 +76,7 @@ impl Worker {
             id: conn.counters.id(),
             peer: conn.peer,
             export: export.map(|export| self.shared.infos[export].name.as_str()),
-            why,
+            why: conn.ending.as_ref().map_or("closed", Ending::why),
             traffic: conn.counters.sum(),
             open_ns: self.disks.now_ns.saturating_sub(conn.opened_ns),
         };
@@ -119,7 +109,7 @@ impl Worker {
             self.is_stopping = true;
             for key in self.conns.keys() {
                 let conn = self.conns.get_mut(key).expect("listed just now");
-                conn.ending.get_or_insert(Ending::Told("the server ends".to_owned()));
+                conn.ending.get_or_insert(Ending::ServerEnds);
                 self.mark_dirty(key);
             }
         }
@@ -139,8 +129,7 @@ impl Worker {
         while self.in_handshake.len() > max {
             let Some(key) = self.in_handshake.pop_front() else { break };
             let conn = self.conns.get_mut(key).expect("kept just now");
-            conn.break_off("it has not chosen an export, and others want to".to_owned());
-            conn.is_late = true;
+            conn.ending = Some(Ending::Late("it has not chosen an export, and others want to"));
             self.mark_dirty(key);
         }
     }
@@ -165,8 +154,7 @@ impl Worker {
                         Phase::Handshake(_) => "it has not chosen an export in time",
                         Phase::Transmission(_) => "it has not taken its last replies in time",
                     };
-                    conn.break_off(what.to_owned());
-                    conn.is_late = true;
+                    conn.ending = Some(Ending::Late(what));
                     self.mark_dirty(key);
                 }
                 Some(_) => self.nr_deadlines += 1,

@@ -17,6 +17,7 @@
 mod conn;
 mod disks;
 pub(crate) mod door;
+mod ending;
 mod ends;
 mod flush;
 mod gather;

@@ -1,7 +1,8 @@
 //! The handshake: a client chooses its export, and perhaps encrypts.
 
-use super::conn::{Conn, Ending, Phase, Transport};
+use super::conn::{Conn, Phase, Transport};
 use super::disks::Disks;
+use super::ending::Ending;
 use crate::log::Opened;
 use crate::metrics::Refusal;
 use crate::server::Shared;
@@ -35,15 +36,19 @@ pub(super) fn negotiate(
             conn.phase = Phase::Transmission(transmission);
             if !conn.count_in(&shared.nr_open, shared.limits.connections) {
                 shared.counters.server().refuse(Refusal::TooMany);
-                conn.ending = Some(Ending::Told(TOO_MANY.to_owned()));
+                conn.ending = Some(Ending::TooMany(TOO_MANY.to_owned()));
             }
         }
         Next::Close(reason) => {
-            conn.is_polite = matches!(reason, CloseReason::Aborted);
+            let why = reason.to_string();
+            conn.ending = Some(match reason {
+                CloseReason::Aborted => Ending::Aborted(why),
+                _ if is_full => Ending::TooMany(why),
+                _ => Ending::Nonsense(why),
+            });
             if is_full {
                 shared.counters.server().refuse(Refusal::TooMany);
             }
-            conn.ending = Some(Ending::Told(reason.to_string()));
         }
     }
     fed.consumed
@@ -74,7 +79,7 @@ fn start_tls(disks: &mut Disks, shared: &Shared, conn: &mut Conn, nr_behind: usi
     let Some(config) = &shared.tls else { unreachable!("TLS is offered only with a key") };
     if nr_behind > 0 {
         // Somebody on the way may have put it there, for us to take it for encrypted.
-        conn.ending = Some(Ending::Told("plaintext behind STARTTLS".to_owned()));
+        conn.ending = Some(Ending::Nonsense("plaintext behind STARTTLS".to_owned()));
         return;
     }
     // Our answer goes in plaintext, before the stream changes.
