@@ -3,7 +3,7 @@
 use super::conn::{Conn, Ending, Phase, Transport};
 use super::disks::Disks;
 use crate::log::Opened;
-use crate::metrics::Refusal;
+use crate::metrics::ConnectionRefusal;
 use crate::server::Shared;
 use crate::tls::TlsStream;
 use forebay_nbd::server::{CloseReason, Next, Transmission};
@@ -34,14 +34,14 @@ pub(super) fn negotiate(
             tell_opened(disks, shared, conn, &transmission);
             conn.phase = Phase::Transmission(transmission);
             if !conn.count_in(&shared.nr_open, shared.limits.connections) {
-                shared.counters.server().refuse(Refusal::TooMany);
+                shared.counters.server().refuse(ConnectionRefusal::TooMany);
                 conn.ending = Some(Ending::Told(TOO_MANY.to_owned()));
             }
         }
         Next::Close(reason) => {
             conn.is_polite = matches!(reason, CloseReason::Aborted);
             if is_full {
-                shared.counters.server().refuse(Refusal::TooMany);
+                shared.counters.server().refuse(ConnectionRefusal::TooMany);
             }
             conn.ending = Some(Ending::Told(reason.to_string()));
         }
