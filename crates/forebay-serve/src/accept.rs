@@ -2,7 +2,7 @@
 
 use crate::error::{ServeError, system};
 use crate::listen::{Listener, is_exhausted};
-use crate::metrics::Refusal;
+use crate::metrics::ConnectionRefusal;
 use crate::server::{Observer, Shared};
 use crate::threads::Threads;
 use crate::worker::door::Arrival;
@@ -76,7 +76,7 @@ fn accept_from(
             Err(error) if is_exhausted(&error) => {
                 let counters = shared.counters.server();
                 counters.accept_errors.count();
-                counters.refuse(Refusal::NoDescriptor);
+                counters.refuse(ConnectionRefusal::NoDescriptor);
                 shared.log.line(now_ns(), format_args!("cannot accept: {error}"));
                 return Ok(true);
             }

@@ -12,7 +12,7 @@ mod traffic;
 
 pub(crate) use http::Endpoint;
 pub use http::{EndpointError, metrics_address};
-pub(crate) use kinds::{HandshakeFailure, Refusal, RequestKind, Stage};
+pub(crate) use kinds::{ConnectionRefusal, HandshakeFailure, RequestKind, Stage};
 pub(crate) use registry::{CountedExport, Counters, OpenConnection, WorkerCounters};
 #[cfg(test)]
 pub(crate) use traffic::Traffic;

@@ -52,16 +52,18 @@ impl Stage {
 
 /// Why a connection was closed as soon as it was there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum ConnectionRefusal {
     /// As many as allowed are open.
     TooMany,
     /// The process has no descriptor left.
     NoDescriptor,
 }
 
-impl Refusal {
-    pub(super) const ALL: [(Refusal, &'static str); 2] =
-        [(Refusal::TooMany, "connections"), (Refusal::NoDescriptor, "descriptors")];
+impl ConnectionRefusal {
+    pub(super) const ALL: [(ConnectionRefusal, &'static str); 2] = [
+        (ConnectionRefusal::TooMany, "connections"),
+        (ConnectionRefusal::NoDescriptor, "descriptors"),
+    ];
 }
 
 /// Why a connection never came to ask for data.

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use forebay::Disk;
 
 use super::counter::{SharedCounter, Times, TimesSum};
-use super::kinds::{HandshakeFailure, Refusal, Stage};
+use super::kinds::{ConnectionRefusal, HandshakeFailure, Stage};
 use super::traffic::{Traffic, TrafficSum};
 
 /// What a connection is and has counted. Its worker writes it, and nobody else.
@@ -98,7 +98,7 @@ impl WorkerCounters {
 /// What is rare enough for any thread to count.
 #[derive(Debug, Default)]
 pub(crate) struct ServerCounters {
-    refused: [SharedCounter; Refusal::ALL.len()],
+    refused: [SharedCounter; ConnectionRefusal::ALL.len()],
     handshake_failures: [SharedCounter; HandshakeFailure::ALL.len()],
     /// Panics that were caught at the border of a connection. Each is a fault of the server.
     pub(crate) panics: SharedCounter,
@@ -108,7 +108,7 @@ pub(crate) struct ServerCounters {
 
 impl ServerCounters {
     /// A connection was closed as soon as it was there.
-    pub(crate) fn refuse(&self, why: Refusal) {
+    pub(crate) fn refuse(&self, why: ConnectionRefusal) {
         self.refused[why as usize].count();
     }
 
@@ -117,7 +117,7 @@ impl ServerCounters {
         self.handshake_failures[why as usize].count();
     }
 
-    pub(super) fn refused(&self, why: Refusal) -> u64 {
+    pub(super) fn refused(&self, why: ConnectionRefusal) -> u64 {
         self.refused[why as usize].get()
     }
 

@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 
 use super::disks;
 use super::families::{Families, Name, Value};
-use super::kinds::{HandshakeFailure, Refusal, RequestKind, Stage};
+use super::kinds::{ConnectionRefusal, HandshakeFailure, RequestKind, Stage};
 use super::process::Process;
 use super::registry::{Counters, Snapshot};
 use super::traffic::TrafficSum;
@@ -67,7 +67,8 @@ fn server(families: &mut Families<'_>, counters: &Counters, snapshot: &Snapshot)
     )?;
     families.counter(
         &Name::of("forebay_connections_refused", "Connections that were closed at once."),
-        Refusal::ALL.map(|(why, word)| ([("reason", word)], Value::Whole(counters.refused(why)))),
+        ConnectionRefusal::ALL
+            .map(|(why, word)| ([("reason", word)], Value::Whole(counters.refused(why)))),
     )?;
     let failures = HandshakeFailure::ALL
         .map(|(why, word)| ([("reason", word)], Value::Whole(counters.handshake_failures(why))));

@@ -11,8 +11,8 @@
 
 use super::Worker;
 use super::conn::{Conn, Phase};
-use super::ending::Ending;
 use super::disks::{Begun, Disks};
+use super::ending::Ending;
 use super::negotiate::negotiate;
 use super::output::HEADS_MAX;
 use super::slots::Key;

@@ -1,8 +1,8 @@
 //! Connections come and go here: let in, evicted, given up on, closed, and told of in the log.
 
 use super::conn::{Conn, Phase, Transport};
-use super::ending::Ending;
 use super::door::Arrival;
+use super::ending::Ending;
 use super::slots::Key;
 use super::{IDLE_TICKS, Worker};
 use crate::config::Limits;
@@ -26,9 +26,9 @@ const MIN_HALF_OPEN: usize = 100;
 ///
 /// All threads together have room for as many as may choose one: so a burst of all clients that are
 /// allowed comes in, each with the time to speak. That it is counted by thread cuts nobody off
-/// earlier: an arrival goes to the thread with the fewest connections (`accept_from`), so where it
-/// is one too many there, each other thread has at least this many, too, and the server more than
-/// all of them may be, as this is rounded up.
+/// earlier: an arrival goes to the thread with the fewest connections (`Threads::bring`), so where
+/// it is one too many there, each other thread has at least this many, too, and the server more
+/// than all of them may be, as this is rounded up.
 fn max_half_open(limits: &Limits) -> usize {
     limits.connections.max(MIN_HALF_OPEN).div_ceil(limits.threads.max(1))
 }

@@ -4,7 +4,7 @@ use super::conn::{Conn, Phase, Transport};
 use super::disks::Disks;
 use super::ending::Ending;
 use crate::log::Opened;
-use crate::metrics::Refusal;
+use crate::metrics::ConnectionRefusal;
 use crate::server::Shared;
 use crate::tls::TlsStream;
 use forebay_nbd::server::{CloseReason, Next, Transmission};
@@ -35,7 +35,7 @@ pub(super) fn negotiate(
             tell_opened(disks, shared, conn, &transmission);
             conn.phase = Phase::Transmission(transmission);
             if !conn.count_in(&shared.nr_open, shared.limits.connections) {
-                shared.counters.server().refuse(Refusal::TooMany);
+                shared.counters.server().refuse(ConnectionRefusal::TooMany);
                 conn.ending = Some(Ending::TooMany(TOO_MANY.to_owned()));
             }
         }
@@ -43,11 +43,11 @@ pub(super) fn negotiate(
             let why = reason.to_string();
             conn.ending = Some(match reason {
                 CloseReason::Aborted => Ending::Aborted(why),
-                _ if is_full => Ending::TooMany(why),
+                CloseReason::Full => Ending::TooMany(why),
                 _ => Ending::Nonsense(why),
             });
             if is_full {
-                shared.counters.server().refuse(Refusal::TooMany);
+                shared.counters.server().refuse(ConnectionRefusal::TooMany);
             }
         }
     }

@@ -143,7 +143,7 @@ fn traffic_and_failures_are_told_with_their_labels() {
     connection.received(56);
     connection.sent(4112);
     let _negotiating = counters.open_connection();
-    counters.server().refuse(Refusal::TooMany);
+    counters.server().refuse(ConnectionRefusal::TooMany);
     counters.server().fail_handshake(HandshakeFailure::Tls);
     counters.server().panics.count();
     counters.worker().record(1, Stage::Disk, 3_000);
