@@ -183,8 +183,8 @@ impl Conn {
 
     /// The last words of a connection that is not broken.
     pub(crate) fn say_goodbye(&mut self) {
-        if let Transport::Tls(tls) = &mut self.transport
-            && !self.is_given_up()
+        if !self.is_given_up()
+            && let Transport::Tls(tls) = &mut self.transport
         {
             tls.close_notify(&self.fd);
         }

@@ -7,7 +7,6 @@ use super::slots::Key;
 use super::{IDLE_TICKS, Worker};
 use crate::config::Limits;
 use crate::log::Closed;
-use crate::metrics::HandshakeFailure;
 use forebay_nbd::server::Handshake;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
