@@ -164,9 +164,13 @@ impl Client {
             self.sleeps_until = cx.now + time_ns;
             self.is_due = true;
             cx.after(time_ns, Event::Act(self.id));
-        } else if live.phase == Phase::Ready && live.pending.len() < shared.load.depth {
+        } else if live.phase == Phase::Ready
+            && live.pending.len() < shared.load.depth
+            && self.nr_left > 0
+        {
             self.soon(shared.load.think_ns, cx);
         }
+        // With nothing left to ask for, what comes back is what wakes it.
         false
     }
 

@@ -9,7 +9,7 @@ const NR_SEEDS: u64 = 250;
 /// And by `cargo xtask sessions`.
 const NR_SEEDS_OF_GATE: u64 = 20_000;
 /// Within how many seeds a planted bug must be found.
-const NR_SEEDS_PLANTED: u64 = 300;
+const NR_SEEDS_PLANTED: u64 = 1000;
 
 /// Runs seeds, and says what was never met.
 #[allow(clippy::print_stdout, reason = "a test says how much it has tried")]
