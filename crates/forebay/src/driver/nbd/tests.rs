@@ -9,7 +9,7 @@ use crate::driver::nbd_server::{NbdServer, export};
 use crate::driver::testing::{DEPTH, data, device, issue, queue, reap};
 use crate::driver::{DriverQueue, Mode};
 use forebay_core::{Bio, BlockStatus, Op, Segment, Tag};
-use forebay_nbd::client::{Command, Export, Request};
+use forebay_nbd::client::{Command, Negotiated, Request};
 use forebay_nbd::uri::Uri;
 use forebay_nbd::wire::numbers::{REPLY_ERROR, REPLY_FLAG_DONE};
 use forebay_nbd::wire::{ChunkHeader, ErrorChunk, Framing, RequestHeader};
@@ -146,7 +146,7 @@ fn a_batch_costs_one_call_to_send_and_one_to_receive() {
 /// A link to a server that is the other socket, and knows `base:allocation`.
 fn link() -> (Link, UnixStream, Failure) {
     let (server, client) = UnixStream::pair().expect("two sockets");
-    let export = Export {
+    let export = Negotiated {
         name: String::from("disk"),
         description: String::new(),
         size_bytes: 64 << 20,
