@@ -159,9 +159,6 @@ impl Turn<'_> {
             return if rq.steps.is_empty() { After::Done(rq) } else { After::Again(rq) };
         }
         let is_doubtful = n < window && rq.op == Op::Write && !self.hctx.limits.exact_counts;
-        if is_doubtful && rq.nr_bios == 1 && rq.retry.is_none() {
-            rq.issued_after = self.hctx.writes.moment_of(tag);
-        }
         let mut left = n;
         while left > 0 {
             let head_len = rq.head_len(&self.hctx.splits);

@@ -14,8 +14,8 @@
 //!
 //! Within a hardware context, A2 is judged by the ranges of its last writes. Of other contexts
 //! only the number of their writes is known, and any counts: so the judgement errs on the safe
-//! side. A write of one bio does not even note that number, since each I/O would pay for it:
-//! there, any write that another context has ever issued counts.
+//! side. A write of one bio notes that number only where counts are not exact: elsewhere each I/O
+//! would pay for it, and none needs it.
 //!
 //! # Two contexts at once
 //! The context that fails enters the range (A), then looks at the others' counts (B). The context
@@ -45,11 +45,6 @@ pub(crate) struct Moment {
 impl Moment {
     /// Before all writes.
     pub(crate) const NONE: Moment = Moment { own: 0, others: 0 };
-
-    /// After so many of the context's own writes, and before all of others.
-    pub(crate) fn after_own(own: u64) -> Moment {
-        Moment { own, others: 0 }
-    }
 }
 
 /// The last writes of a hardware context.
@@ -69,16 +64,6 @@ impl WriteLog {
     pub(crate) fn push(&mut self, start: u64, len: u64, tag: Tag) {
         self.entries[self.count as usize % LOG_LEN] = (start, start + len, tag);
         self.count += 1;
-    }
-
-    /// The moment after the last write that is remembered of a tag, as far as its own context
-    /// goes; before all writes, if none is.
-    #[cold]
-    pub(crate) fn moment_of(&self, tag: Tag) -> Moment {
-        let oldest = self.count.saturating_sub(LOG_LEN as u64);
-        let newest_first = (oldest..self.count).rev();
-        let mut its_own = newest_first.filter(|at| self.entries[*at as usize % LOG_LEN].2 == tag);
-        its_own.next().map_or(Moment::NONE, |at| Moment::after_own(at + 1))
     }
 
     /// Whether a write under another tag may have been issued into one of the ranges since.
@@ -269,36 +254,6 @@ mod tests {
             log.push(nth * 4096, 4096, other);
         }
         assert!(retries.was_overtaken(0, &log, since, own, [(0, 1)].into_iter()));
-    }
-
-    #[test]
-    fn a_write_that_noted_no_moment_is_found_among_the_last_ones() {
-        let (own, other) = (Tag::from_index(1), Tag::from_index(2));
-        let retries = Retries::new(2);
-        let mut log = WriteLog::new();
-        let is_overtaken = |retries: &Retries, log: &WriteLog| {
-            let since = log.moment_of(own);
-            retries.was_overtaken(0, log, since, own, [(0, 4096)].into_iter())
-        };
-        // Before it: the last of its tag, and another.
-        log.push(0, 512, own);
-        log.push(0, 4096, other);
-        log.push(0, 4096, own);
-        assert!(!is_overtaken(&retries, &log));
-        for _ in 1..LOG_LEN {
-            log.push(4096, 4096, other);
-            assert!(!is_overtaken(&retries, &log));
-        }
-        log.push(4096, 4096, other);
-        assert!(is_overtaken(&retries, &log), "it is no longer remembered");
-        log.push(0, 4096, own);
-        assert!(!is_overtaken(&retries, &log));
-        log.push(4095, 1, other);
-        assert!(is_overtaken(&retries, &log));
-        log.push(0, 4096, own);
-        retries.count_write(1);
-        retries.write_is_out(1);
-        assert!(is_overtaken(&retries, &log), "another context may have, at any time");
     }
 
     #[test]

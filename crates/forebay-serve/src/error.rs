@@ -75,12 +75,20 @@ pub enum ServeError {
         source: io::Error,
     },
     /// A disk does not answer any more.
+    #[error("a disk has not finished what was begun, in {} s: it may be lost", .limit.as_secs())]
+    Hangs {
+        /// How long it was waited for.
+        limit: Duration,
+    },
+    /// A flush at the end does not come back.
     #[error(
-        "a disk has not finished what was begun, or its last flush, in {} s: what clients have not \
-         flushed may be lost",
+        "{spec}: the last flush has not come to its end, in {} s: what clients have not flushed \
+         may be lost",
         .limit.as_secs()
     )]
-    Hangs {
+    FlushHangs {
+        /// The disk.
+        spec: String,
         /// How long it was waited for.
         limit: Duration,
     },

@@ -47,7 +47,7 @@ pub(crate) struct Listener {
     /// Given up for a moment where there is no descriptor left to refuse a connection with.
     spare: Mutex<Option<OwnedFd>>,
     /// Removed with the listener. What was inherited has none.
-    _file: Option<SocketFile>,
+    file: Option<SocketFile>,
 }
 
 #[derive(Clone, Debug)]
@@ -107,7 +107,7 @@ impl Listener {
     }
 
     fn new(socket: OwnedFd, name: Name, file: Option<SocketFile>) -> io::Result<Listener> {
-        Ok(Listener { socket, name, spare: Mutex::new(Some(spare()?)), _file: file })
+        Ok(Listener { socket, name, spare: Mutex::new(Some(spare()?)), file })
     }
 
     /// The next connection, with `O_NONBLOCK` and `FD_CLOEXEC` set, and without Nagle's delay;
@@ -171,6 +171,14 @@ impl Listener {
         match self.name.clone() {
             Name::Unix(path) => Address::Unix(path),
             Name::Tcp { host, port } => Address::Tcp { host, port },
+        }
+    }
+
+    /// The socket file that goes with it.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match &self.name {
+            Name::Unix(path) if self.file.is_some() => Some(path),
+            _ => None,
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::config::{Limits, Options};
 use crate::end::{self, END};
 use crate::error::{ServeError, system};
 use crate::export::Export;
-use crate::listen::{Address, Listener};
+use crate::listen::Listener;
 use crate::log::Log;
 use crate::metrics::{CountedExport, Counters, Endpoint};
 use crate::threads::Threads;
@@ -14,7 +14,7 @@ use forebay::{Disk, now_ns};
 use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::TlsPolicy;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -164,15 +164,11 @@ impl Server {
     /// What is still needed from here on, beside what is open: its files are opened again for
     /// queues of their own.
     pub fn needs(&self) -> Needs {
-        let metrics = self.metrics.as_ref().map(Endpoint::address);
-        let addresses = self.listeners.iter().map(Listener::address).chain(metrics);
-        let path = |address| match address {
-            Address::Unix(path) => Some(path),
-            Address::Tcp { .. } => None,
-        };
+        let files = self.listeners.iter().filter_map(Listener::file);
+        let files = files.chain(self.metrics.as_ref().and_then(Endpoint::file));
         let mut exports = self.shared.exports.iter();
         Needs {
-            socket_files: addresses.filter_map(path).collect(),
+            socket_files: files.map(Path::to_owned).collect(),
             connects: exports.any(|export| export.disk.info().facts.uses_tcp),
         }
     }
@@ -204,18 +200,7 @@ impl Server {
         observer.ready();
         let accepted = accept_until(stop, &self.listeners, &threads, &self.shared, observer);
         observer.stopping();
-        let exports = Arc::clone(&self.shared.exports);
-        let ended = end::within(END, move || {
-            let died = threads.end();
-            let mut failures = end::flush_all(&exports);
-            failures.extend(died.err());
-            failures
-        });
-        let mut failures = match ended {
-            Ok(Some(failures)) => failures,
-            Ok(None) => vec![ServeError::Hangs { limit: END }],
-            Err(error) => vec![system("the last flush, without which writes may be lost")(error)],
-        };
+        let mut failures = end::drain_and_flush(END, || threads.end(), &self.shared.exports);
         failures.extend(accepted.err());
         end::gravest(&self.shared.log, failures)
     }

@@ -9,6 +9,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 
 /// The workers. Dropping it has them end by themselves.
@@ -33,29 +34,42 @@ impl Threads {
         let nr_clients = shared.limits.connections;
         let asker = Asker::start(&shared.exports, nr_clients);
         let asker = asker.map_err(system("starting a thread"))?;
+        let mut readies = Vec::new();
         for number in 0..shared.limits.threads.max(1) {
             let door = Arc::new(
                 Door::new(Arc::clone(&threads.panicked))
                     .map_err(system("a descriptor for a thread"))?,
             );
             threads.doors.push(Arc::clone(&door));
-            threads.start_worker(number, shared, door, &asker)?;
+            let ready = threads.start_worker(number, shared, door, &asker)?;
+            readies.push(ready);
+        }
+        // Disks on other servers are connected to for each thread: no client is to wait for that.
+        // Who has panicked tells by its end.
+        for ready in readies {
+            let _ = ready.recv();
         }
         Ok(threads)
     }
 
+    /// Starts one. What is returned ends when the worker has its queues.
     fn start_worker(
         &mut self,
         number: usize,
         shared: &Arc<Shared>,
         door: Arc<Door>,
         asker: &Arc<Asker>,
-    ) -> Result<(), ServeError> {
+    ) -> Result<Receiver<()>, ServeError> {
         let epoll = Worker::epoll(&door).map_err(system("a descriptor for a thread"))?;
         let (shared, asker, told) = (Arc::clone(shared), Arc::clone(asker), Arc::clone(&door));
+        let (is_ready, ready) = channel();
         let builder = std::thread::Builder::new().name(format!("worker-{number}"));
         let thread = builder.spawn(move || {
-            let worker = AssertUnwindSafe(|| Worker::new(shared, door, asker, epoll).run());
+            let worker = AssertUnwindSafe(|| {
+                let worker = Worker::new(shared, door, asker, epoll);
+                drop(is_ready);
+                worker.run();
+            });
             if let Err(panic) = catch_unwind(worker) {
                 // Its clients would wait for ever: the server ends, and who started it may start
                 // it anew. (A worker that was there has told already.)
@@ -64,7 +78,7 @@ impl Threads {
             }
         });
         self.workers.push(thread.map_err(system("starting a thread"))?);
-        Ok(())
+        Ok(ready)
     }
 
     /// Readable as soon as a worker has panicked.

@@ -238,7 +238,10 @@ impl BioQueue {
     /// As `reap`. If `each` panics, what it was not given is given by the next call.
     #[inline]
     pub fn reap_with(&mut self, min: usize, max: usize, each: impl FnMut(Completion)) -> usize {
-        if let Some(poll) = &self.poll {
+        // A child's descriptors are its parent's as well: it must not take its signals back.
+        if let Some(poll) = &self.poll
+            && !self.shared.is_foreign()
+        {
             poll.waiter.told();
             poll.clear();
         }

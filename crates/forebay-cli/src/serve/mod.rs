@@ -37,6 +37,10 @@ flushes the disks, and ends, with status 0 if nothing is lost.";
 /// The most memory for data on its way, MiB: beyond it there is a slip of the hand.
 const MAX_MEMORY_MIB: usize = 1 << 20;
 
+/// The most connections, and threads: likewise.
+const MAX_CONNECTIONS: usize = 1 << 20;
+const MAX_THREADS: usize = 1 << 12;
+
 /// Options of `forebay serve`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -130,6 +134,12 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
     if args.threads == Some(0) || args.max_connections == 0 {
         let told = "--threads and --max-connections must be at least 1";
         return Err(Failure::Usage(told.to_owned()));
+    }
+    if args.max_connections > MAX_CONNECTIONS || args.threads > Some(MAX_THREADS) {
+        let told = format!(
+            "--max-connections must be at most {MAX_CONNECTIONS}, and --threads {MAX_THREADS}"
+        );
+        return Err(Failure::Usage(told));
     }
     if args.memory_mib == 0 || args.memory_mib > MAX_MEMORY_MIB {
         let told = format!("--memory-mib must be from 1 to {MAX_MEMORY_MIB}");

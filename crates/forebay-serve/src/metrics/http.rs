@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -79,9 +80,9 @@ impl Endpoint {
         }
     }
 
-    /// Where it listens.
-    pub(crate) fn address(&self) -> Address {
-        self.listener.address()
+    /// Its socket file.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.listener.file()
     }
 
     /// Starts the thread that answers.

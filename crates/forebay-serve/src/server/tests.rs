@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::config::ExportOptions;
+use crate::listen::Address;
 use forebay::{Disk, Op};
 use rustix::net::{Shutdown, shutdown};
 use std::io::Write;

@@ -181,6 +181,13 @@ impl Conn {
         self.ending.is_some() && self.nr_in_flight == nr_half && !self.wants_write()
     }
 
+    /// Whether a disk has yet to end something of it. What waits for memory waits for the client to
+    /// take its replies, and questions about ranges may hang.
+    pub(crate) fn waits_for_disk(&self) -> bool {
+        let nr_half = u32::from(self.payload.is_some());
+        self.nr_in_flight > nr_half + self.nr_questions + self.paused.len() as u32
+    }
+
     /// The last words of a connection that is not broken.
     pub(crate) fn say_goodbye(&mut self) {
         if !self.is_given_up()

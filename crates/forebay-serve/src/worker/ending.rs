@@ -13,6 +13,8 @@ pub(crate) enum Ending {
     Aborted(String),
     /// There is no place for one more: the last replies go out.
     TooMany(String),
+    /// The client does without TLS, which it must not: the last replies go out.
+    WithoutTls(String),
     /// What the client sent makes no sense any more: the last replies go out.
     Nonsense(String),
     /// The server ends: the last replies go out.
@@ -38,6 +40,7 @@ impl Ending {
             Ending::Late(why) => why,
             Ending::Aborted(why)
             | Ending::TooMany(why)
+            | Ending::WithoutTls(why)
             | Ending::Nonsense(why)
             | Ending::Broken(why) => why,
         }
@@ -48,6 +51,7 @@ impl Ending {
     pub(super) fn handshake_failure(&self, is_tls: bool) -> Option<HandshakeFailure> {
         match self {
             Ending::Late(_) => Some(HandshakeFailure::Timeout),
+            Ending::WithoutTls(_) => Some(HandshakeFailure::Tls),
             Ending::Broken(_) if is_tls => Some(HandshakeFailure::Tls),
             Ending::Broken(_) | Ending::Eof => Some(HandshakeFailure::Gone),
             Ending::Nonsense(_) => Some(HandshakeFailure::Protocol),

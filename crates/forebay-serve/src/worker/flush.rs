@@ -22,7 +22,8 @@ impl Worker {
                 self.close(key);
                 continue;
             }
-            if conn.ending.is_some() && conn.deadline_ns.is_none() {
+            // While a disk is at work for it the client cannot take its last replies.
+            if conn.ending.is_some() && conn.deadline_ns.is_none() && !conn.waits_for_disk() {
                 conn.deadline_ns = Some(self.disks.now_ns + DRAIN_NS);
                 self.nr_deadlines += 1;
             }

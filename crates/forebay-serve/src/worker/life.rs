@@ -84,7 +84,8 @@ impl Worker {
 
     /// Lets new connections in; or sees that it is time to stop.
     pub(super) fn open_door(&mut self) {
-        for Arrival { fd, peer } in self.door.take() {
+        let waiting = self.door.take();
+        for Arrival { fd, peer } in waiting.arrivals {
             let mut greeting = Vec::new();
             let handshake = Handshake::new(self.shared.tls_policy, &mut greeting);
             let (counters, now_ns) = (self.shared.counters.open_connection(), self.disks.now_ns);
@@ -104,7 +105,7 @@ impl Worker {
         }
         self.take_answers();
         self.evict();
-        if self.door.is_closing() && !self.is_stopping {
+        if waiting.is_closing && !self.is_stopping {
             self.is_stopping = true;
             for key in self.conns.keys() {
                 let conn = self.conns.get_mut(key).expect("listed just now");

@@ -242,7 +242,8 @@ impl Worker {
             if let Some(conn) = self.conns.get_mut(key) {
                 conn.break_off("the server has a fault, which this client has found".to_owned());
             }
-            self.mark_dirty(key);
+            // At once: what it has counted may be wrong, so nothing more may end for it.
+            self.close(key);
             R::default()
         })
     }

@@ -41,14 +41,16 @@ pub(super) fn negotiate(
         }
         Next::Close(reason) => {
             let why = reason.to_string();
+            // A client that was told that the server is full goes by ABORT.
+            if is_full && matches!(reason, CloseReason::Aborted | CloseReason::Full) {
+                shared.counters.server().refuse(ConnectionRefusal::TooMany);
+            }
             conn.ending = Some(match reason {
                 CloseReason::Aborted => Ending::Aborted(why),
                 CloseReason::Full => Ending::TooMany(why),
+                CloseReason::TlsRequired => Ending::WithoutTls(why),
                 _ => Ending::Nonsense(why),
             });
-            if is_full {
-                shared.counters.server().refuse(ConnectionRefusal::TooMany);
-            }
         }
     }
     fed.consumed

@@ -24,6 +24,9 @@ const EXTENTS_MAX: usize = 1024;
 /// How many questions of one connection are under way at once: their answers are not of the pool.
 const QUESTIONS_MAX: u32 = 4;
 
+/// Of so many clients questions wait; those of more are refused while they do.
+const CLIENTS_MAX: usize = 1024;
+
 /// A question of a client's.
 #[derive(Debug)]
 struct Question {
@@ -44,7 +47,8 @@ impl Asker {
     /// If one cannot be started.
     pub(crate) fn start(exports: &Arc<[Export]>, nr_clients: usize) -> io::Result<Arc<Asker>> {
         let start_one = |export| {
-            let (sender, questions) = sync_channel(nr_clients * QUESTIONS_MAX as usize);
+            let nr = nr_clients.min(CLIENTS_MAX) * QUESTIONS_MAX as usize;
+            let (sender, questions) = sync_channel(nr);
             let exports = Arc::downgrade(exports);
             let builder = std::thread::Builder::new().name(format!("status-{export}"));
             builder.spawn(move || answer_all((&exports, export), &questions))?;

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 
 const DISCONNECT: u16 = 2;
 
-fn metrics(server: &Running) -> String {
+pub(crate) fn metrics(server: &Running) -> String {
     let mut socket = UnixStream::connect(&server.metrics).unwrap();
     socket.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
     let mut reply = String::new();

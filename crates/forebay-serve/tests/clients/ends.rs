@@ -1,6 +1,7 @@
 //! How a server ends.
 
-use crate::client::{Client, WRITE, request};
+use crate::client::{Client, READ, WRITE, request};
+use crate::counters::metrics;
 use crate::server::Running;
 use forebay_serve::Limits;
 use std::io::Write;
@@ -29,6 +30,21 @@ fn each_disk_whose_last_flush_fails_is_named() {
         let told = said.lines().filter(|line| line.contains("the last flush failed"));
         assert_eq!(told.filter(|line| line.contains(&path(nr))).count(), 1, "{nr} in {said}");
     }
+}
+
+/// It takes longer than clients have for their last replies.
+#[test]
+fn what_a_slow_disk_has_begun_is_answered_before_the_server_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = "fault:ram:1M?rule=read:delay=6s".to_owned();
+    let mut server = Running::start(folder.path(), &[spec], Limits::default());
+    let mut client = Client::new(&server.socket, "0", false);
+    client.socket.write_all(&request(READ, 0, 1, 0, 512)).unwrap();
+    let is_begun =
+        |line: &str| line.starts_with("forebay_connection_in_flight{") && line.ends_with(" 1");
+    while !metrics(&server).lines().any(is_begun) {}
+    server.stop().unwrap();
+    assert_eq!(client.reply(|_| 512).error, 0);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use super::client::{Client, command};
 use super::server::Server;
+use super::tls::certificates;
+use super::tools::is_there;
 use crate::common::folder;
 
 /// The port of the TCP socket whose URI a server has printed.
@@ -37,6 +39,31 @@ fn each_thread_has_a_connection_to_the_server_below_however_that_is_named() {
         assert_eq!(nr, 3, "{spec}: {log}");
         assert!(first.terminate().success());
     }
+}
+
+/// By then it may not open the certificates any more.
+#[test]
+fn a_confined_server_has_a_connection_for_each_thread_under_tls_as_well() {
+    let test = "a_confined_server_has_a_connection_for_each_thread_under_tls_as_well";
+    if !is_there("certtool", test) {
+        return;
+    }
+    let (below, above) = (folder(), folder());
+    certificates(&below);
+    let args = "ram:1M --name x --tls=require --tls-verify-peer --tls-certificates=pki";
+    let first = Server::start(&below, args);
+    let (socket, client) = (first.socket().display(), below.path().join("client"));
+    let spec = format!("nbds+unix:///x?socket={socket}&tls-certificates={}", client.display());
+    let second = Server::start(&above, &format!("{spec} --threads 2"));
+    let connect = || Client::connect(second.socket(), "").expect("a connection");
+    for client in &mut [connect(), connect()] {
+        assert_eq!(client.read(0, 512).expect("a read"), [0; 512]);
+    }
+    assert!(second.terminate().success());
+    let log = first.log();
+    let nr = log.lines().filter(|line| line.contains("export \"x\"")).count();
+    assert_eq!(nr, 3, "{log}");
+    assert!(first.terminate().success());
 }
 
 /// What a server says at its end, whose disk is gone by then.

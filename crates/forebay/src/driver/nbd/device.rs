@@ -4,7 +4,7 @@ use super::connect;
 use super::link::{Failure, Link};
 use super::queue::{NbdDriver, Shared};
 use super::status;
-use super::stream::Stream;
+use super::stream::{Credentials, Stream};
 use super::waiter::NbdWaiter;
 use crate::driver::{Device, DriverQueue, Mode};
 use crate::error::OpenError;
@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub(super) struct NbdDevice {
     uri: Uri,
+    /// For `nbds://`.
+    credentials: Option<Credentials>,
     export: Negotiated,
     limits: QueueLimits,
     /// The connection by which it was opened, until a queue takes it.
@@ -32,14 +34,14 @@ pub(super) struct NbdDevice {
 
 impl NbdDevice {
     pub(super) fn new(
-        uri: Uri,
+        (uri, credentials): (Uri, Option<Credentials>),
         stream: Stream,
         export: Negotiated,
         limits: QueueLimits,
     ) -> NbdDevice {
         let (first, shared) = (Mutex::new(Some(stream)), OnceLock::new());
         let (failure, is_full) = (Failure::default(), AtomicBool::new(false));
-        NbdDevice { uri, export, limits, first, shared, failure, is_full }
+        NbdDevice { uri, credentials, export, limits, first, shared, failure, is_full }
     }
 
     /// Another connection to the same export, with the same answers.
@@ -47,7 +49,8 @@ impl NbdDevice {
         if self.is_full.load(Ordering::Relaxed) {
             return Err(io::Error::other("the server would not have another connection"));
         }
-        let connected = connect::connect(&self.uri, connect::MORE_TIMEOUT);
+        let connected =
+            connect::connect(&self.uri, self.credentials.as_ref(), connect::MORE_TIMEOUT);
         let same = connected.and_then(|(stream, export)| match export == self.export {
             true => Ok(stream),
             false => Err(String::from("the server tells another story of the export now")),

@@ -6,6 +6,7 @@
 use super::connect;
 use super::device::NbdDevice;
 use super::link::MAX_SEGMENTS;
+use super::stream::Credentials;
 use crate::claim::Claim;
 use crate::driver::Opened;
 use crate::error::{OpenError, SpecError};
@@ -47,7 +48,9 @@ pub(in crate::driver) fn open(
         }));
     }
     let refused = |why| OpenError::Nbd { uri: uri.to_string(), why };
-    let (stream, export) = connect::connect(&uri, connect::TIMEOUT).map_err(refused)?;
+    let credentials = uri.tls.then(|| Credentials::of(&uri)).transpose().map_err(refused)?;
+    let connected = connect::connect(&uri, credentials.as_ref(), connect::TIMEOUT);
+    let (stream, export) = connected.map_err(refused)?;
     let limits = limits(&export, settings);
     let one_hw_queue = (!export.can.multi_conn).then_some(ONE_HW_QUEUE);
     // A server may serve a tail that none of its blocks fits.
@@ -60,14 +63,14 @@ pub(in crate::driver) fn open(
         )
     });
     let facts = DiskFacts {
-        // Where the server has nothing better, the zeroes need not go over the wire at least.
-        zeroes_fast: export.can.write_zeroes,
+        // The server may know better, but is not asked: it would have to refuse what is slow.
+        zeroes_fast: false,
         uses_tcp: matches!(uri.address, Address::Tcp { .. }),
         out_of_reach_bytes,
         ..DiskFacts::default()
     };
     let features = features(&uri, &export, &limits);
-    let device = Arc::new(NbdDevice::new(uri, stream, export, limits));
+    let device = Arc::new(NbdDevice::new((uri, credentials), stream, export, limits));
     let defaults = Defaults { one_hw_queue, ..Defaults::default() };
     Ok(Opened { device, facts, features, notice, defaults, claim: Claim::remote() })
 }

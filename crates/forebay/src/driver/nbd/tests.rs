@@ -24,7 +24,7 @@ fn greeted_with(says: &[u8]) -> String {
     server.write_all(says).expect("room for it");
     let uri = Uri::parse("nbd://host/disk").expect("a URI");
     let deadline = Deadline::after(Duration::from_millis(20));
-    let shaken = connect::handshake(&uri, Socket::of(client.into()), deadline);
+    let shaken = connect::handshake(&uri, None, Socket::of(client.into()), deadline);
     shaken.expect_err("no export")
 }
 
@@ -44,7 +44,7 @@ fn a_server_that_hangs_up_is_told_from_one_that_is_slow() {
     drop(server);
     let uri = Uri::parse("nbd://host/disk").expect("a URI");
     let deadline = Deadline::after(Duration::from_secs(100));
-    let shaken = connect::handshake(&uri, Socket::of(client.into()), deadline);
+    let shaken = connect::handshake(&uri, None, Socket::of(client.into()), deadline);
     let why = shaken.expect_err("no export");
     // Which call notices depends on who was faster.
     assert!(why.contains("during the handshake"), "{why}");
