@@ -6,19 +6,23 @@
 //! the clients are other people's, fio's engine `nbd` and `nbdcopy`.
 
 mod client;
+mod distance;
 mod idle;
+mod layout;
 mod loads;
 mod process;
+mod rounds;
 mod servers;
 mod table;
 
-use crate::measure::{self, say};
+use crate::measure;
 use anyhow::{Context, Result, bail, ensure};
-use loads::{Load, Work};
-use servers::{Medium, Server};
-use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use distance::Distance;
+use loads::Load;
+use rounds::Run;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
 
 /// The word that asks for it.
 pub(crate) const COMMAND: &str = "nbd";
@@ -59,6 +63,8 @@ struct Cell {
     load: &'static Load,
     /// Of each server, of each round; none where a run failed or there was none.
     samples: Vec<Vec<Option<Sample>>>,
+    /// Of each round, for all of its samples.
+    distances: Vec<Distance>,
 }
 
 /// What one run of one server measured. What a load has no figure for is not a number.
@@ -91,19 +97,20 @@ pub(crate) fn main() -> Result<()> {
     } else {
         PathBuf::new()
     };
-    let file = lay_out(&options)?;
+    let loads = loads::chosen(&options.loads, options.is_quick)?;
+    let media: Vec<_> = loads.iter().map(|load| load.medium).collect();
+    let file = layout::lay_out(&options.file, options.size_mib, &media)?;
     let seconds = options.seconds.unwrap_or(if options.is_quick { 1 } else { 2 });
     let rounds = options.rounds.unwrap_or(if options.is_quick { 3 } else { 5 });
-    let loads = loads::chosen(&options.loads, options.is_quick)?;
-    let run = Run { forebay: &forebay, file: &file, seconds };
+    let started = Instant::now();
+    let run = Run { forebay: &forebay, file: &file, seconds, started };
     let mut cells: Vec<Cell> = loads
         .into_iter()
-        .map(|load| Cell { load, samples: vec![Vec::new(); servers.len()] })
+        .map(|load| Cell { load, samples: vec![Vec::new(); servers.len()], distances: Vec::new() })
         .collect();
-    let started = Instant::now();
     let mut text = String::new();
     for nth in 0..rounds {
-        run.round(&mut cells, &servers, (nth, rounds), started);
+        run.round(&mut cells, &servers, (nth, rounds));
         // After each round, so that whoever stops it has what there is.
         let command = options.command(seconds, nth + 1);
         text = table::render(&cells, &servers, &command, started.elapsed())?;
@@ -111,126 +118,10 @@ pub(crate) fn main() -> Result<()> {
             std::fs::write(path, &text).with_context(|| path.display().to_string())?;
         }
     }
-    progress("");
     if options.out.is_none() {
         std::io::stdout().write_all(text.as_bytes())?;
     }
     Ok(())
-}
-
-/// What all runs have in common.
-struct Run<'a> {
-    forebay: &'a Path,
-    file: &'a Path,
-    seconds: u32,
-}
-
-impl Run<'_> {
-    /// Each load once, by each server in turn. Who begins changes from round to round.
-    fn round(
-        &self,
-        cells: &mut [Cell],
-        servers: &[&'static Server],
-        (nth, of): (usize, usize),
-        started: Instant,
-    ) {
-        let nr_cells = cells.len();
-        for (at, cell) in cells.iter_mut().enumerate() {
-            for step in 0..servers.len() {
-                let which = (step + nth) % servers.len();
-                let server = servers[which];
-                if !server.serves(cell.load.medium) {
-                    continue;
-                }
-                let done = nth * nr_cells + at;
-                progress(&format!(
-                    "round {} of {of}, load {} of {nr_cells} ({} s left): {}: {}",
-                    nth + 1,
-                    at + 1,
-                    left(started, done, of * nr_cells).as_secs(),
-                    cell.load.name,
-                    server.name
-                ));
-                let sample = self.measure(cell.load, server);
-                if let Err(error) = &sample {
-                    progress("");
-                    say(&format!("{}: {}: {error:#}", cell.load.name, server.name));
-                }
-                cell.samples[which].push(sample.ok());
-            }
-        }
-    }
-
-    fn measure(&self, load: &Load, server: &'static Server) -> Result<Sample> {
-        let direct = direct_file(self.file);
-        let file = if load.medium == Medium::Direct { &direct } else { self.file };
-        let place = Place { forebay: self.forebay, file };
-        let running = server.start(&place, load.medium)?;
-        match load.work {
-            Work::Fio(job) => client::fio(&running, &job, self.seconds, self.file),
-            Work::CopyOut => client::copy(&running, self.file, client::Way::Out),
-            Work::CopyIn => client::copy(&running, self.file, client::Way::In),
-            Work::Idle(nr) => idle::measure(&running, nr),
-        }
-    }
-}
-
-/// Where the programs and the file are.
-pub(crate) struct Place<'a> {
-    pub(crate) forebay: &'a Path,
-    pub(crate) file: &'a Path,
-}
-
-/// How long the rest will take, if it goes on like this.
-fn left(started: Instant, done: usize, of: usize) -> Duration {
-    let each = started.elapsed().as_secs_f64() / done.max(1) as f64;
-    Duration::from_secs_f64(if done == 0 { 0.0 } else { each * (of - done) as f64 })
-}
-
-/// A line for whoever waits, in place of the last; none where nobody looks.
-fn progress(line: &str) {
-    let mut stderr = std::io::stderr();
-    if stderr.is_terminal() {
-        // Nothing is lost if nobody listens.
-        let _ = write!(stderr, "\r\x1b[K{line}");
-        let _ = stderr.flush();
-    }
-}
-
-/// Makes the files. Direct I/O has one of its own, since it drops pages of the cache that others
-/// would then have to read again.
-fn lay_out(options: &Options) -> Result<PathBuf> {
-    let path = std::path::absolute(&options.file)?;
-    for path in [direct_file(&path), path.clone()] {
-        say(&format!("laying out {} ({} MiB)", path.display(), options.size_mib));
-        make(&path, options.size_mib).with_context(|| path.display().to_string())?;
-    }
-    Ok(path)
-}
-
-/// The file beside `file` that is served with direct I/O.
-fn direct_file(file: &Path) -> PathBuf {
-    file.with_extension("direct")
-}
-
-/// Makes a file of bytes that nobody takes for zeroes. It is then in the page cache, in pages of
-/// 4k: if it were read in, or written in large pieces, the kernel would keep it in large folios, of
-/// which ext4 goes through all blocks for each small write, and nothing else would be measured.
-fn make(path: &Path, size_mib: u64) -> Result<()> {
-    let mut file = std::fs::File::create(path)?;
-    let mut state = 1_u64;
-    let mut block = [0_u8; 4096];
-    for _ in 0..size_mib << 8 {
-        for word in block.chunks_exact_mut(8) {
-            // Any sequence would do. Source: G. Marsaglia, "Xorshift RNGs", 2003.
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            word.copy_from_slice(&state.to_le_bytes());
-        }
-        file.write_all(&block)?;
-    }
-    Ok(file.sync_all()?)
 }
 
 fn list() -> Result<()> {

@@ -8,7 +8,7 @@
 #![no_main]
 
 use forebay_fuzz::{Choices, Feature, reach, start};
-use forebay_nbd::client::{Command, Event, Export, Handshake, Next, Replies, Request};
+use forebay_nbd::client::{Command, Event, Handshake, Negotiated, Next, Request, Transmission};
 use forebay_nbd::export::Abilities;
 use forebay_nbd::uri::Uri;
 use forebay_nbd::wire::numbers::*;
@@ -42,8 +42,8 @@ const WANTED: &[Feature] = &[
     ("uri", 0),
 ];
 
-fn export(framing: Framing) -> Export {
-    Export {
+fn export(framing: Framing) -> Negotiated {
+    Negotiated {
         name: String::new(),
         description: String::new(),
         size_bytes: 1 << 40,
@@ -61,7 +61,11 @@ struct Asked {
     came: u64,
 }
 
-fn begin(choices: &mut Choices<'_>, replies: &mut Replies, asked: &mut [Option<Asked>; NR_SLOTS]) {
+fn begin(
+    choices: &mut Choices<'_>,
+    replies: &mut Transmission,
+    asked: &mut [Option<Asked>; NR_SLOTS],
+) {
     let slot = usize::from(choices.byte()) % NR_SLOTS;
     if asked[slot].is_some() {
         return;
@@ -154,7 +158,7 @@ fn message(
 
 /// Takes what a stream says, up to the end or a refusal, which it tells.
 fn take(
-    replies: &mut Replies,
+    replies: &mut Transmission,
     asked: &mut [Option<Asked>; NR_SLOTS],
     stream: &mut Vec<u8>,
     skip: &mut u64,
@@ -175,7 +179,7 @@ fn take(
         stream.drain(..taken.consumed);
         match taken.event {
             Event::More => {
-                assert!(stream.len() < Replies::HEADER_MAX, "it would wait for ever");
+                assert!(stream.len() < Transmission::HEADER_MAX, "it would wait for ever");
                 reach("more", 0);
                 return Ok(events);
             }
@@ -219,7 +223,7 @@ fn transmission(choices: &mut Choices<'_>) {
     let framing =
         [Framing::Simple, Framing::Structured, Framing::Extended][usize::from(choices.byte()) % 3];
     // Two clients of the same server, of which one is given its bytes in pieces.
-    let new = || Replies::new(&export(framing), NR_SLOTS);
+    let new = || Transmission::new(&export(framing), NR_SLOTS);
     let (mut whole, mut pieces) = (new(), new());
     let mut asked = [[None; NR_SLOTS]; 2];
     let (mut streams, mut skips) = ([Vec::new(), Vec::new()], [0, 0]);

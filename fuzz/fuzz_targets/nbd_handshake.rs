@@ -8,11 +8,11 @@
 
 use forebay_fuzz::{Choices, Feature, reach, start};
 use forebay_nbd::export::{Abilities, BlockSizes, ExportInfo};
-use forebay_nbd::server::{CloseReason, Handshake, Next, TlsPolicy};
+use forebay_nbd::server::{CloseReason, Handshake, Next, TlsPolicy, Transmission};
 use forebay_nbd::wire::numbers::*;
 use forebay_nbd::wire::{
     ContextRequest, ExportRequest, Framing, Info, MetaContext, OptionHeader, OptionReplyHeader,
-    ServerEntry, Sink,
+    RequestHeader, ServerEntry, Sink,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -148,7 +148,7 @@ fn serve(tls: TlsPolicy, stream: &[u8], piece_len: usize) -> Outcome {
                 assert!(tls != TlsPolicy::Require || is_tls, "without TLS");
                 assert!(transmission.export() < exports.len());
                 let framing = transmission.framing();
-                let has_contexts = transmission.has_contexts();
+                let has_contexts = has_contexts(&transmission);
                 assert!(!has_contexts || framing != Framing::Simple);
                 reach("end-transmission", framing as u64);
                 reach("contexts", u64::from(has_contexts));
@@ -160,6 +160,24 @@ fn serve(tls: TlsPolicy, stream: &[u8], piece_len: usize) -> Outcome {
             }
         };
         return Outcome { out, consumed, end };
+    }
+}
+
+/// Whether BLOCK_STATUS was negotiated: without it the request is refused before its length is
+/// looked at.
+fn has_contexts(transmission: &Transmission) -> bool {
+    let command = CMD_BLOCK_STATUS;
+    let header = RequestHeader { flags: 0, command, cookie: 0, offset: 0, len: 0 };
+    let mut bytes = Vec::new();
+    match transmission.framing() {
+        Framing::Extended => header.emit_extended(&mut bytes),
+        Framing::Simple | Framing::Structured => header.emit_compact(&mut bytes),
+    }
+    let refused = transmission.parse(&bytes).unwrap().command.unwrap_err();
+    match refused.message {
+        "the length is 0" => true,
+        "this command was not offered" => false,
+        other => panic!("{other}"),
     }
 }
 

@@ -13,8 +13,8 @@ use forebay_nbd::server::{
 };
 use forebay_nbd::wire::numbers::*;
 use forebay_nbd::wire::{
-    ChunkHeader, ContextRequest, ErrorChunk, ExportRequest, Framing, Hole, OptionHeader,
-    RequestHeader, SimpleReply, StatusChunk,
+    ChunkHeader, ContextRequest, ErrorChunk, ExportRequest, Framing, OptionHeader, RequestHeader,
+    SimpleReply, StatusChunk,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -43,8 +43,6 @@ const WANTED: &[Feature] = &[
     ("closed", 1),
     ("payload-of-refused", 0),
     ("fast-zero", 0),
-    ("hole", 0),
-    ("no-hole", 0),
     ("late-error", 0),
     ("error", 0),
     ("error", 1),
@@ -257,13 +255,6 @@ fn read_reply(session: &Session, rq: &Request, mut bytes: &[u8], expected: Optio
                 nr_content += 1;
                 bytes = &bytes[8..];
             }
-            REPLY_OFFSET_HOLE => {
-                let hole = Hole::parse(&bytes[..12]).unwrap();
-                assert_eq!((hole.offset, chunk.len), (rq.offset + covered, 12));
-                covered += u64::from(hole.len);
-                nr_content += 1;
-                bytes = &bytes[12..];
-            }
             kind if kind & REPLY_ERR != 0 => {
                 let payload = &bytes[..chunk.len as usize];
                 let chunk = ErrorChunk::parse(kind, payload).unwrap();
@@ -307,17 +298,8 @@ fn reply_to_read(choices: &mut Choices<'_>, session: &Session, rq: &Request, df:
         }
         let is_last = at + len == end && choices.byte() & 1 == 0;
         let len = u32::try_from(len).unwrap();
-        match on.hole(rq, at, len, is_last).filter(|_| choices.byte() & 1 == 0) {
-            Some(head) => {
-                reach("hole", 0);
-                out.extend_from_slice(head.as_slice());
-            }
-            None => {
-                reach("no-hole", 0);
-                let head = on.data(rq, at, len, at == rq.offset, is_last);
-                out.extend_from_slice(head.as_slice());
-            }
-        }
+        let head = on.data(rq, at, len, at == rq.offset, is_last);
+        out.extend_from_slice(head.as_slice());
         at += u64::from(len);
         if is_last {
             return read_reply(session, rq, &out, None);

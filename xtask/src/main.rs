@@ -50,7 +50,7 @@ cargo xtask <command>
   loom                 models of concurrent code in every interleaving
   mutants              memory orderings of core, each weakened, must fail a loom model
   histories [--all]    every short history on a volatile cache, with a crash at each moment
-  sessions             NBD sessions of four connections, from many seeds
+  sessions             NBD clients, good and bad ones, and a server, from many seeds
   planted              bugs of the flush machine, each of which short histories must find
   fuzz [SECONDS]       each fuzz target for a minute, or so long
   shuttle [SEED]       models of concurrent code in random schedules

@@ -65,7 +65,7 @@ const RANDOM: Aim = Aim::Times(1.3);
 const LARGE: Aim = Aim::Times(1.2);
 const NULL: Aim = Aim::Times(1.5);
 
-use Medium::{Cached, Direct, Null};
+use Medium::{Cached, Direct, Folios, Null};
 
 /// All loads, in the order of the table.
 pub(crate) static ALL: &[Load] = &[
@@ -105,6 +105,11 @@ pub(crate) static ALL: &[Load] = &[
         ONE,
         false,
     ),
+    fio("folios: sequential 4k writes, depth 32", Folios, ("write", "4k"), (32, 1), SEQ, true),
+    fio("folios: sequential 4k writes, depth 128", Folios, ("write", "4k"), (128, 1), SEQ, false),
+    fio("folios: random 4k writes, depth 32", Folios, ("randwrite", "4k"), (32, 1), RANDOM, false),
+    fio("folios: sequential 128k reads, depth 8", Folios, ("read", "128k"), (8, 1), LARGE, true),
+    fio("folios: sequential 128k writes, depth 8", Folios, ("write", "128k"), (8, 1), LARGE, true),
     fio("null: sequential 4k reads, depth 32", Null, ("read", "4k"), (32, 1), NULL, true),
     fio("null: sequential 4k writes, depth 32", Null, ("write", "4k"), (32, 1), NULL, true),
     fio(

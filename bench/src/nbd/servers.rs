@@ -3,8 +3,8 @@
 //! Each appears under its usual name with those settings, and again under other names with others,
 //! so that anybody may see what the choice rests on (`--servers`).
 
-use super::Place;
 use super::process;
+use super::rounds::Place;
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,8 +14,10 @@ use std::time::{Duration, Instant};
 /// What is served.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Medium {
-    /// The file, through the page cache.
+    /// The file, through the page cache, where it is in pages of 4k.
     Cached,
+    /// The same, of a file that is there in large folios.
+    Folios,
     /// The file, with direct I/O.
     Direct,
     /// Nothing: it measures the server.
@@ -164,7 +166,7 @@ impl Server {
 
     fn words(&self, medium: Medium) -> Option<&'static str> {
         match medium {
-            Medium::Cached => self.cached,
+            Medium::Cached | Medium::Folios => self.cached,
             Medium::Direct => self.direct,
             Medium::Null => self.null,
         }

@@ -1,5 +1,6 @@
 //! The table: a line of verdict for each load, and then what every server did.
 
+use super::distance::Distance;
 use super::loads::{Aim, Load, Work};
 use super::servers::{Medium, Server};
 use super::{Cell, Sample};
@@ -115,8 +116,14 @@ Servers run one at a time, each started for its run, in turn within a round; who
 from round to round. A ratio is ours to that of the others with the best median, and the median of
 the rounds, with the lowest and the highest. The clients are fio's engine `nbd`, one process and
 one connection each, and `nbdcopy`; all connect by a unix socket. The file is in the page cache,
-or opened with direct I/O where the load says so (which nbdkit's file plugin cannot). Processor
-time is that of the server's process, over the run, from `/proc/PID/stat`.
+in pages of 4k, or in large folios as a copied file is (`folios`), or it is opened with direct I/O
+(`direct`), which nbdkit's file plugin cannot. Processor time is that of the server's process, over
+the run, from `/proc/PID/stat`.
+
+A virtual machine's two processors are near to each other at one time, and far at another: a cache
+line takes 80 ns or 390 to the other and back, and an I/O of every server twice as long. So that is
+measured around each run, and the servers of a round were all measured at the same distance; each
+load says how many rounds were near, and how many far.
 
 Where a client's thread is busy for 90 % of the time, it is the limit: then an aim is met too by a
 server that spends at most half of the best one's processor time on an I/O.
@@ -190,7 +197,12 @@ fn verdict(cell: &Cell, cells: &[Cell], servers: &[&'static Server]) -> Verdict 
 }
 
 fn write_details(text: &mut String, cell: &Cell, servers: &[&'static Server]) -> Result<()> {
-    writeln!(text, "\n## {}\n", cell.load.name)?;
+    let nr = |distance| cell.distances.iter().filter(|found| **found == distance).count();
+    let shown = [Distance::Near, Distance::Far, Distance::Changed].map(|distance| {
+        (nr(distance) > 0).then(|| format!("{} {}", nr(distance), distance.name()))
+    });
+    let shown: Vec<String> = shown.into_iter().flatten().collect();
+    writeln!(text, "\n## {}\n\nRounds: {}.\n", cell.load.name, shown.join(", "))?;
     let those: Vec<usize> =
         (0..servers.len()).filter(|&which| servers[which].serves(cell.load.medium)).collect();
     let names: Vec<&str> = those.iter().map(|&which| servers[which].name).collect();
@@ -267,7 +279,7 @@ mod tests {
     fn is_met(name: &str, samples: Vec<Vec<Option<Sample>>>) -> Option<bool> {
         let load = loads::ALL.iter().find(|load| load.name == name).unwrap();
         let servers: Vec<_> = crate::nbd::servers::ALL.iter().take(samples.len()).collect();
-        let cells = [Cell { load, samples }];
+        let cells = [Cell { load, samples, distances: Vec::new() }];
         verdict(&cells[0], &cells, &servers).is_met
     }
 

@@ -4,7 +4,9 @@
 //! failed is taken apart:
 //!
 //! - E1 a count of n proves the first n bytes: the bios that they cover end, the rest goes on under
-//!   the same tag; only a count of 0 is the end of a file;
+//!   the same tag; only a count of 0 is the end of a file. Where counts are not exact the rest of a
+//!   write is a retry, too: it only goes on where E2 would let it, and fails with
+//!   [`BlockStatus::Io`] otherwise;
 //! - E2 a failure that may be that of one bio ([`BlockStatus::may_be_of_one_bio`]) is tried again
 //!   bio by bio, one after another under the same tag, so that each gets its own result; of what
 //!   changes the device only where no overlapping write was issued since ([`crate::retry`]);
@@ -98,7 +100,7 @@ impl Turn<'_> {
         hctx.nr_with_more_commands -= u32::from(rq.has_more_commands());
         hctx.flush.count_before_flush(&rq, false);
         let after = match result {
-            Ok(n) => self.progress(rq, n),
+            Ok(n) => self.progress(tag, rq, n),
             Err(status) => self.fail(tag, rq, status),
         };
         self.settle(tag, after);
@@ -125,9 +127,7 @@ impl Turn<'_> {
             }
             After::Done(mut rq) => {
                 hctx.table[tag.index()].state = SlotState::Idle;
-                if let Some(slot) = rq.retry.take() {
-                    hctx.device.retries.leave(slot);
-                }
+                self.leave_retries(&mut rq);
                 self.done(tag, rq);
             }
         }
@@ -145,7 +145,7 @@ impl Turn<'_> {
     }
 
     /// E1: the first `n` bytes at the driver were moved.
-    fn progress(&mut self, mut rq: Request, n: u64) -> After {
+    fn progress(&mut self, tag: Tag, mut rq: Request, n: u64) -> After {
         let window = rq.window_len(&self.hctx.splits);
         assert!(n <= window, "a completion of more bytes than were asked for");
         if n < window && (n == 0 || !rq.op.moves_data()) {
@@ -154,9 +154,11 @@ impl Turn<'_> {
         self.hctx.counters.of(rq.op).bytes.add(n);
         if n == rq.len {
             rq.len = 0;
+            self.leave_retries(&mut rq);
             rq.steps = rq.steps.after(Steps::DATA);
             return if rq.steps.is_empty() { After::Done(rq) } else { After::Again(rq) };
         }
+        let is_doubtful = n < window && rq.op == Op::Write && !self.hctx.limits.exact_counts;
         let mut left = n;
         while left > 0 {
             let head_len = rq.head_len(&self.hctx.splits);
@@ -168,6 +170,10 @@ impl Turn<'_> {
             if covered == head_len && rq.len > 0 {
                 self.end_head(&mut rq);
             }
+        }
+        if is_doubtful && !self.may_retry(tag, &mut rq) {
+            self.hctx.counters.overtaken.add(1);
+            return self.end_all_but_last(rq, Some(BlockStatus::Io));
         }
         After::Again(rq)
     }
@@ -212,8 +218,13 @@ impl Turn<'_> {
         }
     }
 
-    /// A1 and A2: enters the request among the retries, unless it may have been overtaken.
+    /// A1 and A2: enters the request among the retries, unless it may have been overtaken. Once it
+    /// is there, nothing overtakes it.
+    #[cold]
     fn may_retry(&mut self, tag: Tag, rq: &mut Request) -> bool {
+        if rq.retry.is_some() {
+            return true;
+        }
         let hctx = &*self.hctx;
         let retries = &hctx.device.retries;
         let ranges = || rq.ranges(&hctx.splits);
@@ -233,6 +244,13 @@ impl Turn<'_> {
             retries.leave(slot);
         }
         has_place || is_read
+    }
+
+    /// Its data are done, or given up: what overlaps may go. (A flush may follow.)
+    fn leave_retries(&mut self, rq: &mut Request) {
+        if let Some(slot) = rq.retry.take() {
+            self.hctx.device.retries.leave(slot);
+        }
     }
 
     /// Ends all bios of a request but its last, which ends with the request.

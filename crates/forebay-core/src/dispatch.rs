@@ -173,7 +173,13 @@ impl Turn<'_> {
     fn note_write(&mut self, tag: Tag, rq: &mut Request) {
         let hctx = &mut *self.hctx;
         rq.ranges(&hctx.splits).for_each(|(start, len)| hctx.writes.push(start, len, tag));
-        if rq.nr_bios > 1 && !rq.was_issued {
+        // What may have to go out again: a request of several bios, whose failure is no one's; and
+        // the rest of one that the device may have cut short, and written more of.
+        let is_noted = match rq.nr_bios {
+            1 => !hctx.limits.exact_counts && rq.retry.is_none(),
+            _ => !rq.was_issued,
+        };
+        if is_noted {
             rq.issued_after = hctx.device.retries.moment(hctx.index, &hctx.writes);
         }
     }

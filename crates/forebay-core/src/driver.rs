@@ -24,7 +24,9 @@ use alloc::vec::Vec;
 ///
 /// The driver promises:
 /// - K5 each request for which it said [`Issue::Queued`] is completed exactly once, in any order;
-/// - K6 a completion of `n` bytes says that the first `n` bytes of the request were moved;
+/// - K6 a completion of `n` bytes says that the first `n` bytes of the request were moved; of a
+///   write also that no others were, if the limits say
+///   [`exact_counts`](crate::QueueLimits::exact_counts);
 /// - K7 it never calls back into the layer: completions are handed over in [`Driver::reap`] alone.
 pub trait Driver: Send {
     /// Takes a request. `last` is a hint: no other follows at once, so a driver that batches may

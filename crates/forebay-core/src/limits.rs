@@ -59,6 +59,10 @@ pub struct QueueLimits {
     ///
     /// Source: "block: hold queue if flush is running for non-queueable flush drive", 2011.
     pub flush_queueable: bool,
+    /// Whether a write that comes back short has written nothing behind what it counts (K6 of
+    /// [`Driver`](crate::Driver)). Without it, the rest is only sent again where no overlapping
+    /// write can have been issued since.
+    pub exact_counts: bool,
     /// Whether the device turns.
     pub rotational: bool,
     /// Whether writes are refused.
@@ -89,6 +93,7 @@ impl Default for QueueLimits {
             volatile_cache: false,
             fua: false,
             flush_queueable: true,
+            exact_counts: true,
             rotational: false,
             read_only: false,
         }

@@ -1,18 +1,21 @@
-//! When a merged request that failed may be tried again bio by bio.
+//! When what the device may have done already may be sent to it again.
 //!
 //! A bad sector must fail the bio that asked for it, and none of its neighbours in the same
 //! request. So a merged request that failed for a reason of address is taken apart, and its bios
-//! are tried one after another, under its own tag.
+//! are tried one after another, under its own tag. And the rest of a write that came back short is
+//! sent again; a device whose counts are not exact may have written it.
 //!
 //! - A1 Until these retries end, nothing that overlaps the range is issued, in any hardware
 //!   context.
 //! - A2 A write is tried again only if no overlapping write was issued since: that one may have
-//!   ended, and a retry would bring old data back. Otherwise its bios get the error. (A read may
-//!   always be.)
+//!   ended, and a retry would bring old data back, though somebody may have read the new ones.
+//!   Otherwise its bios get the error. (A read may always be; so may the rest of a short write,
+//!   where counts are exact: it was never written, so it is the later of the two.)
 //!
 //! Within a hardware context, A2 is judged by the ranges of its last writes. Of other contexts
 //! only the number of their writes is known, and any counts: so the judgement errs on the safe
-//! side.
+//! side. A write of one bio notes that number only where counts are not exact: elsewhere each I/O
+//! would pay for it, and none needs it.
 //!
 //! # Two contexts at once
 //! The context that fails enters the range (A), then looks at the others' counts (B). The context

@@ -53,7 +53,8 @@ pub struct QueueStats {
     pub requeues: u64,
     /// Merged requests that failed and were tried again bio by bio.
     pub retries: u64,
-    /// Merged requests that failed and were not, because a write may have overtaken them.
+    /// Merged requests that failed and were not, because a write may have overtaken them; and rests
+    /// of short writes that were not sent again for the same reason.
     pub overtaken: u64,
     /// Batches that the driver was told to commit.
     pub commits: u64,

@@ -99,16 +99,15 @@ pub struct BlockSizes {
     pub max: u32,
 }
 
-impl ExportInfo {
-    /// Whether it can be offered as it is: a server asks this once, before it serves.
+impl BlockSizes {
+    /// Whether an export of so many bytes may have them, for whoever offers it and for whoever is
+    /// told of it.
     ///
     /// # Errors
-    /// What the protocol does not allow about it, for the person who configured it.
-    pub fn check(&self) -> Result<(), &'static str> {
-        let BlockSizes { min, preferred, max } = self.block_size;
-        let rules = [
-            (self.name.len() <= STRING_MAX, "its name is longer than 4096 bytes"),
-            (self.description.len() <= STRING_MAX, "its description is longer than 4096 bytes"),
+    /// What the protocol does not allow about them.
+    pub fn check(&self, size_bytes: u64) -> Result<(), &'static str> {
+        let BlockSizes { min, preferred, max } = *self;
+        kept(&[
             (
                 min.is_power_of_two() && min <= 1 << 16,
                 "its smallest block is not a power of two up to 65536",
@@ -121,13 +120,32 @@ impl ExportInfo {
                 max.checked_rem(min) == Some(0) || max == u32::MAX,
                 "its largest payload is not a multiple of its smallest block",
             ),
+            (max >= min, "its largest payload is smaller than its smallest block"),
             (
-                u64::from(max) >= u64::from(preferred).min(self.size_bytes),
+                u64::from(max) >= u64::from(preferred).min(size_bytes),
                 "its largest payload is smaller than its preferred block",
             ),
-        ];
-        rules.iter().find(|(is_kept, _)| !is_kept).map_or(Ok(()), |(_, rule)| Err(rule))
+        ])
     }
+}
+
+impl ExportInfo {
+    /// Whether it can be offered as it is: a server asks this once, before it serves.
+    ///
+    /// # Errors
+    /// What the protocol does not allow about it, for the person who configured it.
+    pub fn check(&self) -> Result<(), &'static str> {
+        kept(&[
+            (self.name.len() <= STRING_MAX, "its name is longer than 4096 bytes"),
+            (self.description.len() <= STRING_MAX, "its description is longer than 4096 bytes"),
+        ])?;
+        self.block_size.check(self.size_bytes)
+    }
+}
+
+/// The first rule that is not kept.
+fn kept(rules: &[(bool, &'static str)]) -> Result<(), &'static str> {
+    rules.iter().find(|(is_kept, _)| !is_kept).map_or(Ok(()), |(_, rule)| Err(rule))
 }
 
 #[cfg(test)]
@@ -164,12 +182,15 @@ mod tests {
             (512, 6000, 1 << 25),
             (512, 4096, (1 << 25) + 1),
             (512, 4096, 2048),
+            (512, 4096, 0),
         ] {
             assert!(
                 export(1 << 30, min, preferred, max).check().is_err(),
                 "{min} {preferred} {max}"
             );
         }
+        let none = BlockSizes { min: 512, preferred: 512, max: 0 };
+        assert!(none.check(0).is_err(), "no payload at all, though there is nothing to read");
         let long = "n".repeat(4097);
         assert!(ExportInfo { name: long.clone(), ..export(0, 1, 512, 1) }.check().is_err());
         assert!(ExportInfo { description: long, ..export(0, 1, 512, 1) }.check().is_err());

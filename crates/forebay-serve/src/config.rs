@@ -1,11 +1,11 @@
 //! What a server is to do.
 
 use crate::listen::Address;
-use forebay_nbd::server::TlsPolicy;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 /// One disk that is served.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ExportOptions {
     /// The disk.
     pub spec: String,
@@ -17,67 +17,57 @@ pub struct ExportOptions {
     pub read_only: bool,
 }
 
-/// TLS: whether, and with which certificates.
-#[derive(Clone, Debug, Default)]
+/// TLS, for a server that has it.
+#[derive(Clone, Debug)]
 pub struct TlsOptions {
-    /// Whether clients may, or must, use it.
-    pub policy: TlsPolicy,
+    /// Whether clients must use it; otherwise each decides.
+    pub is_required: bool,
     /// Where `server-cert.pem`, `server-key.pem` and `ca-cert.pem` are.
-    pub certificates: Option<PathBuf>,
+    pub certificates: PathBuf,
     /// Whether clients must have a certificate of the same authority.
     pub verify_peer: bool,
 }
 
 /// What a server is to do.
-#[derive(Clone, Debug)]
+#[derive(Debug, Default)]
 pub struct Options {
-    /// The disks.
+    /// The disks: one at least.
     pub exports: Vec<ExportOptions>,
-    /// Where clients come in. None, and no socket from the system's manager: `unix:./forebay.sock`.
+    /// Where clients come in.
     pub listen: Vec<Address>,
-    /// TLS.
-    pub tls: TlsOptions,
+    /// Sockets where they come in as well, which listen already: unix or TCP. They are neither shut
+    /// down nor unlinked. There must be one of these, or an address.
+    pub sockets: Vec<OwnedFd>,
+    /// TLS. None: clients that ask for it are refused it.
+    pub tls: Option<TlsOptions>,
     /// How much clients may ask of it.
     pub limits: Limits,
     /// Where metrics are served.
-    pub metrics: Option<String>,
+    pub metrics: Option<Address>,
+    /// Where a line goes for each connection, and for what fails. It is never waited for: a line
+    /// that a full pipe does not take is left out.
+    pub log: Option<OwnedFd>,
 }
 
 /// What clients may ask of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at once that have chosen an export; more are closed as they come.
+    /// Connections at once that have chosen an export; more are refused in the handshake.
     pub connections: usize,
-    /// Connections at once that have not chosen an export; where there are more, the oldest is
-    /// closed.
-    pub half_open: usize,
-    /// Threads that serve connections.
+    /// Threads that serve connections; 0 is taken for 1.
     pub threads: usize,
-    /// Requests of one connection that are under way at once; more wait in its socket.
-    pub in_flight: u32,
     /// Memory for payloads, bytes, of all connections together.
     pub memory_bytes: usize,
-    /// How long a client may take to choose an export, ns.
-    pub handshake_ns: u64,
-    /// How long a connection that ends may take to send its last replies, ns.
-    pub drain_ns: u64,
-    /// How long the end of the whole server may take, with all that disks have to finish and to
-    /// flush, ns.
-    pub end_ns: u64,
 }
+
+/// Requests of one connection that are under way at once; more wait in its socket. Four times as
+/// many as the deepest queues that servers are measured with, so clients do not wait for it; and
+/// what the server keeps for one that asks for more has a bound.
+pub(crate) const MAX_IN_FLIGHT: u32 = 512;
 
 impl Default for Limits {
     fn default() -> Limits {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Limits {
-            connections: 100,
-            half_open: 100,
-            threads,
-            in_flight: 512,
-            memory_bytes: 64 << 20,
-            handshake_ns: 10_000_000_000,
-            drain_ns: 5_000_000_000,
-            end_ns: 60_000_000_000,
-        }
+        Limits { connections: 100, threads, memory_bytes: 64 << 20 }
     }
 }

@@ -1,36 +1,155 @@
-//! An end that comes, whatever the disks do.
+//! The end of a server: it comes, whatever the disks do, and says what was lost.
 
-use std::io;
-use std::sync::mpsc::channel;
+use crate::error::{ServeError, system};
+use crate::export::Export;
+use crate::log::Log;
+use forebay::now_ns;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Does `work` on a thread of its own, and waits for it until `limit` has passed. None: it is still
-/// at it, and is left to itself.
+/// How long the end of the whole server may take, with all that disks have to finish and to flush.
+/// A disk that has not done so by then is given up on. Service managers must wait longer.
+pub(crate) const END: Duration = Duration::from_secs(60);
+
+/// Has workers end by `drain`, and then makes durable what clients have written: after this nothing
+/// is lost by a power failure. Says what has failed, the gravest first.
 ///
-/// # Errors
-/// If there is no thread to be had.
-pub(crate) fn within<T: Send + 'static>(
+/// One disk that fails, or does not answer, keeps no other from being flushed. Where workers still
+/// wait for one at half of the time, the disks are flushed all the same; and again, if the workers
+/// come to their end after all.
+pub(crate) fn drain_and_flush(
     limit: Duration,
+    drain: impl FnOnce() -> Result<(), ServeError> + Send + 'static,
+    exports: &Arc<[Export]>,
+) -> Vec<ServeError> {
+    let until = Instant::now() + limit;
+    let workers = match begin(drain) {
+        Ok(workers) => workers,
+        Err(error) => return vec![error],
+    };
+    let mut ended = workers.recv_timeout(limit / 2);
+    let mut failures = flush_all(exports, until, limit);
+    if matches!(ended, Err(RecvTimeoutError::Timeout)) {
+        ended = workers.recv_timeout(left(until));
+        if ended.is_ok() {
+            failures = flush_all(exports, until, limit);
+        }
+    }
+    let ended = ended.unwrap_or_else(|error| match error {
+        RecvTimeoutError::Timeout => Err(ServeError::Hangs { limit }),
+        RecvTimeoutError::Disconnected => Err(ServeError::Panicked),
+    });
+    failures.extend(ended.err());
+    failures
+}
+
+fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now())
+}
+
+/// Does `work` on a thread of its own, which is left to itself if nobody waits for it any more.
+fn begin<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<Option<T>> {
+) -> Result<Receiver<T>, ServeError> {
     let (sender, result) = channel();
     // Nobody listens any more where it comes too late.
     let body = move || drop(sender.send(work()));
-    thread::Builder::new().name("end".to_owned()).spawn(body)?;
-    Ok(result.recv_timeout(limit).ok())
+    let thread = thread::Builder::new().name("end".to_owned()).spawn(body);
+    let failed = system("the last flush, without which writes may be lost");
+    thread.map(|_| result).map_err(failed)
+}
+
+/// Flushes all disks at once. Says of which that has failed, or has not come to its end by then.
+fn flush_all(exports: &Arc<[Export]>, until: Instant, limit: Duration) -> Vec<ServeError> {
+    let written = (0..exports.len()).filter(|nr| !exports[*nr].info.can.read_only);
+    let begun: Vec<_> = written
+        .map(|nr| {
+            let exports = Arc::clone(exports);
+            (nr, begin(move || flush(&exports[nr])))
+        })
+        .collect();
+    let ended = begun.into_iter().map(|(nr, result)| match result?.recv_timeout(left(until)) {
+        Ok(flushed) => flushed,
+        Err(RecvTimeoutError::Disconnected) => Err(ServeError::Panicked),
+        Err(RecvTimeoutError::Timeout) => {
+            let spec = exports[nr].disk.info().spec.clone();
+            Err(ServeError::FlushHangs { spec, limit })
+        }
+    });
+    ended.filter_map(Result::err).collect()
+}
+
+fn flush(export: &Export) -> Result<(), ServeError> {
+    let has_unflushed = export.has_unflushed_writes();
+    export.disk.flush().map_err(|source| {
+        let spec = export.disk.info().spec.clone();
+        ServeError::LastFlush { spec, has_unflushed, source }
+    })
+}
+
+/// The end of a server that has failed in these ways, the gravest first, which is the loss of data:
+/// that one is returned, and the others are logged, so that none hides another.
+pub(crate) fn gravest(log: &Log, failures: Vec<ServeError>) -> Result<(), ServeError> {
+    let mut failures = failures.into_iter();
+    let gravest = failures.next();
+    failures.for_each(|failure| log.line(now_ns(), failure));
+    gravest.map_or(Ok(()), Err)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::ExportOptions;
+
+    fn export(name: &str, spec: &str) -> Export {
+        let (name, spec) = (name.to_owned(), spec.to_owned());
+        Export::open(&ExportOptions { name, spec, ..ExportOptions::default() }).unwrap()
+    }
+
+    /// Neither does a worker that waits for that disk.
+    #[test]
+    fn a_disk_that_does_not_answer_keeps_no_other_from_its_last_flush() {
+        let files = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
+        let path = |nr: usize| files[nr].path().to_str().unwrap();
+        files.iter().for_each(|file| std::fs::write(file.path(), vec![0; 1 << 20]).unwrap());
+        let hangs = export("hangs", &format!("fault:{}?rule=flush:delay=600s", path(0)));
+        let well = export("well", path(1));
+        for export in [&hangs, &well] {
+            export.disk.write_at(&[1; 4096], 0).unwrap();
+            assert!(export.has_unflushed_writes());
+        }
+        let exports: Arc<[Export]> = [hangs, well].into();
+        let (_never, waits) = channel::<()>();
+        let limit = Duration::from_millis(800);
+        let drain = move || waits.recv().map_err(|_| ServeError::Panicked);
+        let failures = drain_and_flush(limit, drain, &exports);
+        let [ServeError::FlushHangs { spec, .. }, ServeError::Hangs { .. }] = &failures[..] else {
+            panic!("{failures:?}")
+        };
+        assert!(spec.starts_with("fault:"), "{spec}");
+        assert!(!exports[1].has_unflushed_writes());
+        std::mem::forget(exports); // closing a disk waits for what is in flight
+    }
 
     #[test]
-    fn what_ends_in_time_gives_its_result_and_what_hangs_is_left() {
-        assert_eq!(within(Duration::from_secs(60), || 7).unwrap(), Some(7));
-        let (never, waits) = channel::<()>();
-        let hangs = move || waits.recv().is_ok();
-        assert_eq!(within(Duration::from_millis(20), hangs).unwrap(), None);
-        drop(never);
+    fn who_ends_in_time_has_everything_flushed() {
+        let exports: Arc<[Export]> = [export("", "ram:1M")].into();
+        let drain = || Err(ServeError::Panicked);
+        let failures = drain_and_flush(Duration::from_secs(60), drain, &exports);
+        assert!(matches!(failures[..], [ServeError::Panicked]), "{failures:?}");
+        let panics = || panic!("a test does this");
+        let failures = drain_and_flush(Duration::from_secs(60), panics, &exports);
+        assert!(matches!(failures[..], [ServeError::Panicked]), "{failures:?}");
+    }
+
+    /// Otherwise it would be killed at the moment when it says what is wrong.
+    #[test]
+    fn the_service_manager_waits_longer_than_the_server_takes_to_end() {
+        let unit = include_str!("../../../contrib/systemd/forebay@.service");
+        let seconds = unit.lines().find_map(|line| line.strip_prefix("TimeoutStopSec="));
+        let seconds = seconds.and_then(|seconds| seconds.parse().ok()).expect("in seconds");
+        assert!(Duration::from_secs(seconds) >= END + Duration::from_secs(10), "{seconds} s");
     }
 }

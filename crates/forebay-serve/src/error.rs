@@ -1,6 +1,7 @@
 //! Why a server cannot start.
 
 use std::io;
+use std::time::Duration;
 use thiserror::Error;
 
 /// Why a server cannot start, or ended badly.
@@ -29,37 +30,42 @@ pub enum ServeError {
         /// What about it the protocol does not allow.
         why: &'static str,
     },
-    /// Nothing to serve.
-    #[error("no disk to serve; name one, such as disk.img")]
-    NoExport,
-    /// Two exports of one name.
-    #[error("two exports are named `{0}`; give each SPEC a --name of its own")]
-    SameName(String),
-    /// A name or a description that no client would take.
-    #[error("{spec}: its {what} has {len_bytes} bytes; NBD allows 4096")]
-    TooLong {
+    /// A disk that leaves out the end of what it is made of.
+    #[error(
+        "{spec}: its last {} bytes are no whole block of {}, so that clients would not see its \
+         end; make it longer, or leave out direct=on if that is there",
+        out_of_reach,
+        block
+    )]
+    OutOfReach {
         /// The disk.
         spec: String,
-        /// What is too long.
-        what: &'static str,
-        /// How long it is, bytes.
-        len_bytes: usize,
+        /// How many bytes it leaves out.
+        out_of_reach: u64,
+        /// Its logical block size, bytes.
+        block: u32,
     },
+    /// Nothing to serve.
+    #[error("no disk to serve")]
+    NoExport,
+    /// Two exports of one name.
+    #[error("two exports are named `{0}`")]
+    SameName(String),
     /// A socket cannot be listened on.
     #[error(transparent)]
     Listen(#[from] crate::listen::ListenError),
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] crate::tls::TlsError),
-    /// Where metrics are to be served is no address.
-    #[error("--metrics: {0}")]
-    MetricsAddress(#[from] crate::listen::AddressError),
     /// Metrics cannot be served.
     #[error(transparent)]
     Metrics(#[from] crate::metrics::EndpointError),
-    /// TLS was asked for without certificates.
-    #[error("TLS needs certificates; name their directory with --tls-certificates")]
-    NoCertificates,
+    /// Nowhere to listen.
+    #[error("no socket for clients to come in")]
+    NoSocket,
+    /// A thread of the server has panicked, which is a fault of the server's.
+    #[error("serving: a thread of the server has panicked")]
+    Panicked,
     /// A system call failed.
     #[error("{what}: {source}")]
     System {
@@ -69,19 +75,46 @@ pub enum ServeError {
         source: io::Error,
     },
     /// A disk does not answer any more.
+    #[error("a disk has not finished what was begun, in {} s: it may be lost", .limit.as_secs())]
+    Hangs {
+        /// How long it was waited for.
+        limit: Duration,
+    },
+    /// A flush at the end does not come back.
     #[error(
-        "a disk has not finished what was begun, or its last flush, in a minute: what clients have \
-         not flushed may be lost"
+        "{spec}: the last flush has not come to its end, in {} s: what clients have not flushed \
+         may be lost",
+        .limit.as_secs()
     )]
-    Hangs,
+    FlushHangs {
+        /// The disk.
+        spec: String,
+        /// How long it was waited for.
+        limit: Duration,
+    },
     /// A flush at the end failed: what clients have written last may not be on stable storage.
-    #[error("{spec}: the last flush failed, and writes may be lost: {source}")]
+    #[error("{spec}: the last flush failed{}: {source}", lost(*.has_unflushed))]
     LastFlush {
         /// The disk.
         spec: String,
+        /// Whether there are writes that no earlier flush has covered.
+        has_unflushed: bool,
         /// How it failed.
         source: forebay::IoError,
     },
+}
+
+/// What a failed flush may cost.
+fn lost(has_unflushed: bool) -> &'static str {
+    match has_unflushed {
+        true => ", and writes may be lost",
+        false => ", and nothing is lost, since all that was written had been flushed before",
+    }
+}
+
+/// Names what the failed system call was for.
+pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
+    move |source| ServeError::System { what, source }
 }
 
 /// What is wrong with a disk, which is named once: most errors begin with the file already.

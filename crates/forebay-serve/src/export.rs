@@ -3,7 +3,7 @@
 use crate::config::ExportOptions;
 use crate::error::ServeError;
 use crate::pool::PIECE_MAX;
-use forebay::{Disk, FeatureState};
+use forebay::Disk;
 use forebay_nbd::export::{Abilities, BlockSizes, ExportInfo};
 
 /// The largest payload of a read or a write, bytes: what clients may take for granted.
@@ -17,6 +17,8 @@ pub(crate) struct Export {
     pub(crate) info: ExportInfo,
     /// Whether zeroes that may be a hole are made by a discard.
     pub(crate) discards_to_zeroes: bool,
+    /// The durable point that it was opened with: nothing is written by us until there is another.
+    opened_point: u64,
     /// Whether a read fills its memory. Where not, that is cleared: it has been somebody else's.
     pub(crate) keeps_data: bool,
 }
@@ -29,12 +31,15 @@ impl Export {
         let Some(size_bytes) = disk.capacity_bytes() else {
             return Err(ServeError::Grows { spec: options.spec.clone() });
         };
-        let limits = disk.limits();
-        let has = |name| {
-            let features = &disk.info().features;
-            let found = features.iter().find(|feature| feature.name == name);
-            found.map(|feature| matches!(feature.state, FeatureState::Present(_)))
-        };
+        let (limits, facts) = (disk.limits(), disk.info().facts);
+        // Whoever copies it would have a copy without its end, and not know.
+        if facts.out_of_reach_bytes > 0 {
+            return Err(ServeError::OutOfReach {
+                spec: options.spec.clone(),
+                out_of_reach: facts.out_of_reach_bytes,
+                block: limits.logical_block_size,
+            });
+        }
         let read_only = options.read_only || limits.read_only;
         let has_zeroes = limits.max_write_zeroes_sectors > 0;
         let can = Abilities {
@@ -43,7 +48,7 @@ impl Export {
             fua: true,
             trim: !read_only && limits.max_discard_sectors > 0,
             write_zeroes: !read_only && has_zeroes,
-            fast_zero: !read_only && has_zeroes && disk.info().zeroes_fast(),
+            fast_zero: !read_only && has_zeroes && facts.zeroes_fast,
             cache: true,
             // A flush of any connection covers what all of them have written: their workers' queues
             // are of one disk.
@@ -60,9 +65,16 @@ impl Export {
         let (name, description) = (options.name.clone(), options.description.clone());
         let info = ExportInfo { name, description, size_bytes, can, block_size };
         info.check().map_err(|why| ServeError::NotOffered { spec: options.spec.clone(), why })?;
-        let keeps_data = has("data") != Some(false);
-        let discards_to_zeroes = can.trim && disk.info().discards_to_zeroes();
-        Ok(Export { disk, info, discards_to_zeroes, keeps_data })
+        let discards_to_zeroes = can.trim && facts.discards_to_zeroes;
+        let opened_point = disk.durable_point();
+        let keeps_data = facts.keeps_data;
+        Ok(Export { disk, info, discards_to_zeroes, opened_point, keeps_data })
+    }
+
+    /// Whether writes have ended, and no flush has succeeded since.
+    pub(crate) fn has_unflushed_writes(&self) -> bool {
+        let point = self.disk.durable_point();
+        point != self.opened_point && !self.disk.is_durable(point)
     }
 }
 
@@ -79,6 +91,22 @@ fn spec(options: &ExportOptions) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_disk_that_lacks_the_end_of_its_file_is_refused() {
+        let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a folder");
+        let path = folder.path().join("disk.img");
+        std::fs::write(&path, vec![7; 10_000]).expect("a file");
+        let export = |keys| ExportOptions {
+            spec: format!("{}?{keys}", path.display()),
+            name: String::new(),
+            description: String::new(),
+            read_only: true,
+        };
+        assert!(Export::open(&export("direct=off")).is_ok());
+        let refused = Export::open(&export("direct=on")).expect_err("it is refused").to_string();
+        assert!(refused.contains("its last 272 bytes are no whole block of 512"), "{refused}");
+    }
 
     #[test]
     fn a_name_that_no_client_could_ask_for_is_refused() {

@@ -1,12 +1,13 @@
 //! Sockets that clients come to: opened here, or handed down by whoever started the server.
 
 mod address;
-mod inherited;
+mod error;
+mod open;
 mod peer;
 mod stale;
 
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -16,16 +17,14 @@ use std::time::Duration;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind, getsockname,
-    listen, socket_with, sockopt,
+    AddressFamily, SocketAddrUnix, SocketFlags, acceptfrom_with, getsockname, sockopt,
 };
 
-pub use address::{Address, AddressError, NBD_PORT};
-pub use peer::Peer;
+pub use address::{Address, AddressError};
+pub use error::ListenError;
+pub(crate) use peer::Peer;
 use stale::SocketFile;
 
-/// How many connections may wait until they are accepted: those that come in one burst.
-const BACKLOG: i32 = 1024;
 /// How many connections that were gone again are passed over in one call.
 const MAX_ABORTED: usize = 64;
 /// How much of its replies a client at a unix socket may leave in the kernel, if that allows it:
@@ -42,13 +41,13 @@ const PLAIN_PATH: &AsciiSet = &PLAIN.remove(b'/');
 
 /// A socket that listens. Its calls may come from any thread, one at a time or together.
 #[derive(Debug)]
-pub struct Listener {
+pub(crate) struct Listener {
     socket: OwnedFd,
     name: Name,
     /// Given up for a moment where there is no descriptor left to refuse a connection with.
     spare: Mutex<Option<OwnedFd>>,
     /// Removed with the listener. What was inherited has none.
-    _file: Option<SocketFile>,
+    file: Option<SocketFile>,
 }
 
 #[derive(Clone, Debug)]
@@ -57,70 +56,21 @@ enum Name {
     Tcp { host: String, port: u16 },
 }
 
-/// Why a socket cannot be listened at.
-#[derive(Debug, thiserror::Error)]
-pub enum ListenError {
-    /// The kernel refused.
-    #[error("cannot listen at {address}: {source}{}", hint(.source))]
-    Refused {
-        /// Where.
-        address: Address,
-        /// Why.
-        source: io::Error,
-    },
-    /// A server is there.
-    #[error(
-        "cannot listen at unix:{}: another server listens there; stop it, or choose another path",
-        .path.display()
-    )]
-    InUse {
-        /// The socket.
-        path: PathBuf,
-    },
-    /// A file is there that is no socket, and may be of value.
-    #[error(
-        "cannot listen at unix:{}: something is there that is no socket; choose another path, or \
-         move it away",
-        .path.display()
-    )]
-    NoSocket {
-        /// The file.
-        path: PathBuf,
-    },
-    /// The variables of socket activation make no sense.
-    #[error("cannot take over the sockets of LISTEN_FDS: {source}")]
-    Activation {
-        /// Why.
-        source: io::Error,
-    },
-    /// A socket that was handed down is of no use.
-    #[error("cannot take over descriptor {number} (`{name}`) of LISTEN_FDS: {source}")]
-    Inherited {
-        /// The descriptor.
-        number: i32,
-        /// What LISTEN_FDNAMES calls it.
-        name: String,
-        /// Why.
-        source: io::Error,
-    },
-}
-
-/// What to do about what the kernel refused.
-fn hint(error: &io::Error) -> &'static str {
-    match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::ADDRINUSE) => "; stop who listens there, or choose another port",
-        Some(Errno::ADDRNOTAVAIL) => "; this machine has no such address: `ip address` shows those",
-        Some(Errno::NOENT) => "; make the folder of the socket first",
-        Some(Errno::ACCESS) => {
-            "; a socket's folder must be writable, and ports below 1024 are for those with rights"
-        }
-        _ => "",
+impl Name {
+    /// What clients on this machine call an address.
+    fn of(address: SocketAddr) -> Name {
+        let host = match address.ip() {
+            // What stands for all addresses is of no use to a client.
+            ip if ip.is_unspecified() => "localhost".to_owned(),
+            ip => ip.to_string(),
+        };
+        Name::Tcp { host, port: address.port() }
     }
 }
 
 /// Whether an error of [`Listener::accept`] says that this process or the machine has run out of
 /// something, so that the next call is better made a while later.
-pub fn is_exhausted(error: &io::Error) -> bool {
+pub(crate) fn is_exhausted(error: &io::Error) -> bool {
     let exhausted = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     exhausted.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
@@ -134,32 +84,15 @@ impl Listener {
     ///
     /// # Errors
     /// If somebody listens there, or it is refused for another reason.
-    pub fn open(address: &Address) -> Result<Listener, ListenError> {
-        match address {
-            Address::Unix(path) => open_unix(path),
-            Address::Tcp { host, port } => open_tcp(host, *port),
-        }
-        .map_err(|failure| match failure {
-            Failure::Told(error) => error,
-            Failure::Kernel(source) => ListenError::Refused { address: address.clone(), source },
-        })
-    }
-
-    /// The sockets that were handed down by `LISTEN_FDS`; none, if that is not meant for this
-    /// process. Names of `LISTEN_FDNAMES` are not needed.
-    ///
-    /// # Errors
-    /// If one of them is not a listening unix or TCP socket, or the kernel does not allow
-    /// `pidfd_getfd`, as in some containers.
-    pub fn inherited() -> Result<Vec<Listener>, ListenError> {
-        inherited::listeners()
+    pub(crate) fn open(address: &Address) -> Result<Listener, ListenError> {
+        open::listener(address)
     }
 
     /// Takes over a socket that listens already. It is neither shut down nor unlinked.
     ///
     /// # Errors
     /// If the kernel does not tell its address.
-    pub fn adopt(socket: OwnedFd) -> io::Result<Listener> {
+    pub(crate) fn adopt(socket: OwnedFd) -> io::Result<Listener> {
         let flags = rustix::fs::fcntl_getfl(&socket)?;
         rustix::fs::fcntl_setfl(&socket, flags | rustix::fs::OFlags::NONBLOCK)?;
         let address = getsockname(&socket)?;
@@ -168,13 +101,13 @@ impl Listener {
             let path = address.path_bytes().unwrap_or_default();
             Name::Unix(Path::new(std::ffi::OsStr::from_bytes(path)).to_owned())
         } else {
-            tcp_name(SocketAddr::try_from(address)?)
+            Name::of(SocketAddr::try_from(address)?)
         };
         Listener::new(socket, name, None)
     }
 
     fn new(socket: OwnedFd, name: Name, file: Option<SocketFile>) -> io::Result<Listener> {
-        Ok(Listener { socket, name, spare: Mutex::new(Some(spare()?)), _file: file })
+        Ok(Listener { socket, name, spare: Mutex::new(Some(spare()?)), file })
     }
 
     /// The next connection, with `O_NONBLOCK` and `FD_CLOEXEC` set, and without Nagle's delay;
@@ -184,7 +117,7 @@ impl Listener {
     /// # Errors
     /// If [`is_exhausted`]: without a descriptor left (`EMFILE`) the connection was closed, so that
     /// its peer knows and the listener does not stay readable; otherwise it still waits.
-    pub fn accept(&self) -> io::Result<Option<(OwnedFd, Peer)>> {
+    pub(crate) fn accept(&self) -> io::Result<Option<(OwnedFd, Peer)>> {
         for _ in 0..MAX_ABORTED {
             match acceptfrom_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok((connection, address)) => {
@@ -215,7 +148,7 @@ impl Listener {
 
     /// The NBD URI of an export, to be pasted. A unix socket's path is absolute, so that it holds
     /// in any folder. With `tls` it is one that a client follows with TLS or not at all.
-    pub fn uri(&self, export: &str, tls: bool) -> String {
+    pub(crate) fn uri(&self, export: &str, tls: bool) -> String {
         let export = percent_encode(export.as_bytes(), PLAIN_PATH);
         let s = if tls { "s" } else { "" };
         match &self.name {
@@ -234,10 +167,18 @@ impl Listener {
     }
 
     /// Where it listens, with the port that the kernel chose.
-    pub fn address(&self) -> Address {
+    pub(crate) fn address(&self) -> Address {
         match self.name.clone() {
             Name::Unix(path) => Address::Unix(path),
             Name::Tcp { host, port } => Address::Tcp { host, port },
+        }
+    }
+
+    /// The socket file that goes with it.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match &self.name {
+            Name::Unix(path) if self.file.is_some() => Some(path),
+            _ => None,
         }
     }
 }
@@ -248,89 +189,9 @@ impl AsFd for Listener {
     }
 }
 
-/// A failure that is told already, or the kernel's word, to which the address is added.
-enum Failure {
-    Told(ListenError),
-    Kernel(io::Error),
-}
-
-impl From<io::Error> for Failure {
-    fn from(error: io::Error) -> Failure {
-        Failure::Kernel(error)
-    }
-}
-
-impl From<Errno> for Failure {
-    fn from(errno: Errno) -> Failure {
-        Failure::Kernel(errno.into())
-    }
-}
-
-fn open_unix(path: &Path) -> Result<Listener, Failure> {
-    let socket = new_socket(AddressFamily::UNIX)?;
-    // By the path as it was given: the absolute one may be too long for a socket.
-    let address = SocketAddrUnix::new(path)?;
-    let bound = bind(&socket, &address);
-    if bound == Err(Errno::ADDRINUSE) {
-        stale::remove(path).map_err(Failure::Told)?;
-        bind(&socket, &address)?;
-    } else {
-        bound?;
-    }
-    // Absolute, since the process may change its folder.
-    let path = std::path::absolute(path)?;
-    let file = SocketFile::of(&path)?;
-    listen(&socket, BACKLOG)?;
-    Ok(Listener::new(socket, Name::Unix(path), Some(file))?)
-}
-
-fn open_tcp(host: &str, port: u16) -> Result<Listener, Failure> {
-    let mut last = io::Error::other("this name stands for no address");
-    for address in (host, port).to_socket_addrs()? {
-        match open_socket_address(&address) {
-            Ok(socket) => {
-                let port = SocketAddr::try_from(getsockname(&socket)?)?.port();
-                let name = match tcp_name(address) {
-                    // What stands for all addresses is of no use to a client.
-                    Name::Tcp { host, .. } if address.ip().is_unspecified() => {
-                        Name::Tcp { host, port }
-                    }
-                    _ => Name::Tcp { host: host.to_owned(), port },
-                };
-                return Ok(Listener::new(socket, name, None)?);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last.into())
-}
-
-fn open_socket_address(address: &SocketAddr) -> io::Result<OwnedFd> {
-    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = new_socket(family)?;
-    // A server that is started again must not wait for the old connections to be forgotten.
-    sockopt::set_socket_reuseaddr(&socket, true)?;
-    bind(&socket, address)?;
-    listen(&socket, BACKLOG)?;
-    Ok(socket)
-}
-
-fn new_socket(family: AddressFamily) -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(socket_with(family, SocketType::STREAM, flags, None)?)
-}
-
-fn tcp_name(address: SocketAddr) -> Name {
-    let host = match address.ip() {
-        ip if ip.is_unspecified() => "localhost".to_owned(),
-        ip => ip.to_string(),
-    };
-    Name::Tcp { host, port: address.port() }
-}
-
 fn spare() -> io::Result<OwnedFd> {
     // One end of a pair: it needs no file, which a sandbox might refuse.
-    new_socket(AddressFamily::UNIX)
+    open::new_socket(AddressFamily::UNIX)
 }
 
 /// What a connection failed of, and no other will: see accept(2).

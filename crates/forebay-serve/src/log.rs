@@ -1,4 +1,4 @@
-//! What the server says on standard error: a line for each thing that whoever runs it may want to
+//! What the server says while it runs: a line for each thing that whoever runs it may want to
 //! know.
 //!
 //! A line is one write, and never waited for: a reader that has stopped, or is gone, must not hold
@@ -7,7 +7,7 @@
 //! line, or a terminal's command, of its own.
 
 use std::fmt;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,23 +25,19 @@ const MAX_LINE_BYTES: usize = 4096;
 
 /// Where lines go. Any thread may write.
 #[derive(Debug)]
-pub struct Log {
+pub(crate) struct Log {
     output: Option<OwnedFd>,
     limit: Mutex<Limit>,
 }
 
 impl Log {
-    /// Lines go to standard error; nowhere, if that is closed.
-    pub fn to_stderr() -> Log {
-        Log::to(std::io::stderr().as_fd().try_clone_to_owned().ok())
-    }
-
-    fn to(output: Option<OwnedFd>) -> Log {
+    /// Lines go there, or nowhere.
+    pub(crate) fn to(output: Option<OwnedFd>) -> Log {
         Log { output, limit: Mutex::new(Limit::default()) }
     }
 
     /// Writes a line, at `now_ns` by any clock that does not go back.
-    pub fn line(&self, now_ns: u64, text: impl fmt::Display) {
+    pub(crate) fn line(&self, now_ns: u64, text: impl fmt::Display) {
         let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(left_out) = limit.admit(now_ns) else { return };
         let mut lines = vec![text.to_string()];
@@ -107,7 +103,7 @@ fn shown(text: &str) -> String {
 
 /// A connection that has chosen an export.
 #[derive(Clone, Copy, Debug)]
-pub struct Opened<'a> {
+pub(crate) struct Opened<'a> {
     /// Its number.
     pub id: u64,
     /// Who.
@@ -133,7 +129,7 @@ impl fmt::Display for Opened<'_> {
 
 /// A connection that has ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Closed<'a, Why> {
+pub(crate) struct Closed<'a, Why> {
     /// Its number.
     pub id: u64,
     /// Who.

@@ -4,13 +4,16 @@ mod counter;
 mod disks;
 mod families;
 mod http;
+mod kinds;
 mod process;
-mod source;
+mod registry;
 mod text;
+mod traffic;
 
-pub use counter::{Counter, SharedCounter, Times};
-pub use http::{Endpoint, EndpointError, METRICS_PORT, MetricsServer, metrics_address};
-pub use source::{
-    ConnectionCounters, ExportSource, HandshakeFailure, OpenConnection, Refusal, RequestKind,
-    ServerCounters, Source, Stage, Traffic, TrafficSum, WorkerCounters,
-};
+pub(crate) use http::Endpoint;
+pub use http::{EndpointError, metrics_address};
+pub(crate) use kinds::{ConnectionRefusal, HandshakeFailure, RequestKind, Stage};
+pub(crate) use registry::{CountedExport, Counters, OpenConnection, WorkerCounters};
+#[cfg(test)]
+pub(crate) use traffic::Traffic;
+pub(crate) use traffic::TrafficSum;

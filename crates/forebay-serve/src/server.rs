@@ -1,43 +1,23 @@
-//! The server as a whole: what it opens, its threads, and how it ends.
+//! The server as a whole: what it opens, and how it runs from its begin to its end.
 
+use crate::accept::accept_until;
 use crate::config::{Limits, Options};
-use crate::end;
-use crate::error::ServeError;
+use crate::end::{self, END};
+use crate::error::{ServeError, system};
 use crate::export::Export;
-use crate::listen::{self, Address, Listener};
+use crate::listen::Listener;
 use crate::log::Log;
-use crate::metrics::{Endpoint, ExportSource, Refusal, Source, metrics_address};
-use crate::notify;
-use crate::sandbox::{Needs, confine};
-use crate::signals::StopSignal;
-use crate::tls::ServerTls;
-use crate::worker::Worker;
-use crate::worker::door::{Arrival, Door};
-use crate::worker::status::Asker;
-use forebay::now_ns;
+use crate::metrics::{CountedExport, Counters, Endpoint};
+use crate::threads::Threads;
+use crate::tls::server_config;
+use forebay::{Disk, now_ns};
 use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::TlsPolicy;
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Resource, Rlimit, Signal, getpid, getrlimit, kill_process, setrlimit};
-use rustix::time::Timespec;
-use std::io;
-use std::os::fd::AsFd;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::path::PathBuf;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::thread::JoinHandle;
 use std::time::Duration;
-
-/// Where a server listens that was told nothing.
-const DEFAULT_SOCKET: &str = "./forebay.sock";
-/// How long a text may be by the protocol, bytes.
-const MAX_STRING_BYTES: usize = 4096;
-/// How long no connection is accepted after the last descriptor was used up.
-const EXHAUSTED_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// How many connections of one socket are accepted in a row: however fast they come, the other
-/// sockets are looked at, and whether it is time to stop.
-const ACCEPTS_IN_A_ROW: usize = 64;
 
 /// What all threads of a server know.
 #[derive(Debug)]
@@ -49,72 +29,126 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// Connections that have chosen an export.
     pub(crate) nr_open: Arc<AtomicUsize>,
-    pub(crate) counters: Arc<Source>,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) log: Log,
 }
 
 /// A server whose disks are open and whose sockets listen.
+///
+/// ```
+/// use forebay_serve::{Address, ExportOptions, Options, Server};
+/// use std::os::unix::net::UnixStream;
+///
+/// # let folder = std::env::temp_dir().join(format!("forebay-doc-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder)?;
+/// let options = Options {
+///     exports: vec![ExportOptions { spec: "ram:1M".to_owned(), ..ExportOptions::default() }],
+///     listen: vec![Address::Unix(folder.join("socket"))],
+///     ..Options::default()
+/// };
+/// let server = Server::open(options)?;
+/// // Any descriptor says when to stop. This one does when its other end is dropped.
+/// let (stop, stopped) = UnixStream::pair()?;
+/// let thread = std::thread::spawn(move || server.run(&stopped, &mut ()));
+/// drop(stop);
+/// thread.join().unwrap()?;
+/// # std::fs::remove_dir_all(&folder)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Server {
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
     metrics: Option<Endpoint>,
-    stop: StopSignal,
+}
+
+/// Who is told how far a server is, on the thread that runs it. `()` is somebody whom it does not
+/// interest.
+pub trait Observer {
+    /// How often [`Observer::alive`] is to be called, at least; `None`: never.
+    fn interval(&self) -> Option<Duration> {
+        None
+    }
+
+    /// It serves.
+    fn ready(&mut self) {}
+
+    /// It still accepts connections.
+    fn alive(&mut self) {}
+
+    /// It takes no connections any more, and ends, which takes a minute at most.
+    fn stopping(&mut self) {}
+}
+
+impl Observer for () {}
+
+/// What a server that is open still needs of the system, for who confines the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    /// The socket files that it removes at its end.
+    pub socket_files: Vec<PathBuf>,
+    /// Whether a disk may connect to another server.
+    pub connects: bool,
 }
 
 impl Server {
-    /// Opens the disks and the sockets. From here on clients may connect, and wait, and SIGTERM
-    /// and SIGINT no more end the process, but [`Server::run`].
+    /// Opens the disks and the sockets. From here on clients may connect, and wait.
     ///
     /// # Errors
     /// What cannot be opened, and what to do.
-    pub fn open(options: &Options) -> Result<Server, ServeError> {
-        raise_nr_descriptors();
-        let stop = StopSignal::install().map_err(system("handling signals"))?;
-        let tls = match (options.tls.policy, &options.tls.certificates) {
-            (TlsPolicy::Off, _) => None,
-            (_, Some(folder)) => Some(ServerTls::load(folder, options.tls.verify_peer)?),
-            (_, None) => return Err(ServeError::NoCertificates),
+    pub fn open(options: Options) -> Result<Server, ServeError> {
+        let tls = options.tls.as_ref();
+        let tls_policy = match tls.map(|tls| tls.is_required) {
+            None => TlsPolicy::Off,
+            Some(false) => TlsPolicy::On,
+            Some(true) => TlsPolicy::Require,
         };
+        let tls = tls.map(|tls| server_config(&tls.certificates, tls.verify_peer)).transpose()?;
         if options.exports.is_empty() {
             return Err(ServeError::NoExport);
         }
         let mut exports: Vec<Export> = Vec::new();
         for export in &options.exports {
-            for (what, text) in [("name", &export.name), ("description", &export.description)] {
-                if text.len() > MAX_STRING_BYTES {
-                    let spec = export.spec.clone();
-                    return Err(ServeError::TooLong { spec, what, len_bytes: text.len() });
-                }
-            }
             if exports.iter().any(|other| other.info.name == export.name) {
                 return Err(ServeError::SameName(export.name.clone()));
             }
             exports.push(Export::open(export)?);
         }
-        let listeners = open_listeners(&options.listen)?;
-        let counted = exports.iter().map(|export| ExportSource {
+        let mut listeners = Vec::new();
+        for socket in options.sockets {
+            listeners.push(Listener::adopt(socket).map_err(system("a socket to take over"))?);
+        }
+        for address in &options.listen {
+            listeners.push(Listener::open(address)?);
+        }
+        if listeners.is_empty() {
+            return Err(ServeError::NoSocket);
+        }
+        let counted = exports.iter().map(|export| CountedExport {
             name: export.info.name.clone(),
             disk: export.disk.clone(),
         });
-        let counters = Source::new(counted.collect());
+        let counters = Counters::new(counted.collect());
         let metrics = match &options.metrics {
-            Some(text) => Some(Endpoint::open(&metrics_address(text)?, Arc::clone(&counters))?),
+            Some(address) => Some(Endpoint::open(address, Arc::clone(&counters))?),
             None => None,
         };
         let shared = Arc::new(Shared {
             infos: exports.iter().map(|export| export.info.clone()).collect(),
             exports: exports.into(),
             tls,
-            tls_policy: options.tls.policy,
+            tls_policy,
             limits: options.limits,
             nr_open: Arc::default(),
             counters,
-            log: Log::to_stderr(),
+            log: Log::to(options.log),
         });
-        // Who is told the URI may also stop the server: from here on that goes by the orderly way.
-        let _ = stop.as_fd();
-        Ok(Server { shared, listeners, metrics, stop })
+        Ok(Server { shared, listeners, metrics })
+    }
+
+    /// The disks that are served, in the order of the exports.
+    pub fn disks(&self) -> impl Iterator<Item = &Disk> {
+        self.shared.exports.iter().map(|export| &export.disk)
     }
 
     /// The NBD URIs of all exports, at every socket.
@@ -127,170 +161,50 @@ impl Server {
         self.listeners.iter().flat_map(of).collect()
     }
 
-    /// Serves until SIGTERM or SIGINT. Then no more connections are accepted, what was begun is
-    /// finished and answered, and every disk is flushed.
+    /// What is still needed from here on, beside what is open: its files are opened again for
+    /// queues of their own.
+    pub fn needs(&self) -> Needs {
+        let files = self.listeners.iter().filter_map(Listener::file);
+        let files = files.chain(self.metrics.as_ref().and_then(Endpoint::file));
+        let mut exports = self.shared.exports.iter();
+        Needs {
+            socket_files: files.map(Path::to_owned).collect(),
+            connects: exports.any(|export| export.disk.info().facts.uses_tcp),
+        }
+    }
+
+    /// Serves until `stop` is readable, or its other end is closed. Then no more connections are
+    /// accepted, what was begun is finished and answered, and every disk is flushed. No thread of
+    /// the server's is left, but one that waits for a disk which does not answer.
     ///
     /// # Errors
-    /// If a thread cannot be started, a flush at the end fails, or a disk does not answer any more:
-    /// then its thread is left behind, and the process had better end.
-    pub fn run(mut self) -> Result<(), ServeError> {
-        // Before any thread is started: each has the rights of who starts it.
-        self.shared.log.line(now_ns(), confine(&self.needs()));
+    /// If a thread cannot be started or has panicked, a flush at the end fails, or a disk does not
+    /// answer any more: then its thread is left behind, and the process had better end. Of several
+    /// failures the gravest is returned, and the others are logged.
+    pub fn run(mut self, stop: impl AsFd, observer: &mut dyn Observer) -> Result<(), ServeError> {
         let metrics = self.metrics.take();
         if let Some(metrics) = &metrics {
             self.shared.log.line(now_ns(), format_args!("metrics at {}", metrics.place()));
         }
         let _metrics = metrics.map(Endpoint::start).transpose()?;
-        let mut doors = Vec::new();
-        let mut threads = Vec::new();
-        let nr_clients = self.shared.limits.connections;
-        let asker = Asker::start(&self.shared.exports, nr_clients);
-        let asker = asker.map_err(system("starting a thread"))?;
-        for number in 0..self.shared.limits.threads.max(1) {
-            let door = Arc::new(Door::new().map_err(system("a descriptor for a thread"))?);
-            threads.push(start_worker(number, &self.shared, &door, &asker)?);
-            doors.push(door);
-        }
-        notify::ready(&format!("{} exports", self.shared.exports.len()));
-        let accepted = self.accept_all(&doors);
-        notify::stopping();
-        doors.iter().for_each(|door| door.close());
-        let shared = Arc::clone(&self.shared);
-        let ended = end::within(Duration::from_nanos(shared.limits.end_ns), move || {
-            // Workers bound their own end: connections that do not take their replies are closed.
-            let died = threads.into_iter().filter_map(|thread| thread.join().err()).count();
-            (died, flush_all(&shared))
-        });
-        accepted?;
-        let (died, flushed) =
-            ended.map_err(system("starting a thread"))?.ok_or(ServeError::Hangs)?;
-        flushed?;
-        match died {
-            0 => Ok(()),
-            _ => Err(system("serving")(io::Error::other("a thread of the server has panicked"))),
-        }
+        let threads = Threads::start(&self.shared)?;
+        self.serve(threads, stop.as_fd(), observer)
     }
 
-    /// What is still needed from here on.
-    fn needs(&self) -> Needs {
-        let mut needs = Needs::default();
-        self.shared.exports.iter().for_each(|export| needs.disk(&export.disk));
-        let metrics = self.metrics.as_ref().map(Endpoint::address);
-        for address in self.listeners.iter().map(Listener::address).chain(metrics) {
-            if let Address::Unix(path) = address {
-                needs.unlink(&path);
-            }
-        }
-        needs
-    }
-
-    /// Hands connections to workers until it is time to stop.
-    fn accept_all(&self, doors: &[Arc<Door>]) -> Result<(), ServeError> {
-        let mut is_exhausted = false;
-        // Twice within the time that the system's manager allows.
-        let watchdog = notify::watchdog_interval().and_then(|interval| interval.try_into().ok());
-        loop {
-            if watchdog.is_some() {
-                notify::alive();
-            }
-            let mut polled = vec![PollFd::new(&self.stop, PollFlags::IN)];
-            let pause = if is_exhausted { Some(EXHAUSTED_PAUSE) } else { watchdog };
-            if !is_exhausted {
-                polled.extend(self.listeners.iter().map(|l| PollFd::new(l, PollFlags::IN)));
-            }
-            match poll(&mut polled, pause.as_ref()) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(system("waiting for connections")(error.into())),
-            }
-            if self.stop.is_set() {
-                return Ok(());
-            }
-            is_exhausted = false;
-            for listener in &self.listeners {
-                is_exhausted |= self.accept_from(listener, doors)?;
-            }
-        }
-    }
-
-    /// Accepts what waits at one socket. Says whether descriptors have run out.
-    fn accept_from(&self, listener: &Listener, doors: &[Arc<Door>]) -> Result<bool, ServeError> {
-        for _ in 0..ACCEPTS_IN_A_ROW {
-            match listener.accept() {
-                Ok(Some((fd, peer))) => {
-                    let door = doors.iter().min_by_key(|door| door.nr_conns());
-                    door.expect("there is a thread").bring(Arrival { fd, peer });
-                }
-                Ok(None) => return Ok(false),
-                Err(error) if listen::is_exhausted(&error) => {
-                    let counters = self.shared.counters.server();
-                    counters.accept_errors.count();
-                    counters.refuse(Refusal::NoDescriptor);
-                    self.shared.log.line(now_ns(), format_args!("cannot accept: {error}"));
-                    return Ok(true);
-                }
-                Err(error) => return Err(system("accepting connections")(error)),
-            }
-        }
-        Ok(false)
+    fn serve(
+        &self,
+        threads: Threads,
+        stop: BorrowedFd<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<(), ServeError> {
+        observer.ready();
+        let accepted = accept_until(stop, &self.listeners, &threads, &self.shared, observer);
+        observer.stopping();
+        let mut failures = end::drain_and_flush(END, || threads.end(), &self.shared.exports);
+        failures.extend(accepted.err());
+        end::gravest(&self.shared.log, failures)
     }
 }
 
-/// Makes durable what clients have written: after this nothing is lost by a power failure. One disk
-/// that fails keeps no other from being flushed; the first failure is returned.
-fn flush_all(shared: &Shared) -> Result<(), ServeError> {
-    let mut flushed = Ok(());
-    for export in shared.exports.iter().filter(|export| !export.info.can.read_only) {
-        let spec = || export.disk.info().spec.clone();
-        let one = export.disk.flush();
-        let one = one.map_err(|source| ServeError::LastFlush { spec: spec(), source });
-        if let (Err(_), Err(another)) = (&flushed, &one) {
-            shared.log.line(now_ns(), another);
-        }
-        flushed = flushed.and(one);
-    }
-    flushed
-}
-
-/// Allows this process as many descriptors as it may allow itself: each connection takes one.
-fn raise_nr_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    // Refused, it is as it was: then connections are refused earlier.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-}
-
-/// The sockets that the system's manager has handed down, or those that were asked for.
-fn open_listeners(addresses: &[Address]) -> Result<Vec<Listener>, ServeError> {
-    let inherited = Listener::inherited()?;
-    if !inherited.is_empty() && addresses.is_empty() {
-        return Ok(inherited);
-    }
-    let default = [Address::Unix(PathBuf::from(DEFAULT_SOCKET))];
-    let addresses = if addresses.is_empty() { &default } else { addresses };
-    let opened: Result<Vec<_>, _> = addresses.iter().map(Listener::open).collect();
-    Ok(inherited.into_iter().chain(opened?).collect())
-}
-
-fn start_worker(
-    number: usize,
-    shared: &Arc<Shared>,
-    door: &Arc<Door>,
-    asker: &Arc<Asker>,
-) -> Result<JoinHandle<()>, ServeError> {
-    let epoll = Worker::epoll(door).map_err(system("a descriptor for a thread"))?;
-    let (shared, door, asker) = (Arc::clone(shared), Arc::clone(door), Arc::clone(asker));
-    let builder = std::thread::Builder::new().name(format!("worker-{number}"));
-    let thread = builder.spawn(move || {
-        let worker = AssertUnwindSafe(|| Worker::new(shared, door, asker, epoll).run());
-        if let Err(panic) = catch_unwind(worker) {
-            // Its clients would wait for ever: the server ends, and who started it may start it
-            // anew.
-            let _ = kill_process(getpid(), Signal::TERM);
-            resume_unwind(panic);
-        }
-    });
-    thread.map_err(system("starting a thread"))
-}
-
-fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
-    move |source| ServeError::System { what, source }
-}
+#[cfg(test)]
+mod tests;

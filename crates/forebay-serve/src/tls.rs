@@ -14,16 +14,12 @@ use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 
-pub use stream::TlsStream;
+pub(crate) use stream::TlsStream;
 
 const CA_CERT: &str = "ca-cert.pem";
 const CA_CRL: &str = "ca-crl.pem";
 const SERVER_CERT: &str = "server-cert.pem";
 const SERVER_KEY: &str = "server-key.pem";
-
-/// What every TLS connection of the server shares.
-#[derive(Clone, Debug)]
-pub struct ServerTls;
 
 /// Why there can be no TLS.
 #[derive(Debug, thiserror::Error)]
@@ -67,47 +63,48 @@ impl fmt::Display for Problem {
     }
 }
 
-impl ServerTls {
-    /// Reads the files of `folder`: `server-cert.pem` with the certificate and those between it and
-    /// the CA's, and `server-key.pem`. With `verify_peer` also `ca-cert.pem`, by which a client
-    /// must prove itself, and, if it is there, `ca-crl.pem`, with what that CA has revoked.
-    ///
-    /// TLS 1.2 and 1.3. Sessions are not resumed: NBD connections are few and long.
-    ///
-    /// # Errors
-    /// Names the file and what is wrong with it.
-    pub fn load(folder: &Path, verify_peer: bool) -> Result<Arc<ServerConfig>, TlsError> {
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let certificate_file = folder.join(SERVER_CERT);
-        let chain = certificates(&certificate_file)?;
-        let key_file = folder.join(SERVER_KEY);
-        let key = private_key(&key_file)?;
-        // By itself first: else a key that cannot be read is taken for one of another certificate.
-        provider
-            .key_provider
-            .load_private_key(key.clone_key())
-            .map_err(|error| TlsError { file: key_file, problem: Problem::BadKey(error) })?;
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .expect("the provider has suites of both versions");
-        let builder = if verify_peer {
-            builder.with_client_cert_verifier(client_verifier(folder, provider)?)
-        } else {
-            builder.with_no_client_auth()
-        };
-        let mut config = builder.with_single_cert(chain, key).map_err(|error| TlsError {
-            file: certificate_file,
-            problem: match error {
-                error @ rustls::Error::InvalidCertificate(_) => Problem::BadCertificate(error),
-                error => Problem::NotOfTheKey(error),
-            },
-        })?;
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
-        Ok(Arc::new(config))
-    }
+/// What all TLS connections of a server share, from the files of `folder`: `server-cert.pem` with
+/// the certificate and those between it and the CA's, and `server-key.pem`. With `verify_peer` also
+/// `ca-cert.pem`, by which a client must prove itself, and, if it is there, `ca-crl.pem`, with what
+/// that CA has revoked.
+///
+/// TLS 1.2 and 1.3. Sessions are not resumed: NBD connections are few and long.
+///
+/// # Errors
+/// Names the file and what is wrong with it.
+pub(crate) fn server_config(
+    folder: &Path,
+    verify_peer: bool,
+) -> Result<Arc<ServerConfig>, TlsError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let certificate_file = folder.join(SERVER_CERT);
+    let chain = certificates(&certificate_file)?;
+    let key_file = folder.join(SERVER_KEY);
+    let key = private_key(&key_file)?;
+    // By itself first: else a key that cannot be read is taken for one of another certificate.
+    provider
+        .key_provider
+        .load_private_key(key.clone_key())
+        .map_err(|error| TlsError { file: key_file, problem: Problem::BadKey(error) })?;
+    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .expect("the provider has suites of both versions");
+    let builder = if verify_peer {
+        builder.with_client_cert_verifier(client_verifier(folder, provider)?)
+    } else {
+        builder.with_no_client_auth()
+    };
+    let mut config = builder.with_single_cert(chain, key).map_err(|error| TlsError {
+        file: certificate_file,
+        problem: match error {
+            error @ rustls::Error::InvalidCertificate(_) => Problem::BadCertificate(error),
+            error => Problem::NotOfTheKey(error),
+        },
+    })?;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
 }
-
 fn client_verifier(
     folder: &Path,
     provider: Arc<rustls::crypto::CryptoProvider>,
@@ -176,3 +173,6 @@ fn revocations(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>
     }
     Ok(lists)
 }
+
+#[cfg(test)]
+mod tests;

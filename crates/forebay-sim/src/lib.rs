@@ -10,8 +10,8 @@
 //! - a run ends with a [`Summary`], or with the [`Violation`] of a rule. The rules are in `check/`;
 //! - [`Plant`]: bugs that the checkers must find.
 //!
-//! [`sessions`] has NBD clients and a server of their sessions over the core; [`nbd`] has clients
-//! that mean harm, vanish or do not read, and looks at what they leave behind.
+//! [`nbd`] has NBD clients, good ones and such as mean harm, vanish or do not read, and a server of
+//! their sessions over the core; it looks at what they see, and at what they leave behind.
 //!
 //! [`sectors`] checks logs of reads and writes, wherever they come from: tests of drivers and
 //! servers use it as well.
@@ -42,7 +42,6 @@ mod runtime;
 mod scenario;
 mod scheduler;
 pub mod sectors;
-pub mod sessions;
 mod sparse;
 mod summary;
 mod task;

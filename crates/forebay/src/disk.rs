@@ -76,6 +76,7 @@ impl Disk {
             driver: spec.driver(),
             limits,
             policy,
+            facts: opened.facts.within(&limits),
             features,
             exclusive: settings.exclusive(),
             notice: opened.notice,

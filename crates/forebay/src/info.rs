@@ -16,35 +16,60 @@ pub struct DiskInfo {
     pub policy: Policy,
     /// Whether the file or block device was opened for this disk alone.
     pub exclusive: bool,
-    /// What it can do beyond reading and writing, and what not, and why.
+    /// What programs decide by.
+    pub facts: DiskFacts,
+    /// What it can do beyond reading and writing, and what not, and why: in words, for people.
     pub features: Vec<Feature>,
     /// What whoever runs it should know, in one line: that it works, but not as is usual.
     pub notice: Option<String>,
 }
 
-impl DiskInfo {
+/// What a disk is known to be, as its driver says it. Fixed while it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DiskFacts {
+    /// Whether what is written can be read. Where not, a read leaves its buffer as it is.
+    pub keeps_data: bool,
     /// Whether a range that was discarded reads as zeroes, and a discard is how space is given
     /// back: what zeroes a range and may leave a hole does so by a discard, then.
-    pub fn discards_to_zeroes(&self) -> bool {
-        let discard = self.features.iter().find(|feature| feature.name == "discard");
-        match discard.map(|feature| &feature.state) {
-            Some(FeatureState::Present(how)) => how.contains("reads as zeroes"),
-            _ => false,
+    pub discards_to_zeroes: bool,
+    /// Whether zeroing a range is known to cost less than writing as many zeroes: by the device's
+    /// or the file system's own means. (NBD asks, so that a client can choose.)
+    pub zeroes_fast: bool,
+    /// Whether it talks to another process or machine over TCP: from when it is opened, and over
+    /// more connections whenever a queue is made.
+    pub uses_tcp: bool,
+    /// How many bytes of the file or the export lie behind the last whole logical block: they are
+    /// no part of the disk, and can be neither read nor written. The notice says what to do.
+    pub out_of_reach_bytes: u64,
+}
+
+impl Default for DiskFacts {
+    /// Those of a device that keeps what is written to it, and has nothing special.
+    fn default() -> DiskFacts {
+        DiskFacts {
+            keeps_data: true,
+            discards_to_zeroes: false,
+            zeroes_fast: false,
+            uses_tcp: false,
+            out_of_reach_bytes: 0,
         }
     }
+}
 
-    /// Whether zeroing a range costs less than writing as many zeroes: by the device's or the file
-    /// system's own means. (NBD asks, so that a client can choose.)
-    pub fn zeroes_fast(&self) -> bool {
-        let zeroes = self.features.iter().find(|feature| feature.name == "write_zeroes");
-        match zeroes.map(|feature| &feature.state) {
-            Some(FeatureState::Present(how)) => {
-                !["writes zeroes", "are written"].iter().any(|slow| how.contains(slow))
-            }
-            _ => false,
+impl DiskFacts {
+    /// What is left of them under these limits.
+    pub(crate) fn within(self, limits: &QueueLimits) -> DiskFacts {
+        let writes = !limits.read_only;
+        DiskFacts {
+            discards_to_zeroes: self.discards_to_zeroes && writes && limits.max_discard_sectors > 0,
+            zeroes_fast: self.zeroes_fast && writes && limits.max_write_zeroes_sectors > 0,
+            ..self
         }
     }
+}
 
+impl DiskInfo {
     /// Whether turns are given the time: for latencies, or for the bound on how long flushes wait.
     pub(crate) fn is_timed(&self) -> bool {
         self.policy.iostats || self.limits.volatile_cache
@@ -72,6 +97,19 @@ pub enum FeatureState {
 impl Feature {
     pub(crate) fn present(name: &'static str, how: impl Into<String>) -> Feature {
         Feature { name, state: FeatureState::Present(how.into()) }
+    }
+
+    /// There, in this way, or missing, for this reason.
+    pub(crate) fn either(
+        name: &'static str,
+        is_there: bool,
+        how: impl Into<String>,
+        why: impl Into<String>,
+    ) -> Feature {
+        match is_there {
+            true => Feature::present(name, how),
+            false => Feature::missing(name, why),
+        }
     }
 
     pub(crate) fn missing(name: &'static str, why: impl Into<String>) -> Feature {

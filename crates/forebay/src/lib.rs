@@ -74,7 +74,7 @@ pub use forebay_core::{
     QueueStats, Refusal, RunQueuePolicy, Segment, Segments, StageStats, UnplugCause, WakePolicy,
 };
 pub use future::IoFuture;
-pub use info::{DiskInfo, DiskStats, Feature, FeatureState, RunQueueStats};
+pub use info::{DiskFacts, DiskInfo, DiskStats, Feature, FeatureState, RunQueueStats};
 pub use io::{Completion, Io};
 pub use queue::BioQueue;
 pub use runtime::clock::now_ns;

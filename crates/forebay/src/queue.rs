@@ -14,6 +14,7 @@ use crate::runtime::ready::Ready;
 use crate::runtime::shared::Shared;
 use crate::runtime::{thread, wait};
 use forebay_core::{Bio, Commit, QueuedBio, Refusal, Turned, UnplugCause};
+use std::cell::Cell;
 use std::cell::RefCell;
 use std::fmt;
 use std::io;
@@ -67,6 +68,22 @@ struct QueuePoll {
     is_attended: bool,
     /// The driver has no descriptor: while anything is in the layer, the event is signalled.
     is_mute: bool,
+    /// This thread has signalled it, and nobody has cleared it since: it need not do so again.
+    /// Only this thread clears it.
+    is_signalled: Cell<bool>,
+}
+
+impl QueuePoll {
+    fn signal(&self) {
+        if !self.is_signalled.replace(true) {
+            self.event.signal();
+        }
+    }
+
+    fn clear(&self) {
+        self.is_signalled.set(false);
+        self.event.clear();
+    }
 }
 
 impl BioQueue {
@@ -221,9 +238,12 @@ impl BioQueue {
     /// As `reap`. If `each` panics, what it was not given is given by the next call.
     #[inline]
     pub fn reap_with(&mut self, min: usize, max: usize, each: impl FnMut(Completion)) -> usize {
-        if let Some(poll) = &self.poll {
+        // A child's descriptors are its parent's as well: it must not take its signals back.
+        if let Some(poll) = &self.poll
+            && !self.shared.is_foreign()
+        {
             poll.waiter.told();
-            poll.event.clear();
+            poll.clear();
         }
         self.reap_now(min, max, each)
     }
@@ -363,11 +383,14 @@ impl BioQueue {
             // Relaxed: this thread's turns are those that count, or see it in time.
             hctx.is_polled.store(true, Ordering::Relaxed);
             self.ready.borrow_mut().set_event(&event, is_attended);
-            // What was delivered before told nobody.
-            event.signal();
             // The thread of the disk makes the progress, and each delivery signals.
             let tells = has_driver || hctx.is_shared && self.shared.has_service();
-            self.poll = Some(QueuePoll { event, any, waiter, is_attended, is_mute: !tells });
+            let is_signalled = Cell::new(false);
+            let is_mute = !tells;
+            let poll = QueuePoll { event, any, waiter, is_attended, is_mute, is_signalled };
+            // What was delivered before told nobody.
+            poll.signal();
+            self.poll = Some(poll);
         }
         Ok(self.poll.as_ref().expect("just made").any.fd())
     }
@@ -380,7 +403,7 @@ impl BioQueue {
             let is_waiting = self.len > ready.len() && (poll.is_mute || self.is_stuck);
             let has_left = !ready.is_empty() && (is_reaped || !poll.is_attended);
             if has_left || is_waiting {
-                poll.event.signal();
+                poll.signal();
             }
         }
     }

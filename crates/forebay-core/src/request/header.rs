@@ -37,7 +37,8 @@ pub struct Header {
     pub(crate) unplugged_ns: u64,
     pub(crate) tagged_ns: u64,
     pub(crate) issued_ns: u64,
-    /// The writes that had been issued when it was: the first time, if it joins several bios.
+    /// The writes that had been issued when it was: the first time, if it joins several bios. Of a
+    /// single one it is found when it is needed.
     pub(crate) issued_after: Moment,
     /// Bios that have joined at the end, newest first, until the request is sealed.
     pub(super) joined_back: Option<Box<QueuedBio>>,

@@ -8,5 +8,6 @@ mod plug;
 mod results;
 mod retry;
 mod shared_set;
+mod short_writes;
 mod split_merge;
 mod tags;

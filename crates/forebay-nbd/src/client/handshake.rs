@@ -7,8 +7,8 @@
 //!
 //! Source: "Handshake phase" in the NBD protocol document.
 
-use super::export::{self, Export};
 use super::failure::HandshakeError;
+use super::negotiated::{self, Negotiated};
 use crate::export::Abilities;
 use crate::wire::numbers as wire;
 use crate::wire::{
@@ -101,7 +101,7 @@ pub enum Next {
     /// not taken, somebody has put it there: the connection is to be given up.
     StartTls,
     /// Requests.
-    Ready(Export),
+    Ready(Negotiated),
 }
 
 impl Handshake {
@@ -359,12 +359,12 @@ impl Handshake {
             return Err(HandshakeError::Size(size_bytes));
         }
         let told = core::mem::take(&mut self.told);
-        if told.block_size.as_ref().is_some_and(|sizes| !export::are_good(sizes, size_bytes)) {
-            return Err(self.malformed("impossible block sizes"));
+        if let Some(sizes) = told.block_size {
+            sizes.check(size_bytes).map_err(|problem| self.malformed(problem))?;
         }
-        let can: Abilities = export::abilities(flags);
+        let can: Abilities = negotiated::abilities(flags);
         self.step = Step::Over;
-        Ok(Next::Ready(Export {
+        Ok(Next::Ready(Negotiated {
             name: self.name.clone(),
             description: told.description,
             size_bytes,

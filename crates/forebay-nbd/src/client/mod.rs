@@ -1,5 +1,5 @@
-//! The client's half: [`Handshake`] chooses an export, [`Replies`] knows what is in flight and what
-//! becomes of it.
+//! The client's half: [`Handshake`] chooses an export, [`Transmission`] knows what is in flight and
+//! what becomes of it.
 //!
 //! A server is no more trusted than a client. What it may say depends on what was asked: sizes,
 //! lengths, numbers of requests and places of data are checked before they are used, no length of
@@ -8,16 +8,16 @@
 //! [`Event::Done`] or with its connection.
 
 mod coverage;
-mod export;
 mod failure;
 mod handshake;
-mod replies;
+mod negotiated;
 mod slot;
 #[cfg(test)]
 mod tests;
+mod transmission;
 
-pub use export::Export;
 pub use failure::{Broken, HandshakeError};
 pub use handshake::{Fed, Handshake, Next};
-pub use replies::{Event, Replies, Taken};
+pub use negotiated::Negotiated;
 pub use slot::{Command, Request};
+pub use transmission::{Event, Taken, Transmission};

@@ -16,7 +16,6 @@ mod transmission;
 
 pub use close::CloseReason;
 pub use handshake::{Fed, Handshake, Next, TlsPolicy};
-pub use replies::NR_EXTENTS_MAX;
 pub use transmission::{Command, Refused, Request, Transmission};
 
 pub use crate::wire::{Head, NbdError};

@@ -5,20 +5,18 @@ use alloc::vec::Vec;
 use super::answers::BASE_ALLOCATION_ID;
 use super::extents::each;
 use super::transmission::{Command, Request, Transmission};
-use crate::wire::numbers::{
-    REPLY_ERROR, REPLY_FLAG_DONE, REPLY_NONE, REPLY_OFFSET_DATA, REPLY_OFFSET_HOLE,
-};
+use crate::wire::numbers::{REPLY_ERROR, REPLY_FLAG_DONE, REPLY_NONE, REPLY_OFFSET_DATA};
 use crate::wire::{
-    ChunkHeader, ErrorChunk, Framing, Head, Hole, NbdError, SimpleReply, Sink, StatusChunk, clip,
+    ChunkHeader, ErrorChunk, Framing, Head, NbdError, SimpleReply, Sink, StatusChunk, clip,
 };
 
 /// How many extents a reply has at most: a client asks again where they end. It makes half a
 /// mebibyte, or one with extended headers.
-pub const NR_EXTENTS_MAX: usize = 1 << 16;
+const NR_EXTENTS_MAX: usize = 1 << 16;
 
 impl Transmission {
-    /// It succeeded, and that is all. After [`data`](Self::data) and [`hole`](Self::hole) only if
-    /// none of them was told to be the last.
+    /// It succeeded, and that is all. After [`data`](Self::data) only if none was told to be the
+    /// last.
     #[inline]
     pub fn done(&self, rq: &Request) -> Head {
         let mut head = Head::EMPTY;
@@ -46,19 +44,6 @@ impl Transmission {
             SimpleReply { error: 0, cookie: rq.cookie }.emit(&mut head);
         }
         head
-    }
-
-    /// Tells `len` bytes of zeroes, `len` not 0, without sending them. `None`: they have to be
-    /// sent, because replies are simple, or the client wants one chunk and this is not all.
-    pub fn hole(&self, rq: &Request, at: u64, len: u32, is_last: bool) -> Option<Head> {
-        let is_one = rq.command == Ok(Command::Read { df: true });
-        if self.framing == Framing::Simple || (is_one && u64::from(len) != rq.len) {
-            return None;
-        }
-        let mut head = Head::EMPTY;
-        self.chunk(rq, REPLY_OFFSET_HOLE, Hole::LEN, is_last).emit(self.framing, &mut head);
-        Hole { offset: at, len }.emit(&mut head);
-        Some(head)
     }
 
     /// It failed; the reply is whole. With simple replies the message is not sent. `ENOTSUP`, which

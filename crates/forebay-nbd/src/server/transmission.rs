@@ -27,7 +27,8 @@ pub struct Transmission {
     payload_max: u32,
     can: Abilities,
     pub(super) framing: Framing,
-    has_contexts: bool,
+    /// Whether BLOCK_STATUS was negotiated.
+    pub(super) has_contexts: bool,
 }
 
 /// A request, checked. `offset` and `len` are in bytes; with a command that is not refused they lie
@@ -136,12 +137,6 @@ impl Transmission {
     #[inline]
     pub fn framing(&self) -> Framing {
         self.framing
-    }
-
-    /// Whether BLOCK_STATUS was negotiated.
-    #[inline]
-    pub fn has_contexts(&self) -> bool {
-        self.has_contexts
     }
 
     /// Takes a request apart. `header` has at least [`header_len`](Self::header_len) bytes; what is

@@ -2,10 +2,10 @@
 
 use super::bytes::Sink;
 
-/// Room for the largest: an extended header before the payload of a hole.
-const ROOM: usize = 44;
+/// Room for the largest: an extended header, and the offset that goes before data.
+const ROOM: usize = 40;
 
-/// What goes before data, or is a whole reply: at most 44 bytes, kept in place. It may be empty.
+/// What goes before data, or is a whole reply: at most 40 bytes, kept in place. It may be empty.
 #[derive(Clone, Copy)]
 pub struct Head {
     bytes: [u8; ROOM],

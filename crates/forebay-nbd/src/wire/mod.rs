@@ -22,9 +22,11 @@ pub use head::Head;
 pub use option::{ContextRequest, ExportRequest, OptionHeader, Queries};
 pub use option_reply::{Info, MetaContext, OptionReplyHeader, ServerEntry};
 pub use reply::{
-    ChunkHeader, ErrorChunk, Extents, Hole, SimpleReply, StatusChunk, clip, reply_magic,
+    ChunkHeader, ErrorChunk, Extents, Hole, SimpleReply, StatusChunk, StatusLens, clip, reply_magic,
 };
 pub use request::RequestHeader;
+
+use core::fmt;
 
 /// How requests and replies are framed, as the handshake settled it.
 ///
@@ -48,5 +50,16 @@ impl Framing {
             Framing::Simple | Framing::Structured => RequestHeader::COMPACT_LEN,
             Framing::Extended => RequestHeader::EXTENDED_LEN,
         }
+    }
+}
+
+/// What tells them apart, for people.
+impl fmt::Display for Framing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Framing::Simple => "simple replies",
+            Framing::Structured => "structured replies",
+            Framing::Extended => "extended headers",
+        })
     }
 }

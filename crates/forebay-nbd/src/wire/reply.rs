@@ -195,7 +195,26 @@ pub struct StatusChunk<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Extents<'a> {
     reader: Reader<'a>,
-    is_wide: bool,
+    framing: Framing,
+}
+
+/// How long the parts of a [`StatusChunk`] are, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatusLens {
+    /// What goes before the extents: the context, and if extended how many they are.
+    pub start: u64,
+    /// An extent.
+    pub each: u64,
+}
+
+impl StatusLens {
+    /// With this framing.
+    pub const fn of(framing: Framing) -> StatusLens {
+        match framing {
+            Framing::Simple | Framing::Structured => StatusLens { start: 4, each: 8 },
+            Framing::Extended => StatusLens { start: 8, each: 16 },
+        }
+    }
 }
 
 impl<'a> StatusChunk<'a> {
@@ -204,29 +223,29 @@ impl<'a> StatusChunk<'a> {
     pub fn parse(kind: u16, payload: &'a [u8]) -> Option<Self> {
         let mut reader = Reader::new(payload);
         let context = reader.u32()?;
-        let (is_wide, entry_len) = match kind {
-            REPLY_BLOCK_STATUS => (false, 8),
-            REPLY_BLOCK_STATUS_EXT => (true, 16),
+        let framing = match kind {
+            REPLY_BLOCK_STATUS => Framing::Structured,
+            REPLY_BLOCK_STATUS_EXT => Framing::Extended,
             _ => return None,
         };
-        let nr_told = if is_wide { usize::try_from(reader.u32()?).ok()? } else { 0 };
-        let rest = reader.rest();
-        let nr_there = rest.len().checked_div(entry_len)?;
-        let is_whole = rest.len().checked_rem(entry_len)? == 0 && nr_there > 0;
+        let nr_told = if framing == Framing::Extended { u64::from(reader.u32()?) } else { 0 };
+        let (left, each) = (u64::try_from(reader.rest().len()).ok()?, StatusLens::of(framing).each);
+        let nr_there = left.checked_div(each)?;
+        let is_whole = left.checked_rem(each)? == 0 && nr_there > 0;
         // 0 means: as many as there are.
         (is_whole && (nr_told == 0 || nr_told == nr_there)).then_some(())?;
-        let extents = Extents { reader, is_wide };
+        let extents = Extents { reader, framing };
         let mut all = extents;
         all.all(|(len, _)| len > 0).then_some(StatusChunk { context, extents })
     }
 
     /// How long one of so many extents is, in bytes, and its kind.
     pub fn shape(framing: Framing, nr_extents: u32) -> (u16, u64) {
-        let nr = u64::from(nr_extents);
-        if framing == Framing::Extended {
-            (REPLY_BLOCK_STATUS_EXT, nr.saturating_mul(16).saturating_add(8))
-        } else {
-            (REPLY_BLOCK_STATUS, nr.saturating_mul(8).saturating_add(4))
+        let StatusLens { start, each } = StatusLens::of(framing);
+        let len = u64::from(nr_extents).saturating_mul(each).saturating_add(start);
+        match framing {
+            Framing::Extended => (REPLY_BLOCK_STATUS_EXT, len),
+            Framing::Simple | Framing::Structured => (REPLY_BLOCK_STATUS, len),
         }
     }
 
@@ -252,13 +271,23 @@ impl<'a> StatusChunk<'a> {
     }
 }
 
+impl Extents<'_> {
+    /// The next extent of a chunk, its length and its flags. `None`: it is not there whole, and
+    /// what of it is there may be taken.
+    pub fn one(framing: Framing, reader: &mut Reader<'_>) -> Option<(u64, u64)> {
+        match framing {
+            Framing::Extended => Some((reader.u64()?, reader.u64()?)),
+            Framing::Simple | Framing::Structured => {
+                Some((u64::from(reader.u32()?), u64::from(reader.u32()?)))
+            }
+        }
+    }
+}
+
 impl Iterator for Extents<'_> {
     type Item = (u64, u64);
 
     fn next(&mut self) -> Option<(u64, u64)> {
-        if self.is_wide {
-            return Some((self.reader.u64()?, self.reader.u64()?));
-        }
-        Some((u64::from(self.reader.u32()?), u64::from(self.reader.u32()?)))
+        Extents::one(self.framing, &mut self.reader)
     }
 }

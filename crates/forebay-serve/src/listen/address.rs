@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 /// The port that is registered for NBD.
-pub const NBD_PORT: u16 = 10809;
+pub(super) const NBD_PORT: u16 = 10809;
 
 /// How long the path of a socket may be, bytes: what `sockaddr_un` holds, less its last zero.
 const MAX_PATH_BYTES: usize = 107;

@@ -10,7 +10,7 @@ use rustix::net::SocketAddrAny;
 /// A peer at a unix socket has no name. Its process would be known, but as number 0 if it is in
 /// another namespace, which the safe call for it does not allow for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Peer {
+pub(crate) enum Peer {
     /// Somebody who may write to the socket file.
     Unix,
     /// An address, which proves nothing of who is there.

@@ -130,6 +130,26 @@ fn uris_are_encoded_and_say_whether_tls_is_needed() {
 }
 
 #[test]
+fn a_uri_is_read_as_what_it_was_made_from() {
+    use forebay_nbd::uri::{Address, Uri};
+    let at = |name, address: Address| {
+        let any = Listener::open(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = Listener { name, ..any };
+        for (export, tls) in [("", false), ("a b/c?d&e=f#g%h+i'j", true), ("/ü", false)] {
+            let uri = Uri::parse(&listener.uri(export, tls)).unwrap();
+            assert_eq!((uri.address, &*uri.export, uri.tls), (address.clone(), export, tls));
+        }
+    };
+    for path in ["/run/s", "/a b/c&d=e?f#g%h+i;'j"] {
+        at(Name::Unix(path.into()), Address::Unix(path.into()));
+    }
+    for host in ["::1", "127.0.0.1", "h.example"] {
+        let name = Name::Tcp { host: host.to_owned(), port: 10809 };
+        at(name, Address::Tcp { host: host.to_owned(), port: 10809 });
+    }
+}
+
+#[test]
 fn what_was_adopted_is_not_unlinked() {
     let folder = tempfile::tempdir().unwrap();
     let socket = UnixListener::bind(folder.path().join("s")).unwrap();

@@ -10,34 +10,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// writer's part to another thread does so by something that orders memory (a channel, a lock), so
 /// the next writer goes on from the last value.
 #[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
+pub(super) struct Counter(AtomicU64);
 
 impl Counter {
     /// Adds `nr`. By its one writer alone.
     #[inline]
-    pub fn add(&self, nr: u64) {
+    pub(super) fn add(&self, nr: u64) {
         self.0.store(self.get().wrapping_add(nr), Ordering::Relaxed);
     }
 
     /// The value so far.
     #[inline]
-    pub fn get(&self) -> u64 {
+    pub(super) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// A counter that any thread may write, for what is rare.
 #[derive(Debug, Default)]
-pub struct SharedCounter(AtomicU64);
+pub(crate) struct SharedCounter(AtomicU64);
 
 impl SharedCounter {
     /// Counts one more.
-    pub fn count(&self) {
+    pub(crate) fn count(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The value so far.
-    pub fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -51,7 +51,7 @@ const FIRST_SHIFT: u32 = 10;
 /// A histogram of times with one writer at a time: buckets from about a microsecond, each twice as
 /// wide as the one before.
 #[derive(Debug, Default)]
-pub struct Times {
+pub(super) struct Times {
     /// One for each bound, and one for what is longer than all.
     buckets: [Counter; NR_BOUNDS + 1],
     sum_ns: Counter,
@@ -60,7 +60,7 @@ pub struct Times {
 impl Times {
     /// Counts a time, ns. By its one writer alone.
     #[inline]
-    pub fn record(&self, ns: u64) {
+    pub(super) fn record(&self, ns: u64) {
         let index = (u64::BITS - (ns.saturating_sub(1) >> FIRST_SHIFT).leading_zeros()) as usize;
         self.buckets[index.min(NR_BOUNDS)].add(1);
         self.sum_ns.add(ns);

@@ -9,7 +9,7 @@ use forebay::{DiskStats, Histogram, Op, OpStats, UnplugCause};
 
 use super::counter::bounds_ns;
 use super::families::{Buckets, Families, Name, Value};
-use super::source::{ExportSource, Snapshot};
+use super::registry::{CountedExport, Snapshot};
 
 const SECTOR_BYTES: u64 = 512;
 
@@ -141,7 +141,7 @@ fn writes(disk: &DiskStats, field: fn(&OpStats) -> u64) -> u64 {
 /// Writes the families of all disks.
 pub(super) fn encode(
     families: &mut Families<'_>,
-    exports: &[ExportSource],
+    exports: &[CountedExport],
     snapshot: &Snapshot,
 ) -> fmt::Result {
     let disks: Vec<_> =

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -12,12 +13,12 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::process::Process;
-use super::source::Source;
+use super::registry::Counters;
 use super::text::{CONTENT_TYPE, Exposition};
 use crate::listen::{Address, AddressError, ListenError, Listener, is_exhausted};
 
 /// Where metrics are listened for if no port is named.
-pub const METRICS_PORT: u16 = 9809;
+pub(super) const METRICS_PORT: u16 = 9809;
 /// Scrapers are few, and none needs two connections.
 const MAX_CONNECTIONS: usize = 8;
 /// Prometheus sends less than 1 KiB.
@@ -29,7 +30,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Where metrics are to be served, as a user writes it: an [`Address`], on 127.0.0.1 if no host is
-/// named, so that nobody else hears by accident, and at [`METRICS_PORT`] if no port is.
+/// named, so that nobody else hears by accident, and at port 9809 if none is.
 ///
 /// # Errors
 /// What is wrong with it.
@@ -39,7 +40,7 @@ pub fn metrics_address(text: &str) -> Result<Address, AddressError> {
 
 /// Metrics that can be asked for, as soon as they are started.
 #[derive(Debug)]
-pub struct Endpoint {
+pub(crate) struct Endpoint {
     listener: Listener,
     exposition: Exposition,
 }
@@ -60,13 +61,16 @@ impl Endpoint {
     ///
     /// # Errors
     /// If it cannot listen at `address`.
-    pub fn open(address: &Address, source: Arc<Source>) -> Result<Endpoint, EndpointError> {
-        let exposition = Exposition::new(source, Process::open()?);
+    pub(crate) fn open(
+        address: &Address,
+        counters: Arc<Counters>,
+    ) -> Result<Endpoint, EndpointError> {
+        let exposition = Exposition::new(counters, Process::open()?);
         Ok(Endpoint { listener: Listener::open(address)?, exposition })
     }
 
     /// Where to ask: `http://127.0.0.1:9809/metrics`, or the path of a socket.
-    pub fn place(&self) -> String {
+    pub(crate) fn place(&self) -> String {
         match self.listener.address() {
             Address::Tcp { host, port } if host.contains(':') => {
                 format!("http://[{host}]:{port}/metrics")
@@ -76,16 +80,16 @@ impl Endpoint {
         }
     }
 
-    /// Where it listens.
-    pub fn address(&self) -> Address {
-        self.listener.address()
+    /// Its socket file.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.listener.file()
     }
 
     /// Starts the thread that answers.
     ///
     /// # Errors
     /// If there is no thread to be had.
-    pub fn start(self) -> Result<MetricsServer, EndpointError> {
+    pub(crate) fn start(self) -> Result<MetricsServer, EndpointError> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?);
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
@@ -97,7 +101,7 @@ impl Endpoint {
 
 /// The thread that answers. Dropping it ends it.
 #[derive(Debug)]
-pub struct MetricsServer {
+pub(crate) struct MetricsServer {
     stop: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }

@@ -9,8 +9,10 @@ use prometheus_client::registry::Registry;
 
 use super::disks;
 use super::families::{Families, Name, Value};
+use super::kinds::{ConnectionRefusal, HandshakeFailure, RequestKind, Stage};
 use super::process::Process;
-use super::source::{HandshakeFailure, Refusal, RequestKind, Snapshot, Source, Stage, TrafficSum};
+use super::registry::{Counters, Snapshot};
+use super::traffic::TrafficSum;
 
 /// What the text is, as HTTP says it.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -22,9 +24,9 @@ pub(super) struct Exposition {
 }
 
 impl Exposition {
-    pub(super) fn new(source: Arc<Source>, process: Process) -> Exposition {
+    pub(super) fn new(counters: Arc<Counters>, process: Process) -> Exposition {
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(All { source, process: Mutex::new(process) }));
+        registry.register_collector(Box::new(All { counters, process: Mutex::new(process) }));
         Exposition { registry }
     }
 
@@ -37,35 +39,36 @@ impl Exposition {
 
 #[derive(Debug)]
 struct All {
-    source: Arc<Source>,
+    counters: Arc<Counters>,
     process: Mutex<Process>,
 }
 
 impl Collector for All {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut families = Families(encoder);
-        let snapshot = self.source.snapshot();
+        let snapshot = self.counters.snapshot();
         families.info(
             &Name::of("forebay_build", "The version of the server."),
             &[("version", env!("CARGO_PKG_VERSION"))],
         )?;
-        server(&mut families, &self.source, &snapshot)?;
-        exports(&mut families, &self.source, &snapshot)?;
-        connections(&mut families, &self.source, &snapshot)?;
-        disks::encode(&mut families, self.source.exports(), &snapshot)?;
+        server(&mut families, &self.counters, &snapshot)?;
+        exports(&mut families, &self.counters, &snapshot)?;
+        connections(&mut families, &self.counters, &snapshot)?;
+        disks::encode(&mut families, self.counters.exports(), &snapshot)?;
         self.process.lock().unwrap_or_else(PoisonError::into_inner).encode(&mut families)
     }
 }
 
-fn server(families: &mut Families<'_>, source: &Source, snapshot: &Snapshot) -> fmt::Result {
-    let counters = source.server();
+fn server(families: &mut Families<'_>, counters: &Counters, snapshot: &Snapshot) -> fmt::Result {
+    let counters = counters.server();
     families.one_counter(
         &Name::of("forebay_connections_accepted", "Connections that were accepted."),
         Value::Whole(snapshot.accepted),
     )?;
     families.counter(
         &Name::of("forebay_connections_refused", "Connections that were closed at once."),
-        Refusal::ALL.map(|(why, word)| ([("reason", word)], Value::Whole(counters.refused(why)))),
+        ConnectionRefusal::ALL
+            .map(|(why, word)| ([("reason", word)], Value::Whole(counters.refused(why)))),
     )?;
     let failures = HandshakeFailure::ALL
         .map(|(why, word)| ([("reason", word)], Value::Whole(counters.handshake_failures(why))));
@@ -105,9 +108,9 @@ const EXPORT_FIGURES: [TrafficFigure; 5] = [
     (Name::bytes("forebay_export_sent", "Bytes to clients, all told."), |sum| sum.sent_bytes),
 ];
 
-fn exports(families: &mut Families<'_>, source: &Source, snapshot: &Snapshot) -> fmt::Result {
+fn exports(families: &mut Families<'_>, counters: &Counters, snapshot: &Snapshot) -> fmt::Result {
     let exports = || {
-        let names = source.exports().iter().map(|export| export.name.as_str());
+        let names = counters.exports().iter().map(|export| export.name.as_str());
         names.zip(&snapshot.exports)
     };
     families.gauge(
@@ -157,12 +160,16 @@ const CONNECTION_FIGURES: [TrafficFigure; 4] = [
 
 /// Only those that are open, which are limited in number: a label for each that ever was would grow
 /// without end.
-fn connections(families: &mut Families<'_>, source: &Source, snapshot: &Snapshot) -> fmt::Result {
+fn connections(
+    families: &mut Families<'_>,
+    counters: &Counters,
+    snapshot: &Snapshot,
+) -> fmt::Result {
     let open: Vec<_> = snapshot
         .connections
         .iter()
         .filter_map(|open| {
-            let device = source.exports()[open.export?].name.as_str();
+            let device = counters.exports()[open.export?].name.as_str();
             Some(([("connection", open.id.to_string()), ("device", device.to_owned())], open))
         })
         .collect();

@@ -29,7 +29,7 @@ thread_local! {
 
 /// The server's end of a TLS connection. It belongs to one thread at a time.
 #[derive(Debug)]
-pub struct TlsStream {
+pub(crate) struct TlsStream {
     connection: ServerConnection,
     /// What was received and not decrypted yet: from `decrypted` on.
     received: Vec<u8>,
@@ -53,8 +53,8 @@ impl TlsStream {
     /// A connection that the client is about to begin.
     ///
     /// # Errors
-    /// If `config` cannot be used, which [`super::ServerTls::load`] rules out.
-    pub fn new(config: Arc<ServerConfig>) -> io::Result<TlsStream> {
+    /// If `config` cannot be used, which [`super::server_config`] rules out.
+    pub(crate) fn new(config: Arc<ServerConfig>) -> io::Result<TlsStream> {
         let mut connection = ServerConnection::new(config).map_err(io::Error::other)?;
         connection.set_buffer_limit(Some(SEND_LIMIT_BYTES));
         Ok(TlsStream { connection, received: Vec::new(), decrypted: 0, plaintext: 0, ended: None })
@@ -69,7 +69,7 @@ impl TlsStream {
     /// was read may not be all; `InvalidData` if it breaks the protocol or has no valid
     /// certificate; whatever the socket says. After any but the first the connection is of no use.
     /// Ok(0) is its clean end.
-    pub fn read(&mut self, socket: impl AsFd, into: &mut [u8]) -> io::Result<usize> {
+    pub(crate) fn read(&mut self, socket: impl AsFd, into: &mut [u8]) -> io::Result<usize> {
         let result = self.read_some(socket.as_fd(), into);
         if self.received.len() == self.decrypted {
             self.give_scratch_back();
@@ -170,7 +170,11 @@ impl TlsStream {
     /// # Errors
     /// `WouldBlock` if it took nothing: enough waits to be sent already, or the handshake is not
     /// over. Whatever the socket says: the connection is of no use then.
-    pub fn write_vectored(&mut self, socket: impl AsFd, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
+    pub(crate) fn write_vectored(
+        &mut self,
+        socket: impl AsFd,
+        bufs: &[IoSlice<'_>],
+    ) -> io::Result<usize> {
         if self.connection.is_handshaking() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -202,7 +206,7 @@ impl TlsStream {
     ///
     /// # Errors
     /// `WouldBlock` if the socket does not take all of it; whatever else it says.
-    pub fn flush(&mut self, socket: impl AsFd) -> io::Result<()> {
+    pub(crate) fn flush(&mut self, socket: impl AsFd) -> io::Result<()> {
         self.send(socket)?;
         if self.wants_write() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
     }
@@ -220,29 +224,24 @@ impl TlsStream {
     }
 
     /// Whether something waits until the socket can be written to.
-    pub fn wants_write(&self) -> bool {
+    pub(crate) fn wants_write(&self) -> bool {
         self.connection.wants_write()
     }
 
-    /// Whether the handshake is not over: nothing can be written before.
-    pub fn is_handshaking(&self) -> bool {
-        self.connection.is_handshaking()
-    }
-
     /// Whether [`TlsStream::read`] should be called though the socket may have nothing to read.
-    pub fn has_plaintext(&self) -> bool {
+    pub(crate) fn has_plaintext(&self) -> bool {
         self.plaintext > 0 || self.received.len() > self.decrypted
     }
 
     /// Tells the peer that nothing more comes, as far as the socket takes it at once. Call
     /// [`TlsStream::flush`] for the rest, before the socket is closed.
-    pub fn close_notify(&mut self, socket: impl AsFd) {
+    pub(crate) fn close_notify(&mut self, socket: impl AsFd) {
         self.connection.send_close_notify();
         let _ = self.send(socket);
     }
 
     /// The version and the cipher, for the log: `TLSv1_3 TLS13_AES_256_GCM_SHA384`.
-    pub fn description(&self) -> String {
+    pub(crate) fn description(&self) -> String {
         match (self.connection.protocol_version(), self.connection.negotiated_cipher_suite()) {
             (Some(version), Some(suite)) => format!("{version:?} {:?}", suite.suite()),
             _ => "TLS handshake".to_owned(),

@@ -1,13 +1,15 @@
 //! One connection: what a worker keeps of it between rounds.
 
+use super::ending::Ending;
+use super::input::kind_of;
 use super::output::Output;
+use super::payload::Payload;
 use super::slots::Key;
 use crate::listen::Peer;
 use crate::metrics::OpenConnection;
 use crate::pool::{Held, Pool};
 use crate::tls::TlsStream;
-use forebay::Buf;
-use forebay_nbd::server::{Command, Handshake, Request, Transmission};
+use forebay_nbd::server::{Command, Handshake, NbdError, Request, Transmission};
 use forebay_nbd::wire::Framing;
 use rustix::event::epoll::EventFlags;
 use rustix::net::SendFlags;
@@ -19,6 +21,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A client, from accept to close.
 #[derive(Debug)]
 pub(crate) struct Conn {
+    /// Its name in the worker.
+    pub(crate) key: Key,
     pub(crate) fd: OwnedFd,
     pub(crate) peer: Peer,
     pub(crate) counters: OpenConnection,
@@ -31,14 +35,12 @@ pub(crate) struct Conn {
     /// How much of it the worker has counted, bytes.
     pub(crate) rest_counted: usize,
     /// The payload that is being received.
-    pub(crate) filling: Option<Filling>,
+    pub(crate) payload: Option<Payload>,
     /// Bytes of the stream that are to be ignored: the payload of a request that was refused.
     pub(crate) skip: u64,
     pub(crate) output: Output,
     /// Large reads that wait for memory.
     pub(crate) paused: Vec<Key>,
-    /// Where replies that are rare are put together.
-    pub(crate) scribble: Vec<u8>,
     /// Requests that were begun and not answered.
     pub(crate) nr_in_flight: u32,
     /// How many of them are BLOCK_STATUS.
@@ -55,10 +57,6 @@ pub(crate) struct Conn {
     pub(crate) is_waiting: bool,
     /// It is in the worker's list of those to be looked at in this round.
     pub(crate) is_dirty: bool,
-    /// Its time is over.
-    pub(crate) is_late: bool,
-    /// It has ended the handshake as it should: there was nothing here for it.
-    pub(crate) is_polite: bool,
     /// Nothing more is read: why.
     pub(crate) ending: Option<Ending>,
     /// When it is closed by force, ns: the end of the time for the handshake, or for the last
@@ -95,46 +93,23 @@ pub(crate) enum Phase {
     Transmission(Transmission),
 }
 
-/// A write whose payload is on its way from the client.
-#[derive(Debug)]
-pub(crate) struct Filling {
-    pub(crate) flight: Key,
-    /// Where the piece goes that is being filled. None: there is no memory for it yet.
-    pub(crate) buf: Option<Buf>,
-    /// Bytes of the piece that are there.
-    pub(crate) filled: usize,
-    /// Bytes of the piece.
-    pub(crate) piece_len: usize,
-    /// Where on the disk the piece begins, bytes.
-    pub(crate) at: u64,
-    /// Bytes of the payload from the piece's begin on.
-    pub(crate) left: u64,
-}
-
-impl Filling {
-    /// Whether the piece is complete.
-    pub(crate) fn is_full(&self) -> bool {
-        self.buf.is_some() && self.filled == self.piece_len
+impl Phase {
+    /// What was negotiated.
+    ///
+    /// # Panics
+    /// If nothing was yet: there are no requests before.
+    pub(crate) fn transmission(&self) -> &Transmission {
+        match self {
+            Phase::Transmission(transmission) => transmission,
+            Phase::Handshake(_) => unreachable!("a request before the handshake's end"),
+        }
     }
-}
-
-/// Why nothing more is read from a connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// The client said goodbye: the last replies go out, then it is closed.
-    Bye,
-    /// The client has closed its side.
-    Eof,
-    /// What it sent makes no sense any more; or the server ends: the last replies go out.
-    Told(String),
-    /// The socket is broken: nothing can be sent.
-    Broken(String),
 }
 
 impl Conn {
     pub(crate) fn new(
-        fd: OwnedFd,
-        peer: Peer,
+        key: Key,
+        (fd, peer): (OwnedFd, Peer),
         counters: OpenConnection,
         opened_ns: u64,
         handshake: Handshake,
@@ -143,6 +118,7 @@ impl Conn {
         let mut output = Output::default();
         output.push(greeting);
         Conn {
+            key,
             fd,
             peer,
             counters,
@@ -151,11 +127,10 @@ impl Conn {
             phase: Phase::Handshake(Box::new(handshake)),
             rest: Vec::new(),
             rest_counted: 0,
-            filling: None,
+            payload: None,
             skip: 0,
             output,
             paused: Vec::new(),
-            scribble: Vec::new(),
             nr_in_flight: 0,
             nr_questions: 0,
             held: Held::default(),
@@ -163,8 +138,6 @@ impl Conn {
             is_exclusive: false,
             is_waiting: false,
             is_dirty: false,
-            is_late: false,
-            is_polite: false,
             ending: None,
             deadline_ns: None,
             interest: EventFlags::empty(),
@@ -181,20 +154,52 @@ impl Conn {
         is_free
     }
 
+    /// One of its requests is over, answered or about to be.
+    #[inline]
+    pub(crate) fn ended(&mut self, rq: &Request, has_failed: bool) {
+        self.nr_in_flight -= 1;
+        let moved = match rq.command {
+            Ok(Command::Read { .. } | Command::Write { .. }) => rq.len,
+            _ => 0,
+        };
+        match kind_of(rq) {
+            Some(kind) if !has_failed => self.counters.end(kind, moved),
+            _ => self.counters.fail(),
+        }
+    }
+
+    /// Answers a request with an error.
+    pub(crate) fn reply_error(&mut self, rq: &Request, error: NbdError, message: &str) {
+        let transmission = self.phase.transmission();
+        self.output.push_with(|heads| transmission.error(rq, error, message, heads));
+    }
+
     /// Whether everything that was begun has been answered, and nothing more will be. A write whose
     /// payload has not come to its end was not begun.
     pub(crate) fn is_over(&self) -> bool {
-        let nr_half = u32::from(self.filling.is_some());
+        let nr_half = u32::from(self.payload.is_some());
         self.ending.is_some() && self.nr_in_flight == nr_half && !self.wants_write()
+    }
+
+    /// Whether a disk has yet to end something of it. What waits for memory waits for the client to
+    /// take its replies, and questions about ranges may hang.
+    pub(crate) fn waits_for_disk(&self) -> bool {
+        let nr_half = u32::from(self.payload.is_some());
+        self.nr_in_flight > nr_half + self.nr_questions + self.paused.len() as u32
     }
 
     /// The last words of a connection that is not broken.
     pub(crate) fn say_goodbye(&mut self) {
-        if let Transport::Tls(tls) = &mut self.transport
-            && !matches!(self.ending, Some(Ending::Broken(_)))
+        if !self.is_given_up()
+            && let Transport::Tls(tls) = &mut self.transport
         {
             tls.close_notify(&self.fd);
         }
+    }
+
+    /// Whether it is to be closed as it is.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.ending.as_ref().is_some_and(Ending::is_at_once)
     }
 
     /// Nothing can be said to this client any more.

@@ -4,8 +4,9 @@
 //! memory is bounded: a write piece by piece as its payload comes in, a read in waves of a few
 //! pieces (`waves.rs`). The layer joins the pieces again.
 
-use super::conn::{Conn, Filling};
+use super::conn::Conn;
 use super::door::Door;
+use super::payload::Payload;
 use super::slots::{Key, Slots};
 use super::status::Asker;
 use super::waves::Wave;
@@ -51,8 +52,9 @@ pub(crate) struct Disks {
     pub(crate) exports: Arc<[Export]>,
     asker: Arc<Asker>,
     door: Arc<Door>,
-    /// This thread's queue on each export's disk, made when it is first used.
-    queues: Vec<Option<BioQueue>>,
+    /// This thread's queue on each export's disk. They are opened before anything is served: one on
+    /// another server connects to it, and no client is to wait for that.
+    queues: Vec<BioQueue>,
     /// Those whose descriptors were reported since they were last reaped.
     is_told: Vec<bool>,
     /// Queues whose descriptors nobody watches yet.
@@ -76,15 +78,16 @@ impl Disks {
         budget_bytes: usize,
         nr_clients: usize,
     ) -> Disks {
-        let queues = exports.iter().map(|_| None).collect();
+        let queues = exports.iter().map(|export| export.disk.queue()).collect();
         let is_told = vec![false; exports.len()];
+        let unwatched = (0..exports.len()).collect();
         Disks {
             exports,
             asker,
             door,
             queues,
             is_told,
-            unwatched: Vec::new(),
+            unwatched,
             flights: Slots::new(),
             refused: Vec::new(),
             pool: Pool::new(budget_bytes, nr_clients),
@@ -94,21 +97,16 @@ impl Disks {
         }
     }
 
-    /// The queue on an export's disk.
-    #[inline]
-    pub(super) fn queue(&mut self, export: usize) -> &mut BioQueue {
-        let disk = &self.exports[export].disk;
-        let unwatched = &mut self.unwatched;
-        self.queues[export].get_or_insert_with(|| {
-            unwatched.push(export);
-            disk.queue()
-        })
+    /// Whether an export's queue has boxes for so many bios more.
+    pub(super) fn has_boxes(&self, export: usize, nr: usize) -> bool {
+        let policy = &self.exports[export].disk.info().policy;
+        self.queues[export].len() + nr <= policy.nr_bios as usize
     }
 
-    /// A queue that was made since the last call. Its descriptor is to be watched.
+    /// A queue whose descriptor is to be watched, and is not yet.
     pub(crate) fn next_unwatched(&mut self) -> Option<(usize, &mut BioQueue)> {
         let export = self.unwatched.pop()?;
-        Some((export, self.queue(export)))
+        Some((export, &mut self.queues[export]))
     }
 
     /// Its descriptor cannot be watched yet.
@@ -124,7 +122,6 @@ impl Disks {
     /// Adds what has ended to `done`.
     pub(crate) fn reap(&mut self, done: &mut Vec<Completion>) {
         for (queue, is_told) in self.queues.iter_mut().zip(&mut self.is_told) {
-            let Some(queue) = queue else { continue };
             if std::mem::take(is_told) {
                 queue.reap(0, usize::MAX, done);
             } else if !queue.is_empty() {
@@ -135,12 +132,12 @@ impl Disks {
 
     /// Whether anything has ended that was not reaped. No descriptor tells of it.
     pub(crate) fn has_ended(&self) -> bool {
-        self.queues.iter().flatten().any(BioQueue::has_ended)
+        self.queues.iter().any(BioQueue::has_ended)
     }
 
     /// Whether the layer has anything of this worker's.
     pub(crate) fn is_busy(&self) -> bool {
-        self.queues.iter().flatten().any(|queue| !queue.is_empty())
+        self.queues.iter().any(|queue| !queue.is_empty())
     }
 
     /// Whether no request has come since this was last asked.
@@ -157,17 +154,18 @@ impl Disks {
     }
 
     /// Has a client's question about a range answered.
-    pub(crate) fn ask(&self, conn: &mut Conn, key: Key, export: usize, rq: Request) -> Begun {
-        self.asker.ask(conn, key, &self.door, (export, rq))
+    pub(crate) fn ask(&self, conn: &mut Conn, rq: Request) -> Begun {
+        self.asker.ask(conn, rq, &self.door)
     }
 
     /// Begins a request. One with a payload is begun when its payload begins to come: the rest is
     /// [`Disks::fill`]'s.
     #[inline]
-    pub(crate) fn begin(&mut self, conn: &mut Conn, key: Key, export: usize, rq: Request) -> Begun {
+    pub(crate) fn begin(&mut self, conn: &mut Conn, rq: Request) -> Begun {
         self.nr_begun += 1;
+        let export = conn.phase.transmission().export();
         let flight = Flight {
-            conn: key,
+            conn: conn.key,
             export,
             rq,
             begun_ns: self.now_ns,
@@ -182,7 +180,7 @@ impl Disks {
             Ok(Command::Write { .. }) => {
                 let flight = self.flights.insert(Flight { is_all_there: false, ..flight });
                 conn.nr_in_flight += 1;
-                conn.filling = Some(Filling {
+                conn.payload = Some(Payload {
                     flight,
                     buf: None,
                     filled: 0,
@@ -277,74 +275,10 @@ impl Disks {
         self.begun(conn, key, submitted)
     }
 
-    /// Puts bytes of a payload where they belong, and hands pieces that are full to the disk. Says
-    /// how many bytes were taken; all of them, unless the payload ends or there is no room.
-    #[inline]
-    pub(crate) fn fill(&mut self, conn: &mut Conn, bytes: &[u8]) -> (usize, Begun) {
-        let mut taken = 0;
-        while let Some(filling) = &mut conn.filling {
-            if filling.buf.is_none() {
-                let want = filling.left.min(PIECE_MAX as u64) as usize;
-                let Some(buf) = self.pool.take(want, &mut conn.held) else {
-                    return (taken, Begun::NoRoom);
-                };
-                (filling.piece_len, filling.filled) = (want.min(buf.len()), 0);
-                filling.buf = Some(buf);
-            }
-            let (Some(buf), at) = (&mut filling.buf, filling.filled) else { unreachable!() };
-            let now = (bytes.len() - taken).min(filling.piece_len - at);
-            buf[at..at + now].copy_from_slice(&bytes[taken..taken + now]);
-            filling.filled += now;
-            taken += now;
-            if filling.filled < filling.piece_len {
-                break;
-            }
-            if self.piece_is_full(conn) == Begun::NoRoom {
-                return (taken, Begun::NoRoom);
-            }
-        }
-        (taken, Begun::Yes)
-    }
-
-    /// Hands the piece that has been filled to the disk.
-    pub(crate) fn piece_is_full(&mut self, conn: &mut Conn) -> Begun {
-        let Some(filling) = &mut conn.filling else { return Begun::Yes };
-        let key = filling.flight;
-        let flight = self.flights.get_mut(key).expect("a payload belongs to a request");
-        let buf = filling.buf.take().expect("it is full");
-        let io = Io::write_part(buf, filling.piece_len, filling.at).user_data(key.to_u64());
-        let is_fua = matches!(flight.rq.command, Ok(Command::Write { fua: true }));
-        let io = if is_fua { io.fua() } else { io };
-        let is_last = filling.left == filling.piece_len as u64;
-        let export = flight.export;
-        flight.in_disk += 1;
-        flight.is_all_there = is_last;
-        flight.issued_ns = self.now_ns;
-        if let Err((refusal, io)) = self.submit(export, io) {
-            let flight = self.flights.get_mut(key).expect("as above");
-            flight.in_disk -= 1;
-            let filling = conn.filling.as_mut().expect("as above");
-            if refusal == Refusal::WouldBlock {
-                flight.is_all_there = false;
-                filling.buf = io.into_buf();
-                return Begun::NoRoom;
-            }
-            self.give_back(io, conn);
-            self.refused(key, refusal);
-        }
-        let filling = conn.filling.as_mut().expect("as above");
-        filling.at += filling.piece_len as u64;
-        filling.left -= filling.piece_len as u64;
-        if is_last {
-            conn.filling = None;
-        }
-        Begun::Yes
-    }
-
     #[inline]
     pub(super) fn submit(&mut self, export: usize, io: Io) -> Result<(), (Refusal, Io)> {
         let now_ns = self.now_ns;
-        self.queue(export).submit_at(io, now_ns).map_err(|error| (error.refusal, error.io))
+        self.queues[export].submit_at(io, now_ns).map_err(|error| (error.refusal, error.io))
     }
 
     pub(super) fn give_back(&mut self, io: Io, conn: &mut Conn) {

@@ -6,8 +6,8 @@ use forebay::Extent;
 use forebay_nbd::server::Request;
 use rustix::event::{EventfdFlags, eventfd};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A connection that has just been accepted.
 #[derive(Debug)]
@@ -24,26 +24,34 @@ pub(crate) struct Answer {
     pub(super) extents: Result<Vec<Extent>, String>,
 }
 
+/// Who waits at a door.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    pub(crate) arrivals: Vec<Arrival>,
+    /// The worker is to stop: nobody comes after these.
+    pub(crate) is_closing: bool,
+}
+
 /// The door of one worker: the accepting thread puts connections there.
 #[derive(Debug)]
 pub(crate) struct Door {
-    waiting: Mutex<Vec<Arrival>>,
+    waiting: Mutex<Waiting>,
     answers: Mutex<Vec<Answer>>,
     /// Connections that are in, or wait to be. Relaxed: it is a count to choose by.
     nr_conns: AtomicUsize,
-    /// The worker is to stop. Relaxed: the event that follows it orders.
-    is_closing: AtomicBool,
     event: OwnedFd,
+    /// Where a panic of the worker's is told: it is the server's, of all doors.
+    panicked: Arc<OwnedFd>,
 }
 
 impl Door {
-    pub(crate) fn new() -> std::io::Result<Door> {
+    pub(crate) fn new(panicked: Arc<OwnedFd>) -> std::io::Result<Door> {
         Ok(Door {
             waiting: Mutex::default(),
             answers: Mutex::default(),
             nr_conns: AtomicUsize::new(0),
-            is_closing: AtomicBool::new(false),
             event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            panicked,
         })
     }
 
@@ -60,7 +68,7 @@ impl Door {
     /// Brings a connection.
     pub(crate) fn bring(&self, arrival: Arrival) {
         self.nr_conns.fetch_add(1, Ordering::Relaxed);
-        self.waiting.lock().expect("nobody panics here").push(arrival);
+        self.waiting.lock().expect("nobody panics here").arrivals.push(arrival);
         self.ring();
     }
 
@@ -75,9 +83,9 @@ impl Door {
         std::mem::take(&mut *self.answers.lock().expect("nobody panics here"))
     }
 
-    /// Tells the worker to stop.
+    /// Tells the worker to stop. Nothing may be brought afterwards.
     pub(crate) fn close(&self) {
-        self.is_closing.store(true, Ordering::Relaxed);
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_closing = true;
         self.ring();
     }
 
@@ -86,15 +94,32 @@ impl Door {
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
-    /// Whether the worker is to stop.
-    pub(crate) fn is_closing(&self) -> bool {
-        self.is_closing.load(Ordering::Relaxed)
+    /// Takes who waits, and what is known of who will come: both in one look, so that nobody comes
+    /// in between who would not be told that the worker stops.
+    pub(crate) fn take(&self) -> Waiting {
+        let _ = rustix::io::read(&self.event, &mut [0; 8]);
+        let mut waiting = self.waiting.lock().expect("nobody panics here");
+        let is_closing = waiting.is_closing;
+        Waiting { arrivals: std::mem::take(&mut waiting.arrivals), is_closing }
     }
 
-    /// Takes who waits.
-    pub(crate) fn take(&self) -> Vec<Arrival> {
-        let _ = rustix::io::read(&self.event, &mut [0; 8]);
-        std::mem::take(&mut *self.waiting.lock().expect("nobody panics here"))
+    /// The worker has panicked: it will not open any more.
+    pub(crate) fn tell_panic(&self) {
+        // The count of an event is far from its end, so this does not fail.
+        let _ = rustix::io::write(&self.panicked, &1_u64.to_ne_bytes());
+    }
+
+    /// Has the worker panic at the next thing that comes through its door.
+    #[cfg(test)]
+    pub(crate) fn poison(&self) {
+        std::thread::scope(|scope| {
+            let panics = scope.spawn(|| {
+                let _held = self.waiting.lock();
+                panic!("a test has this lock poisoned");
+            });
+            assert!(panics.join().is_err());
+        });
+        self.ring();
     }
 
     /// A connection has ended.

@@ -1,11 +1,11 @@
 //! Completions of the disks become replies here.
 
 use super::Worker;
-use super::conn::{Conn, Phase};
+use super::conn::Conn;
 use super::disks::Flight;
 use super::input::kind_of;
 use super::slots::{Key, MARK_SHIFT};
-use crate::metrics::{RequestKind, Stage};
+use crate::metrics::Stage;
 use forebay::{BlockStatus, Completion, now_ns};
 use forebay_nbd::server::{Command, NbdError, Request};
 
@@ -54,15 +54,14 @@ impl Worker {
             // The usual read: all of it, at once.
             Ok(len) if is_whole && len == flight.rq.len => {
                 let (conn_key, export, rq) = (flight.conn, flight.export, flight.rq);
-                let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
+                let transmission = conn.phase.transmission();
                 if !self.disks.exports[export].keeps_data {
                     buf[..len as usize].fill(0);
                 }
                 conn.output
                     .push(transmission.data(&rq, rq.offset, len as u32, true, true).as_slice());
                 conn.output.push_data(buf, len as usize);
-                conn.nr_in_flight -= 1;
-                conn.counters.end(RequestKind::Read, len);
+                conn.ended(&rq, false);
                 let (begun_ns, issued_ns) = (flight.begun_ns, flight.issued_ns);
                 self.disks.flights.remove(key);
                 self.count(export, begun_ns, issued_ns);
@@ -113,17 +112,7 @@ impl Worker {
         if flight.wave.is_some() {
             conn.is_exclusive = false; // if any was, it was this one, with nothing beside it
         }
-        conn.nr_in_flight -= 1;
-        match (flight.failed, flight.rq.command) {
-            (Some(_), _) => conn.counters.fail(),
-            (None, Ok(Command::Read { .. })) => {
-                conn.counters.end(RequestKind::Read, flight.rq.len);
-            }
-            (None, Ok(Command::Write { .. })) => {
-                conn.counters.end(RequestKind::Write, flight.rq.len);
-            }
-            (None, _) => conn.counters.end(RequestKind::Flush, 0),
-        }
+        conn.ended(&flight.rq, flight.failed.is_some());
         if let (Some((_, why)), Some(kind)) = (flight.failed, kind_of(&flight.rq)) {
             let (id, rq) = (conn.counters.id(), &flight.rq);
             let export = &self.shared.infos[flight.export].name;
@@ -149,7 +138,7 @@ impl Worker {
 
 /// The reply of a request that is over, and had no data or has sent it.
 fn answer(conn: &mut Conn, flight: &Flight) {
-    let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
+    let transmission = conn.phase.transmission();
     let rq = &flight.rq;
     let sent = flight.wave.as_ref().map_or(0, |wave| wave.sent);
     match flight.failed {
@@ -158,11 +147,7 @@ fn answer(conn: &mut Conn, flight: &Flight) {
         Some((error, message))
             if sent == 0 || (transmission.can_fail_late() && !is_one_chunk(rq)) =>
         {
-            let mut bytes = std::mem::take(&mut conn.scribble);
-            transmission.error(rq, error, message, &mut bytes);
-            conn.output.push(&bytes);
-            bytes.clear();
-            conn.scribble = bytes;
+            conn.reply_error(rq, error, message);
         }
         Some((_, message)) => {
             // A simple reply cannot take back that it promised data, nor can a single chunk.

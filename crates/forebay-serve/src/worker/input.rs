@@ -4,21 +4,23 @@
 //! looked at at once; only what cannot be (the begin of a header, or what is behind a request that
 //! has to wait) is kept with its connection. The payload of a large write is received where it
 //! stays.
+//!
+//! A small payload is copied from there, once. To have it received where it stays, by guessing from
+//! the last requests where headers and payloads will lie, was tried, and costs as many instructions
+//! as the copy of 4 KiB.
 
 use super::Worker;
-use super::conn::{Conn, Ending, Phase, Transport};
+use super::conn::{Conn, Phase};
 use super::disks::{Begun, Disks};
+use super::ending::Ending;
+use super::negotiate::negotiate;
 use super::output::HEADS_MAX;
 use super::slots::Key;
-use crate::log::Opened;
-use crate::metrics::{Refusal, RequestKind};
+use crate::config::MAX_IN_FLIGHT;
+use crate::metrics::RequestKind;
 use crate::server::Shared;
-use crate::tls::TlsStream;
-use forebay_nbd::server::{CloseReason, Command, NbdError, Next, Request, Transmission};
-use forebay_nbd::wire::Framing;
+use forebay_nbd::server::{Command, Request};
 use std::io::{self, IoSliceMut};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// How much is received at once, bytes.
 pub(super) const SCRATCH_LEN: usize = 256 << 10;
@@ -45,20 +47,18 @@ impl Worker {
             // What cannot be looked at yet is kept, and is not of the pool.
             let room = if self.rest_bytes < REST_MAX { SCRATCH_LEN } else { A_LITTLE };
             let scratch = &mut self.scratch[..room.max(conn.rest.len() + A_LITTLE)];
+            let disks = &mut self.disks;
             let is_drained = match receive_once(conn, scratch) {
-                Ok((0, ..)) => {
+                Ok(Received { nr: 0, .. }) => {
                     conn.ending = Some(Ending::Eof);
                     break;
                 }
-                Ok((_, in_scratch, is_drained)) => {
-                    if conn.filling.as_ref().is_some_and(|filling| filling.is_full()) {
-                        let begun = self.disks.piece_is_full(conn);
-                        conn.is_stalled = begun == Begun::NoRoom;
-                    }
+                Ok(Received { in_scratch, is_drained, .. }) => {
+                    conn.is_stalled = disks.submit_piece_if_full(conn) == Begun::NoRoom;
                     let bytes = &self.scratch[..in_scratch];
                     let taken = match conn.is_stalled {
                         true => 0,
-                        false => consume(&mut self.disks, &self.shared, conn, key, bytes),
+                        false => consume(disks, &self.shared, conn, bytes),
                     };
                     conn.rest.extend_from_slice(&bytes[taken..]);
                     is_drained && !conn.has_plaintext()
@@ -99,20 +99,26 @@ impl Worker {
             let Some(key) = self.waiting.pop_front() else { break };
             let Some(conn) = self.conns.get_mut(key) else { continue };
             conn.is_waiting = false;
-            let could = resume_waves(&mut self.disks, conn)
-                | resume_input(&mut self.disks, &self.shared, conn, key);
-            if could && !conn.is_stalled && conn.has_plaintext() {
-                self.again.push(key);
-            }
-            if could {
-                self.rest_bytes += conn.rest.len();
-                self.rest_bytes -= std::mem::replace(&mut conn.rest_counted, conn.rest.len());
-                self.mark_dirty(key);
-            }
+            moved |= self.guard(key, |worker| worker.resume_one(key));
             self.wait_if_due(key);
-            moved |= could;
         }
         moved
+    }
+
+    /// Goes on with one of them. Says whether it could.
+    fn resume_one(&mut self, key: Key) -> bool {
+        let Some(conn) = self.conns.get_mut(key) else { return false };
+        let could =
+            resume_waves(&mut self.disks, conn) | resume_input(&mut self.disks, &self.shared, conn);
+        if could && !conn.is_stalled && conn.has_plaintext() {
+            self.again.push(key);
+        }
+        if could {
+            self.rest_bytes += conn.rest.len();
+            self.rest_bytes -= std::mem::replace(&mut conn.rest_counted, conn.rest.len());
+            self.mark_dirty(key);
+        }
+        could
     }
 }
 
@@ -128,12 +134,12 @@ fn resume_waves(disks: &mut Disks, conn: &mut Conn) -> bool {
 }
 
 /// Goes on with what was received and had to wait. Says whether anything of it could.
-fn resume_input(disks: &mut Disks, shared: &Arc<Shared>, conn: &mut Conn, key: Key) -> bool {
+fn resume_input(disks: &mut Disks, shared: &Shared, conn: &mut Conn) -> bool {
     if !std::mem::take(&mut conn.is_stalled) {
         return false;
     }
     let rest = std::mem::take(&mut conn.rest);
-    let taken = consume(disks, shared, conn, key, &rest);
+    let taken = consume(disks, shared, conn, &rest);
     conn.rest = rest;
     conn.rest.drain(..taken);
     if !conn.is_stalled {
@@ -142,19 +148,27 @@ fn resume_input(disks: &mut Disks, shared: &Arc<Shared>, conn: &mut Conn, key: K
     taken > 0 || !conn.is_stalled
 }
 
-/// One system call: how many bytes came, how many of them are in `scratch`, with those that were
-/// kept in front, and whether the socket has no more.
-fn receive_once(conn: &mut Conn, scratch: &mut [u8]) -> io::Result<(usize, usize, bool)> {
+/// What one system call has brought.
+#[derive(Debug)]
+struct Received {
+    /// How many bytes came; 0: no more will.
+    nr: usize,
+    /// How many bytes are to be looked at in the scratch, with those that were kept in front.
+    in_scratch: usize,
+    /// Whether the socket has no more.
+    is_drained: bool,
+}
+
+/// One system call, into `scratch`; the payload that is being received goes where it stays.
+fn receive_once(conn: &mut Conn, scratch: &mut [u8]) -> io::Result<Received> {
     let kept = conn.rest.len();
     if kept == 0
-        && let Some(mut buf) = conn.filling.as_mut().and_then(|filling| filling.buf.take())
+        && let Some(mut buf) = conn.payload.as_mut().and_then(|payload| payload.buf.take())
     {
-        let (at, len, has_more_pieces) = {
-            let filling = conn.filling.as_ref().expect("its buffer was there");
-            (filling.filled, filling.piece_len, filling.left > filling.piece_len as u64)
-        };
+        let payload = conn.payload.as_ref().expect("its buffer was there");
+        let (at, len) = (payload.filled, payload.piece_len);
         let behind = match len - at {
-            _ if has_more_pieces => 0,
+            _ if !payload.is_last_piece() => 0,
             LARGE.. => A_LITTLE,
             _ => scratch.len(),
         };
@@ -162,29 +176,21 @@ fn receive_once(conn: &mut Conn, scratch: &mut [u8]) -> io::Result<(usize, usize
         let mut slices =
             [IoSliceMut::new(&mut buf[at..len]), IoSliceMut::new(&mut scratch[..behind])];
         let received = conn.receive(&mut slices);
-        let filling = conn.filling.as_mut().expect("as above");
-        filling.buf = Some(buf);
-        let received = received?;
-        let direct = received.min(len - at);
-        filling.filled += direct;
-        return Ok((received, received - direct, received < asked));
+        let payload = conn.payload.as_mut().expect("as above");
+        payload.buf = Some(buf);
+        let nr = received?;
+        return Ok(Received { nr, in_scratch: nr - payload.came(nr), is_drained: nr < asked });
     }
     scratch[..kept].copy_from_slice(&conn.rest);
     let asked = scratch.len() - kept;
-    let received = conn.receive(&mut [IoSliceMut::new(&mut scratch[kept..])])?;
+    let nr = conn.receive(&mut [IoSliceMut::new(&mut scratch[kept..])])?;
     conn.rest.clear();
-    Ok((received, kept + received, received < asked))
+    Ok(Received { nr, in_scratch: kept + nr, is_drained: nr < asked })
 }
 
 /// Looks at bytes, in order, and begins what they ask for. Says how many were taken: the others are
 /// to be kept, until more come, or until the connection is no longer stalled.
-fn consume(
-    disks: &mut Disks,
-    shared: &Arc<Shared>,
-    conn: &mut Conn,
-    key: Key,
-    bytes: &[u8],
-) -> usize {
+fn consume(disks: &mut Disks, shared: &Shared, conn: &mut Conn, bytes: &[u8]) -> usize {
     let mut at = 0;
     loop {
         if conn.ending.is_some() {
@@ -194,18 +200,15 @@ fn consume(
             let now = conn.skip.min((bytes.len() - at) as u64);
             conn.skip -= now;
             at += now as usize;
-        } else if conn.filling.is_some() {
+        } else if conn.payload.is_some() {
             let (taken, begun) = disks.fill(conn, &bytes[at..]);
             at += taken;
             conn.is_stalled = begun == Begun::NoRoom;
         }
-        if conn.skip > 0 || conn.filling.is_some() || at == bytes.len() {
+        if conn.skip > 0 || conn.payload.is_some() || at == bytes.len() {
             return at;
         }
-        if conn.nr_in_flight >= shared.limits.in_flight
-            || conn.output.heads_len() >= HEADS_MAX
-            || conn.is_exclusive
-        {
+        if !may_begin(conn) {
             conn.is_stalled = true;
             return at;
         }
@@ -221,30 +224,45 @@ fn consume(
                 if bytes.len() - at < transmission.header_len() {
                     return at;
                 }
-                let (export, len) = (transmission.export(), transmission.header_len());
+                let len = transmission.header_len();
                 match transmission.parse(&bytes[at..]) {
-                    Ok(rq) => match take_up(disks, conn, key, export, rq) {
+                    Ok(rq) => match take_up(disks, conn, rq) {
                         Begun::Yes => at += len,
                         Begun::NoRoom => {
                             conn.is_stalled = true;
                             return at;
                         }
                     },
-                    Err(reason) => conn.ending = Some(Ending::Told(reason.to_string())),
+                    Err(reason) => conn.ending = Some(Ending::Nonsense(reason.to_string())),
                 }
             }
         }
     }
 }
 
+/// Whether a connection may have another request under way.
+#[inline]
+fn may_begin(conn: &Conn) -> bool {
+    conn.nr_in_flight < MAX_IN_FLIGHT && conn.output.heads_len() < HEADS_MAX && !conn.is_exclusive
+}
+
 /// Takes up one request: answers it, or hands it to the disk.
 #[inline]
-fn take_up(disks: &mut Disks, conn: &mut Conn, key: Key, export: usize, rq: Request) -> Begun {
+fn take_up(disks: &mut Disks, conn: &mut Conn, rq: Request) -> Begun {
     let Some(kind) = kind_of(&rq) else {
         conn.ending = Some(Ending::Bye);
         return Begun::Yes;
     };
-    let begun = take_up_io(disks, conn, key, export, rq);
+    let begun = match rq.command {
+        Ok(Command::BlockStatus { .. }) => disks.ask(conn, rq),
+        Ok(_) => disks.begin(conn, rq),
+        Err(refused) => {
+            conn.skip = rq.payload_len.into();
+            conn.counters.fail();
+            conn.reply_error(&rq, refused.error, refused.message);
+            Begun::Yes
+        }
+    };
     if begun == Begun::Yes {
         conn.counters.begin(kind);
     }
@@ -252,6 +270,7 @@ fn take_up(disks: &mut Disks, conn: &mut Conn, key: Key, export: usize, rq: Requ
 }
 
 /// What a request asks for, as it is counted; `None`: to end.
+#[inline]
 pub(super) fn kind_of(rq: &Request) -> Option<RequestKind> {
     Some(match rq.command {
         Ok(Command::Read { .. }) => RequestKind::Read,
@@ -264,107 +283,4 @@ pub(super) fn kind_of(rq: &Request) -> Option<RequestKind> {
         Ok(Command::Disconnect) => return None,
         Err(_) => RequestKind::Refused,
     })
-}
-
-#[inline]
-fn take_up_io(disks: &mut Disks, conn: &mut Conn, key: Key, export: usize, rq: Request) -> Begun {
-    match rq.command {
-        Ok(Command::Disconnect) => unreachable!("the caller has seen to it"),
-        Ok(Command::BlockStatus { .. }) => return disks.ask(conn, key, export, rq),
-        Ok(Command::Flush) => return disks.begin(conn, key, export, rq),
-        Ok(_) => return disks.begin(conn, key, export, rq),
-        Err(refused) => {
-            conn.skip = rq.payload_len.into();
-            reply_error(conn, &rq, refused.error, refused.message);
-        }
-    }
-    Begun::Yes
-}
-
-pub(super) fn reply_error(conn: &mut Conn, rq: &Request, error: NbdError, message: &str) {
-    conn.counters.fail();
-    let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
-    let mut bytes = std::mem::take(&mut conn.scribble);
-    transmission.error(rq, error, message, &mut bytes);
-    conn.output.push(&bytes);
-    bytes.clear();
-    conn.scribble = bytes;
-}
-
-/// What the log says of a connection that comes in while others do, and finds the server full.
-const TOO_MANY: &str = "there are as many connections as --max-connections allows";
-
-/// Bytes of the handshake. Says how many were taken.
-fn negotiate(disks: &mut Disks, shared: &Arc<Shared>, conn: &mut Conn, bytes: &[u8]) -> usize {
-    let Phase::Handshake(handshake) = &mut conn.phase else { unreachable!() };
-    let mut bytes_out = std::mem::take(&mut conn.scribble);
-    let is_full = shared.nr_open.load(Ordering::Relaxed) >= shared.limits.connections;
-    handshake.set_full(is_full);
-    let fed = handshake.feed(&shared.infos, bytes, &mut bytes_out);
-    conn.output.push(&bytes_out);
-    bytes_out.clear();
-    conn.scribble = bytes_out;
-    match fed.next {
-        Next::More => {}
-        Next::StartTls => start_tls(disks, shared, conn, bytes.len() - fed.consumed),
-        Next::Transmission(transmission) => {
-            conn.deadline_ns = None;
-            conn.counters.set_export(transmission.export());
-            tell_opened(disks, shared, conn, &transmission);
-            conn.phase = Phase::Transmission(transmission);
-            if !conn.count_in(&shared.nr_open, shared.limits.connections) {
-                shared.counters.server().refuse(Refusal::TooMany);
-                conn.ending = Some(Ending::Told(TOO_MANY.to_owned()));
-            }
-        }
-        Next::Close(reason) => {
-            conn.is_polite = matches!(reason, CloseReason::Aborted);
-            if is_full {
-                shared.counters.server().refuse(Refusal::TooMany);
-            }
-            conn.ending = Some(Ending::Told(reason.to_string()));
-        }
-    }
-    fed.consumed
-}
-
-/// Says that a connection has chosen its export.
-fn tell_opened(disks: &Disks, shared: &Shared, conn: &Conn, transmission: &Transmission) {
-    let tls = match &conn.transport {
-        Transport::Plain => None,
-        Transport::Tls(tls) => Some(tls.description()),
-    };
-    let opened = Opened {
-        id: conn.counters.id(),
-        peer: conn.peer,
-        export: &shared.infos[transmission.export()].name,
-        tls: tls.as_deref(),
-        mode: match transmission.framing() {
-            Framing::Simple => "simple replies",
-            Framing::Structured => "structured replies",
-            Framing::Extended => "extended headers",
-        },
-    };
-    shared.log.line(disks.now_ns, opened);
-}
-
-/// The client and we have agreed on TLS: what comes next is encrypted.
-fn start_tls(disks: &mut Disks, shared: &Arc<Shared>, conn: &mut Conn, nr_behind: usize) {
-    let Some(config) = &shared.tls else { unreachable!("TLS is offered only with a key") };
-    if nr_behind > 0 {
-        // Somebody on the way may have put it there, for us to take it for encrypted.
-        conn.ending = Some(Ending::Told("plaintext behind STARTTLS".to_owned()));
-        return;
-    }
-    // Our answer goes in plaintext, before the stream changes.
-    match (conn.send(&mut disks.pool), TlsStream::new(Arc::clone(config))) {
-        (Ok(()), Ok(tls)) if conn.output.is_empty() => {
-            conn.transport = Transport::Tls(Box::new(tls));
-            let Phase::Handshake(handshake) = &mut conn.phase else { unreachable!() };
-            handshake.tls_started();
-        }
-        (Err(error), _) => conn.break_off(error.to_string()),
-        (_, Err(error)) => conn.break_off(format!("TLS: {error}")),
-        (Ok(()), Ok(_)) => conn.break_off("the client does not take its replies".to_owned()),
-    }
 }

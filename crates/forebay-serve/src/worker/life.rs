@@ -1,13 +1,36 @@
 //! Connections come and go here: let in, evicted, given up on, closed, and told of in the log.
 
-use super::conn::{Conn, Ending, Phase, Transport};
+use super::conn::{Conn, Phase, Transport};
 use super::door::Arrival;
+use super::ending::Ending;
 use super::slots::Key;
 use super::{IDLE_TICKS, Worker};
+use crate::config::Limits;
 use crate::log::Closed;
-use crate::metrics::HandshakeFailure;
 use forebay_nbd::server::Handshake;
 use rustix::event::epoll::{self, EventData, EventFlags};
+
+/// How long a client may take to choose an export, ns. It takes milliseconds; over a bad line, and
+/// with TLS, a second or two.
+const HANDSHAKE_NS: u64 = 10_000_000_000;
+/// How long a connection that ends may take to send its last replies, ns: what fits into a socket
+/// takes a client that reads at all no longer. It is a small part of the time that the whole server
+/// may take to end.
+pub(super) const DRAIN_NS: u64 = 5_000_000_000;
+/// So many connections that have not chosen an export may be there in any case: a client that opens
+/// several at once, and slow ones beside it.
+const MIN_HALF_OPEN: usize = 100;
+
+/// How many connections of one thread may be there that have not chosen an export.
+///
+/// All threads together have room for as many as may choose one: so a burst of all clients that are
+/// allowed comes in, each with the time to speak. That it is counted by thread cuts nobody off
+/// earlier: an arrival goes to the thread with the fewest connections (`Threads::bring`), so where
+/// it is one too many there, each other thread has at least this many, too, and the server more
+/// than all of them may be, as this is rounded up.
+fn max_half_open(limits: &Limits) -> usize {
+    limits.connections.max(MIN_HALF_OPEN).div_ceil(limits.threads.max(1))
+}
 
 impl Worker {
     /// Closes a connection. What it has at the disks ends without it.
@@ -18,13 +41,13 @@ impl Worker {
         self.tell_end(&conn);
         let pool = &mut self.disks.pool;
         conn.output.clear(pool, &mut conn.held);
-        let filling = conn.filling.take();
-        if let Some(filling) = filling {
-            if let Some(buf) = filling.buf {
+        let payload = conn.payload.take();
+        if let Some(payload) = payload {
+            if let Some(buf) = payload.buf {
                 pool.give(buf, &mut conn.held);
             }
             pool.leave(&mut conn.held);
-            self.settle(filling.flight);
+            self.settle(payload.flight);
         } else {
             pool.leave(&mut conn.held);
         }
@@ -36,25 +59,14 @@ impl Worker {
 
     /// Says and counts that a connection has ended, and why.
     fn tell_end(&self, conn: &Conn) {
-        let why = match &conn.ending {
-            Some(Ending::Bye) => "closed by the client",
-            Some(Ending::Eof) => "left by the client",
-            Some(Ending::Told(why) | Ending::Broken(why)) => why,
-            None => "closed",
-        };
         let export = match &conn.phase {
             Phase::Transmission(transmission) => Some(transmission.export()),
             Phase::Handshake(_) => None,
         };
         if export.is_none() {
             let is_tls = matches!(conn.transport, Transport::Tls(_));
-            let failure = match &conn.ending {
-                _ if conn.is_late => Some(HandshakeFailure::Timeout),
-                Some(Ending::Broken(_)) if is_tls => Some(HandshakeFailure::Tls),
-                Some(Ending::Broken(_) | Ending::Eof) => Some(HandshakeFailure::Gone),
-                Some(Ending::Told(_)) if !conn.is_polite => Some(HandshakeFailure::Protocol),
-                _ => None,
-            };
+            let ending = conn.ending.as_ref();
+            let failure = ending.and_then(|ending| ending.handshake_failure(is_tls));
             if let Some(failure) = failure {
                 self.shared.counters.server().fail_handshake(failure);
             }
@@ -63,7 +75,7 @@ impl Worker {
             id: conn.counters.id(),
             peer: conn.peer,
             export: export.map(|export| self.shared.infos[export].name.as_str()),
-            why,
+            why: conn.ending.as_ref().map_or("closed", Ending::why),
             traffic: conn.counters.sum(),
             open_ns: self.disks.now_ns.saturating_sub(conn.opened_ns),
         };
@@ -72,15 +84,16 @@ impl Worker {
 
     /// Lets new connections in; or sees that it is time to stop.
     pub(super) fn open_door(&mut self) {
-        for Arrival { fd, peer } in self.door.take() {
+        let waiting = self.door.take();
+        for Arrival { fd, peer } in waiting.arrivals {
             let mut greeting = Vec::new();
             let handshake = Handshake::new(self.shared.tls_policy, &mut greeting);
             let (counters, now_ns) = (self.shared.counters.open_connection(), self.disks.now_ns);
-            let conn = Conn::new(fd, peer, counters, now_ns, handshake, &greeting);
-            let conn = Box::new(conn);
-            let key = self.conns.insert(conn);
+            let key = self.conns.insert_with(|key| {
+                Box::new(Conn::new(key, (fd, peer), counters, now_ns, handshake, &greeting))
+            });
             let conn = self.conns.get_mut(key).expect("just put there");
-            conn.deadline_ns = Some(self.disks.now_ns + self.shared.limits.handshake_ns);
+            conn.deadline_ns = Some(self.disks.now_ns + HANDSHAKE_NS);
             conn.interest = EventFlags::IN;
             let data = EventData::new_u64(key.to_u64());
             if let Err(error) = epoll::add(&self.epoll, &conn.fd, data, conn.interest) {
@@ -92,11 +105,11 @@ impl Worker {
         }
         self.take_answers();
         self.evict();
-        if self.door.is_closing() && !self.is_stopping {
+        if waiting.is_closing && !self.is_stopping {
             self.is_stopping = true;
             for key in self.conns.keys() {
                 let conn = self.conns.get_mut(key).expect("listed just now");
-                conn.ending.get_or_insert(Ending::Told("the server ends".to_owned()));
+                conn.ending.get_or_insert(Ending::ServerEnds);
                 self.mark_dirty(key);
             }
         }
@@ -105,7 +118,7 @@ impl Worker {
     /// Where too many have not chosen an export yet, the oldest of them has to go: whoever opens
     /// connections and says nothing keeps nobody else out.
     fn evict(&mut self) {
-        let max = (self.shared.limits.half_open / self.shared.limits.threads.max(1)).max(1);
+        let max = max_half_open(&self.shared.limits);
         let conns = &mut self.conns;
         if self.in_handshake.len() > max {
             let mut is_one = |key: &Key| {
@@ -116,8 +129,7 @@ impl Worker {
         while self.in_handshake.len() > max {
             let Some(key) = self.in_handshake.pop_front() else { break };
             let conn = self.conns.get_mut(key).expect("kept just now");
-            conn.break_off("it has not chosen an export, and others want to".to_owned());
-            conn.is_late = true;
+            conn.ending = Some(Ending::Late("it has not chosen an export, and others want to"));
             self.mark_dirty(key);
         }
     }
@@ -142,12 +154,38 @@ impl Worker {
                         Phase::Handshake(_) => "it has not chosen an export in time",
                         Phase::Transmission(_) => "it has not taken its last replies in time",
                     };
-                    conn.break_off(what.to_owned());
-                    conn.is_late = true;
+                    conn.ending = Some(Ending::Late(what));
                     self.mark_dirty(key);
                 }
                 Some(_) => self.nr_deadlines += 1,
                 None => {}
+            }
+        }
+    }
+}
+
+/// A panic is told before the queues are dropped: that waits for what is in flight, and a disk may
+/// never answer.
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.door.tell_panic();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_together_have_room_for_all_clients_that_may_choose_an_export() {
+        for threads in 0..300 {
+            for (connections, at_least) in [(1, 100), (100, 100), (101, 101), (1000, 1000)] {
+                let limits = Limits { connections, threads, ..Limits::default() };
+                let room = max_half_open(&limits) * threads.max(1);
+                assert!(room >= at_least, "{threads} threads have room for {room}: {limits:?}");
+                assert!(room < at_least + threads.max(1), "{room}: {limits:?}");
             }
         }
     }

@@ -5,10 +5,10 @@
 //! then it collects what has completed, and each connection's replies leave in one vectored write.
 //! Nothing in a round waits for a client, and what a client has yet to take is memory, not a tag.
 //!
-//! - `input`: bytes become requests;
-//! - `disks`: requests become bios, in pieces where they are large; `waves`: large reads;
+//! - `input`: bytes become requests; `negotiate`: the handshake;
+//! - `disks`: requests become bios; `payload`: those of writes, `waves`: large reads, in pieces;
 //! - `ends`: completions become replies;
-//! - `output`: replies become bytes;
+//! - `output`: replies become bytes; `flush`: they are sent, and what is over is closed;
 //! - `gather`: how long to let requests gather;
 //! - `status`: what a range consists of is asked elsewhere;
 //! - `door`: where new connections come in; `life`: how they begin and end; `timer`: when to look
@@ -17,17 +17,21 @@
 mod conn;
 mod disks;
 pub(crate) mod door;
+mod ending;
 mod ends;
+mod flush;
 mod gather;
 mod input;
 mod life;
+mod negotiate;
 mod output;
+mod payload;
 mod slots;
 pub(crate) mod status;
 mod timer;
 mod waves;
 
-use self::conn::{Conn, Ending};
+use self::conn::Conn;
 use self::disks::Disks;
 use self::door::Door;
 use self::gather::Gather;
@@ -229,17 +233,19 @@ impl Worker {
     }
 
     /// Looks at what a client has sent. A panic meanwhile would be a fault of ours that it has
-    /// found: it ends this connection, and is counted, and the others go on.
+    /// found: it ends this connection, and is counted, and the others go on. (Memory of the pool
+    /// that the call had in its hands is lost to it.)
     #[inline]
-    fn guard(&mut self, key: Key, look: impl FnOnce(&mut Worker)) {
-        let looked = catch_unwind(AssertUnwindSafe(|| look(self)));
-        if looked.is_err() {
+    fn guard<R: Default>(&mut self, key: Key, look: impl FnOnce(&mut Worker) -> R) -> R {
+        catch_unwind(AssertUnwindSafe(|| look(self))).unwrap_or_else(|_| {
             self.shared.counters.server().panics.count();
             if let Some(conn) = self.conns.get_mut(key) {
                 conn.break_off("the server has a fault, which this client has found".to_owned());
             }
-            self.mark_dirty(key);
-        }
+            // At once: what it has counted may be wrong, so nothing more may end for it.
+            self.close(key);
+            R::default()
+        })
     }
 
     /// A connection's socket is readable, or takes more.
@@ -263,60 +269,6 @@ impl Worker {
             && !std::mem::replace(&mut conn.is_dirty, true)
         {
             self.dirty.push(key);
-        }
-    }
-
-    /// Sends what there is to send, and closes what is over.
-    fn flush(&mut self) {
-        let mut dirty = std::mem::take(&mut self.dirty);
-        for key in dirty.drain(..) {
-            let Some(conn) = self.conns.get_mut(key) else { continue };
-            conn.is_dirty = false;
-            if !matches!(conn.ending, Some(Ending::Broken(_)))
-                && conn.wants_write()
-                && let Err(error) = conn.send(&mut self.disks.pool)
-            {
-                conn.break_off(error.to_string());
-            }
-            let is_broken = matches!(conn.ending, Some(Ending::Broken(_)));
-            if is_broken || conn.is_over() {
-                self.close(key);
-                continue;
-            }
-            if conn.ending.is_some() && conn.deadline_ns.is_none() {
-                conn.deadline_ns = Some(self.disks.now_ns + self.shared.limits.drain_ns);
-                self.nr_deadlines += 1;
-            }
-            let mut interest = EventFlags::empty();
-            interest.set(EventFlags::IN, conn.may_read());
-            interest.set(EventFlags::OUT, conn.wants_write());
-            if interest != conn.interest {
-                conn.interest = interest;
-                let data = EventData::new_u64(key.to_u64());
-                epoll::modify(&self.epoll, &conn.fd, data, interest).expect("it is registered");
-            }
-        }
-        if self.dirty.is_empty() {
-            self.dirty = dirty; // its memory is used again
-        }
-        self.watch_new_queues();
-    }
-
-    /// Has new queues' descriptors watched, so that completions wake this thread.
-    /// Without a descriptor left, as when clients have taken all, the timer's looks take the place
-    /// of events, until there is one again.
-    fn watch_new_queues(&mut self) {
-        while let Some((export, queue)) = self.disks.next_unwatched() {
-            let data = EventData::new_u64(OF_QUEUE | export as u64);
-            // A wait begins only when everything that has ended was reaped.
-            let watched = queue.poll_fd_after_reap().and_then(|fd| {
-                epoll::add(&self.epoll, fd, data, EventFlags::IN)?;
-                Ok(())
-            });
-            if watched.is_err() {
-                self.disks.put_unwatched(export);
-                return self.timer.arm();
-            }
         }
     }
 }

@@ -56,15 +56,22 @@ impl Output {
     /// Adds bytes that are copied.
     #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        if bytes.is_empty() {
-            return;
-        }
-        self.heads.extend_from_slice(bytes);
-        self.len += bytes.len();
+        self.push_with(|heads| heads.extend_from_slice(bytes));
+    }
+
+    /// Adds the bytes that `append` appends.
+    #[inline]
+    pub(crate) fn push_with<R>(&mut self, append: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+        let before = self.heads.len();
+        let answer = append(&mut self.heads);
+        let added = self.heads.len() - before;
+        self.len += added;
         match self.parts.back_mut() {
-            Some(Part::Heads(len)) => *len += bytes.len(),
-            _ => self.parts.push_back(Part::Heads(bytes.len())),
+            _ if added == 0 => {}
+            Some(Part::Heads(len)) => *len += added,
+            _ => self.parts.push_back(Part::Heads(added)),
         }
+        answer
     }
 
     /// Adds the first `len` bytes of a piece, which goes back to the pool when they have been sent.

@@ -44,6 +44,12 @@ impl<T> Slots<T> {
     /// Puts a thing in.
     #[inline]
     pub(crate) fn insert(&mut self, thing: T) -> Key {
+        self.insert_with(|_| thing)
+    }
+
+    /// Puts a thing in that is told its name.
+    #[inline]
+    pub(crate) fn insert_with(&mut self, thing: impl FnOnce(Key) -> T) -> Key {
         let index = match self.free.pop() {
             Some(index) => index,
             None => {
@@ -52,8 +58,9 @@ impl<T> Slots<T> {
             }
         };
         let entry = &mut self.entries[index as usize];
-        entry.1 = Some(thing);
-        Key { index, generation: entry.0 }
+        let key = Key { index, generation: entry.0 };
+        entry.1 = Some(thing(key));
+        key
     }
 
     /// The thing of this name, if it is still there.

@@ -5,15 +5,14 @@
 //! no worker waits for it. The answer comes in through the worker's door.
 
 use super::Worker;
-use super::conn::{Conn, Phase};
+use super::conn::Conn;
 use super::disks::Begun;
 use super::door::{Answer, Door};
-use super::input::reply_error;
 use super::slots::Key;
 use crate::export::Export;
-use crate::metrics::RequestKind;
 use forebay::{Extent, ExtentKind};
 use forebay_nbd::server::{Command, NbdError, Request};
+use forebay_nbd::wire::numbers::{STATE_HOLE, STATE_ZERO};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -24,6 +23,9 @@ const EXTENTS_MAX: usize = 1024;
 
 /// How many questions of one connection are under way at once: their answers are not of the pool.
 const QUESTIONS_MAX: u32 = 4;
+
+/// Of so many clients questions wait; those of more are refused while they do.
+const CLIENTS_MAX: usize = 1024;
 
 /// A question of a client's.
 #[derive(Debug)]
@@ -45,7 +47,8 @@ impl Asker {
     /// If one cannot be started.
     pub(crate) fn start(exports: &Arc<[Export]>, nr_clients: usize) -> io::Result<Arc<Asker>> {
         let start_one = |export| {
-            let (sender, questions) = sync_channel(nr_clients * QUESTIONS_MAX as usize);
+            let nr = nr_clients.min(CLIENTS_MAX) * QUESTIONS_MAX as usize;
+            let (sender, questions) = sync_channel(nr);
             let exports = Arc::downgrade(exports);
             let builder = std::thread::Builder::new().name(format!("status-{export}"));
             builder.spawn(move || answer_all((&exports, export), &questions))?;
@@ -56,20 +59,16 @@ impl Asker {
     }
 
     /// Asks; `door` is where the answer comes in.
-    pub(super) fn ask(
-        &self,
-        conn: &mut Conn,
-        key: Key,
-        door: &Arc<Door>,
-        (export, rq): (usize, Request),
-    ) -> Begun {
+    pub(super) fn ask(&self, conn: &mut Conn, rq: Request, door: &Arc<Door>) -> Begun {
         if conn.nr_questions >= QUESTIONS_MAX {
             return Begun::NoRoom;
         }
-        let question = Question { door: Arc::clone(door), conn: key, rq };
+        let question = Question { door: Arc::clone(door), conn: conn.key, rq };
+        let export = conn.phase.transmission().export();
         if self.0[export].try_send(question).is_err() {
             // Those of clients that have gone fill it up.
-            reply_error(conn, &rq, NbdError::Io, "the disk has not answered others for long");
+            conn.counters.fail();
+            conn.reply_error(&rq, NbdError::Io, "the disk has not answered others for long");
             return Begun::Yes;
         }
         conn.nr_questions += 1;
@@ -101,10 +100,10 @@ impl Worker {
         for Answer { conn: key, rq, extents } in self.door.take_answers() {
             let Some(conn) = self.conns.get_mut(key) else { continue };
             conn.nr_questions -= 1;
-            conn.nr_in_flight -= 1;
+            conn.ended(&rq, extents.is_err());
             match extents {
                 Ok(extents) => reply(conn, &rq, &extents),
-                Err(error) => reply_error(conn, &rq, NbdError::Io, &error),
+                Err(error) => conn.reply_error(&rq, NbdError::Io, &error),
             }
             self.mark_dirty(key);
         }
@@ -113,21 +112,14 @@ impl Worker {
 
 /// Says what a range consists of.
 fn reply(conn: &mut Conn, rq: &Request, extents: &[Extent]) {
-    const HOLE_AND_ZERO: u32 = 3;
-    const ZERO: u32 = 2;
     let states: Vec<(u64, u32)> = extents
         .iter()
         .map(|extent| match extent.kind {
             ExtentKind::Data => (extent.len, 0),
-            ExtentKind::Zero => (extent.len, ZERO),
-            ExtentKind::Hole => (extent.len, HOLE_AND_ZERO),
+            ExtentKind::Zero => (extent.len, STATE_ZERO),
+            ExtentKind::Hole => (extent.len, STATE_HOLE | STATE_ZERO),
         })
         .collect();
-    let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
-    let mut bytes = std::mem::take(&mut conn.scribble);
-    transmission.extents(rq, &states, &mut bytes);
-    conn.counters.end(RequestKind::BlockStatus, 0);
-    conn.output.push(&bytes);
-    bytes.clear();
-    conn.scribble = bytes;
+    let transmission = conn.phase.transmission();
+    conn.output.push_with(|heads| transmission.extents(rq, &states, heads));
 }

@@ -5,13 +5,13 @@
 //! data, nothing may come between its waves: such a read begins when nothing else is under way for
 //! its connection, unless one wave is all of it.
 
-use super::conn::{Conn, Phase};
+use super::conn::Conn;
 use super::disks::{Begun, Disks, Flight};
 use super::ends::is_one_chunk;
 use super::slots::{Key, MARK_SHIFT};
 use crate::pool::PIECE_MAX;
 use forebay::{Buf, Io, Refusal};
-use forebay_nbd::server::{Command, Transmission};
+use forebay_nbd::server::Command;
 
 /// How many pieces of a large read are on their way at once.
 const WAVE: usize = 4;
@@ -32,12 +32,10 @@ pub(crate) struct Wave {
 impl Disks {
     /// Whether a large read can have all of its pieces in one wave.
     pub(super) fn has_room_for_all(&mut self, conn: &Conn, flight: &Flight) -> bool {
-        let policy = &self.exports[flight.export].disk.info().policy;
-        let nr_bios = policy.nr_bios as usize;
         let len = flight.rq.len;
         len <= (WAVE * PIECE_MAX) as u64
             && self.pool.may_have(len.next_multiple_of(PIECE_MAX as u64) as usize, &conn.held)
-            && self.queue(flight.export).len() + WAVE <= nr_bios
+            && self.has_boxes(flight.export, WAVE)
     }
 
     /// Asks the disk for the next pieces of a large read. None of the wave before is left.
@@ -78,8 +76,7 @@ impl Disks {
         let flight = self.flights.get_mut(key).expect("the caller has looked");
         let is_cache = matches!(flight.rq.command, Ok(Command::Cache));
         let keeps_data = self.exports[flight.export].keeps_data;
-        let Phase::Transmission(transmission) = &conn.phase else { unreachable!() };
-        let transmission: &Transmission = transmission;
+        let transmission = conn.phase.transmission();
         let rq = flight.rq;
         let Some(wave) = &mut flight.wave else { return true };
         let Wave { sent, asked, pieces, .. } = &mut **wave;

@@ -1,6 +1,6 @@
 //! A client that keeps no rules but those of the wire.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,6 @@ use std::time::Duration;
 pub(crate) const READ: u16 = 0;
 pub(crate) const WRITE: u16 = 1;
 pub(crate) const FLUSH: u16 = 3;
-pub(crate) const BLOCK_STATUS: u16 = 7;
 /// The flag of a read whose data are to come in one chunk.
 pub(crate) const DF: u16 = 4;
 
@@ -89,6 +88,17 @@ impl Client {
         let mut bytes = vec![0; len];
         self.socket.read_exact(&mut bytes).unwrap();
         bytes
+    }
+
+    /// Takes some bytes of what has come, however many.
+    pub(crate) fn some(&mut self, into: &mut [u8]) -> usize {
+        loop {
+            match self.socket.read(into) {
+                // A thread that was stopped meanwhile, as by a debugger, gets this.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => return read.expect("the server sends"),
+            }
+        }
     }
 
     /// Takes the next reply. Behind a simple one that is no error come the bytes that `read_len`

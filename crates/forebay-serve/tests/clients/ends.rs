@@ -1,40 +1,60 @@
 //! How a server ends.
 
-use crate::child::{Served, is_child, with_server};
-use crate::client::{Client, WRITE, request};
+use crate::client::{Client, READ, WRITE, request};
+use crate::counters::metrics;
+use crate::server::Running;
 use forebay_serve::Limits;
 use std::io::Write;
-use std::path::Path;
-
-fn failing_flushes(folder: &Path) -> Served {
-    let spec = |nr: u32| format!("fault:{}?rule=flush:io", folder.join(nr.to_string()).display());
-    Served { specs: (0..3).map(spec).collect(), limits: Limits::default() }
-}
 
 /// So every disk is flushed at the end, whatever becomes of the others.
 #[test]
 fn each_disk_whose_last_flush_fails_is_named() {
     let folder = tempfile::tempdir().unwrap();
-    if !is_child() {
-        for nr in 0..3 {
-            std::fs::write(folder.path().join(nr.to_string()), vec![0; 1 << 20]).unwrap();
-        }
+    let path = |nr: u32| folder.path().join(nr.to_string()).display().to_string();
+    let spec = |nr: u32| {
+        std::fs::write(path(nr), vec![0; 1 << 20]).unwrap();
+        format!("fault:{}?rule=flush:io", path(nr))
+    };
+    let specs: Vec<String> = (0..3).map(spec).collect();
+    let mut server = Running::start(folder.path(), &specs, Limits::default());
+    for nr in 0..3 {
+        let mut client = Client::new(&server.socket, &nr.to_string(), false);
+        let mut write = request(WRITE, 0, 1, 0, 4);
+        write.extend(b"data");
+        client.socket.write_all(&write).unwrap();
+        assert_eq!(client.reply(|_| 0).error, 0);
     }
-    let name = "ends::each_disk_whose_last_flush_fails_is_named";
-    with_server(name, folder.path(), failing_flushes, |server| {
-        for nr in 0..3 {
-            let mut client = Client::new(&server.socket, &nr.to_string(), false);
-            let mut write = request(WRITE, 0, 1, 0, 4);
-            write.extend(b"data");
-            client.socket.write_all(&write).unwrap();
-            assert_eq!(client.reply(|_| 0).error, 0);
-        }
-        let (status, said) = server.stop();
-        assert!(!status.success());
-        for nr in 0..3 {
-            let path = folder.path().join(nr.to_string()).display().to_string();
-            let told = said.lines().filter(|line| line.contains("the last flush failed"));
-            assert_eq!(told.filter(|line| line.contains(&path)).count(), 1, "{path} in {said}");
-        }
-    });
+    let error = server.stop().expect_err("nothing was flushed").to_string();
+    let said = format!("{}{error}\n", server.log());
+    for nr in 0..3 {
+        let told = said.lines().filter(|line| line.contains("the last flush failed"));
+        assert_eq!(told.filter(|line| line.contains(&path(nr))).count(), 1, "{nr} in {said}");
+    }
+}
+
+/// It takes longer than clients have for their last replies.
+#[test]
+fn what_a_slow_disk_has_begun_is_answered_before_the_server_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = "fault:ram:1M?rule=read:delay=6s".to_owned();
+    let mut server = Running::start(folder.path(), &[spec], Limits::default());
+    let mut client = Client::new(&server.socket, "0", false);
+    client.socket.write_all(&request(READ, 0, 1, 0, 512)).unwrap();
+    let is_begun =
+        |line: &str| line.starts_with("forebay_connection_in_flight{") && line.ends_with(" 1");
+    while !metrics(&server).lines().any(is_begun) {}
+    server.stop().unwrap();
+    assert_eq!(client.reply(|_| 512).error, 0);
+}
+
+#[test]
+fn a_server_that_has_ended_leaves_no_socket_and_no_thread_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut server = Running::start(folder.path(), &["ram:1M".to_owned()], Limits::default());
+    let mut client = Client::new(&server.socket, "0", false);
+    server.stop().unwrap();
+    assert_eq!(std::io::Read::read(&mut client.socket, &mut [0]).unwrap(), 0, "it is closed");
+    for socket in [&server.socket, &server.metrics] {
+        assert!(!socket.exists(), "{} was left behind", socket.display());
+    }
 }

@@ -1,7 +1,9 @@
-//! What clients get of a server that runs in a process of its own, when they ask for much at once.
+//! What clients get of a server that runs in the process of the test.
 
-mod child;
 mod client;
+mod counters;
+mod embedded;
 mod ends;
 mod fairness;
 mod order;
+mod server;

@@ -1,11 +1,10 @@
 //! Replies of large and small reads that are under way together.
 
-use crate::child::{Running, Served, is_child, with_server};
 use crate::client::{Client, DF, READ, number, request};
+use crate::server::Running;
 use forebay_serve::Limits;
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::Path;
 
 const SIZE: usize = 24 << 20;
 const NR_READS: u64 = 100;
@@ -44,35 +43,21 @@ fn ask(client: &Client, reads: &[(usize, usize)], flags: u16) -> std::thread::Jo
     std::thread::spawn(move || socket.write_all(&bytes).unwrap())
 }
 
-fn with_memory(name: &str, test: impl Fn(&mut Running, &[u8])) {
-    let content = if is_child() { Vec::new() } else { content() };
+fn with_memory(test: impl Fn(&Running, &[u8])) {
+    let content = content();
     // The least that there can be, and the usual: with one and two threads.
     for (memory_bytes, threads) in [(1 << 20, 1), (64 << 20, 2)] {
         let folder = tempfile::tempdir().unwrap();
-        if !is_child() {
-            std::fs::write(folder.path().join("disk.img"), &content).unwrap();
-            std::fs::write(folder.path().join("limits"), format!("{memory_bytes} {threads}"))
-                .unwrap();
-        }
-        with_server(name, folder.path(), served, |server| test(server, &content));
+        let disk = folder.path().join("disk.img");
+        std::fs::write(&disk, &content).unwrap();
+        let limits = Limits { memory_bytes, threads, ..Limits::default() };
+        test(&Running::start(folder.path(), &[disk.display().to_string()], limits), &content);
     }
-}
-
-fn served(folder: &Path) -> Served {
-    let limits = std::fs::read_to_string(folder.join("limits")).unwrap();
-    let (memory_bytes, threads) = limits.split_once(' ').unwrap();
-    let limits = Limits {
-        memory_bytes: memory_bytes.parse().unwrap(),
-        threads: threads.parse().unwrap(),
-        ..Limits::default()
-    };
-    Served { specs: vec![folder.join("disk.img").display().to_string()], limits }
 }
 
 #[test]
 fn simple_replies_are_whole_whatever_is_under_way_beside_them() {
-    let name = "order::simple_replies_are_whole_whatever_is_under_way_beside_them";
-    with_memory(name, |server, content| {
+    with_memory(|server, content| {
         let mut client = Client::new(&server.socket, "0", false);
         let reads = reads();
         let sender = ask(&client, &reads, 0);
@@ -89,7 +74,7 @@ fn simple_replies_are_whole_whatever_is_under_way_beside_them() {
 
 #[test]
 fn data_that_must_come_in_one_chunk_do() {
-    with_memory("order::data_that_must_come_in_one_chunk_do", |server, content| {
+    with_memory(|server, content| {
         let mut client = Client::new(&server.socket, "0", true);
         let reads = reads();
         let sender = ask(&client, &reads, DF);
@@ -107,7 +92,7 @@ fn data_that_must_come_in_one_chunk_do() {
 
 #[test]
 fn chunks_of_a_read_are_its_range_once_and_in_order() {
-    with_memory("order::chunks_of_a_read_are_its_range_once_and_in_order", |server, content| {
+    with_memory(|server, content| {
         let mut client = Client::new(&server.socket, "0", true);
         let reads = reads();
         let sender = ask(&client, &reads, 0);

@@ -2,16 +2,19 @@
 //! byte that comes back, and logs what it has done and seen.
 //!
 //! It parses by itself, with nothing of the server's or the client's half but the codecs of single
-//! messages: so a mistake of theirs does not hide here.
+//! messages: so a mistake of theirs does not hide here. On other connections it has the library's
+//! client half (`library.rs`), for the handshake, for the requests or for both.
 
 use super::ask::{self, Ask};
 use super::context::{Context, Event, Way};
+use super::library::Library;
 use super::pending::Pending;
 use super::scenario::{ClientLoad, Scenario};
 use super::trace::Met;
 use super::world::Conn;
 use crate::check::Verdict;
 use crate::sectors;
+use forebay_nbd::client::Handshake;
 use forebay_nbd::wire::Framing;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -42,7 +45,14 @@ pub(crate) struct Live {
     pub(crate) asks: VecDeque<Ask>,
     pub(crate) no_zeroes: bool,
     pub(crate) framing: Framing,
-    pub(crate) has_contexts: bool,
+    /// The number of the context `base:allocation`, if it was agreed on.
+    pub(crate) allocation: Option<u32>,
+    /// The library's handshake, while it negotiates.
+    pub(crate) handshake: Option<Box<Handshake>>,
+    /// It is the library that asks and takes replies, from the end of the handshake on.
+    pub(crate) has_library: bool,
+    pub(crate) library: Option<Box<Library>>,
+    /// By their cookies, or the library's slots.
     pub(crate) pending: BTreeMap<u64, Pending>,
     /// It vanishes when it has sent, or got, so many bytes.
     sends_max: u64,
@@ -154,9 +164,13 @@ impl Client {
             self.sleeps_until = cx.now + time_ns;
             self.is_due = true;
             cx.after(time_ns, Event::Act(self.id));
-        } else if live.phase == Phase::Ready && live.pending.len() < shared.load.depth {
+        } else if live.phase == Phase::Ready
+            && live.pending.len() < shared.load.depth
+            && self.nr_left > 0
+        {
             self.soon(shared.load.think_ns, cx);
         }
+        // With nothing left to ask for, what comes back is what wakes it.
         false
     }
 
@@ -192,7 +206,12 @@ impl Client {
                 false => gets_max = place,
             }
         }
-        let asks = ask::draw(load, shared.nr_exports, &mut cx.random);
+        // Half as often as requests: it only ever gets extended headers.
+        let negotiates = cx.random.chance(load.library, 200);
+        let (handshake, asks) = match negotiates {
+            true => (Some(Box::new(Handshake::new("main", false))), VecDeque::new()),
+            false => (None, ask::draw(load, shared.nr_exports, &mut cx.random)),
+        };
         self.live = Some(Live {
             conn,
             phase: Phase::Greeting,
@@ -201,7 +220,10 @@ impl Client {
             asks,
             no_zeroes: cx.random.chance(1, 2),
             framing: Framing::Simple,
-            has_contexts: false,
+            allocation: None,
+            handshake,
+            has_library: cx.random.chance(load.library, 100),
+            library: None,
             pending: BTreeMap::new(),
             sends_max,
             gets_max,

@@ -149,6 +149,9 @@ impl Device {
         if result.is_err() {
             cx.note(Met::DeviceFailed, at as u64, tag as u64);
         }
+        if running.op.moves_data() && result.is_ok_and(|moved| moved < running.command.len) {
+            cx.note(Met::DeviceShort, at as u64, tag as u64);
+        }
         match (running.op, result) {
             (Op::Flush, Ok(_)) if cx.plants(NbdPlant::LieFlush) => {}
             (Op::Flush, Ok(_)) => self.store.flushed(running.began),

@@ -7,8 +7,8 @@ use super::memory::Memory;
 use super::trace::Met;
 use crate::check::{Verdict, broken};
 use forebay_core::{
-    Bio, BlockStatus, Commit, DeviceState, Gates, HardwareContext, PlugCounters, Policy,
-    QueueLimits, QueuedBio, Refusal, RunCounters, SoftwareQueue, TagSet, UnplugCause,
+    Bio, BlockStatus, Commit, DeviceState, Gates, HardwareContext, MergeKind, PlugCounters, Policy,
+    QueueLimits, QueueStats, QueuedBio, Refusal, RunCounters, SoftwareQueue, TagSet, UnplugCause,
 };
 use std::sync::Arc;
 
@@ -32,12 +32,14 @@ pub(crate) struct Disk {
     pub(crate) device: Device,
     boxes: Vec<Box<QueuedBio>>,
     nr_in_layer: usize,
+    plugs: Arc<PlugCounters>,
 }
 
 impl Disk {
     pub(crate) fn open(limits: QueueLimits, policy: Policy, device: Device) -> Disk {
         let (queues, depth) = (Vec::new(), policy.queue_depth);
-        let mut disk = Disk { queues, depth, device, boxes: Vec::new(), nr_in_layer: 0 };
+        let (boxes, plugs) = (Vec::new(), Arc::default());
+        let mut disk = Disk { queues, depth, device, boxes, nr_in_layer: 0, plugs };
         disk.reopen(limits, policy);
         disk
     }
@@ -45,10 +47,12 @@ impl Disk {
     /// The same device again, after a crash.
     pub(crate) fn reopen(&mut self, limits: QueueLimits, policy: Policy) {
         let state = Arc::new(DeviceState::new(policy.nr_hw_queues));
+        let plugs: Arc<PlugCounters> = Arc::default();
+        self.plugs = Arc::clone(&plugs);
         let queue = |index| {
             let tags = Arc::new(TagSet::new(policy.queue_depth));
             let counters: Arc<RunCounters> = Arc::default();
-            let plugs: Arc<PlugCounters> = Arc::default();
+            let plugs = Arc::clone(&plugs);
             let state = Arc::clone(&state);
             let hctx = HardwareContext::new(limits, policy, index, state, tags, counters);
             Queue { ctx: SoftwareQueue::new(limits, policy, plugs), hctx }
@@ -106,6 +110,13 @@ impl Disk {
     /// How many bios have not ended.
     pub(crate) fn nr_in_layer(&self) -> usize {
         self.nr_in_layer
+    }
+
+    /// How many bios were merged since it was opened.
+    pub(crate) fn nr_merged(&self) -> u64 {
+        let mut stats = QueueStats::default();
+        stats.add_plugs(&self.plugs);
+        stats.merges(MergeKind::Back) + stats.merges(MergeKind::Front)
     }
 
     /// Nothing of any bio is left: neither in the layer, nor a tag, nor at the device.

@@ -1,4 +1,4 @@
-//! Requests in flight at the server: what becomes bios, and what its clients are answered.
+//! Requests at the server: what is answered at once, and what becomes bios.
 
 use super::context::Context;
 use super::disk::Disk;
@@ -6,30 +6,30 @@ use super::memory::BufId;
 use super::plant::NbdPlant;
 use super::reply::{self, Messages};
 use super::server::{FlightId, Server, Step};
-use super::session::{Filling, Phase, Session};
+use super::session::Filling;
 use super::store::SECTOR;
 use super::trace::Met;
-use forebay_core::{Bio, BioFlags, BlockStatus, Op, Refusal};
+use forebay_core::{Bio, BioFlags, Op, Refusal};
 use forebay_nbd::server::{Command, NbdError, Request, Transmission};
 use forebay_nbd::wire::numbers::{STATE_HOLE, STATE_ZERO};
 
 /// Where the number of a bio has the place of its data in their request, in bytes.
-const PLACE_SHIFT: u32 = 32;
+pub(super) const PLACE_SHIFT: u32 = 32;
 
 /// A request that has bios at the disk.
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub(crate) conn: usize,
-    rq: Request,
-    buf: Option<BufId>,
-    nr_in_disk: u32,
+    pub(super) rq: Request,
+    pub(super) buf: Option<BufId>,
+    pub(super) nr_in_disk: u32,
     /// No more bios follow.
     pub(crate) is_all_there: bool,
     pub(crate) failed: Option<NbdError>,
     /// Of a read: what lies before the first piece that failed.
-    good_len: u64,
+    pub(super) good_len: u64,
     /// The reply is there already: a planted bug.
-    is_answered: bool,
+    pub(super) is_answered: bool,
 }
 
 impl Server {
@@ -175,6 +175,9 @@ impl Server {
 
     fn begin_read(&mut self, id: FlightId, rq: Request, disk: &mut Disk, cx: &mut Context) {
         let buf = self.flights[id].as_ref().and_then(|flight| flight.buf).expect("a read has one");
+        if cx.plants(NbdPlant::StaleBuffer) {
+            return;
+        }
         let step = self.settings.piece_bytes;
         if rq.len > step {
             cx.note(Met::Split, rq.offset, rq.len);
@@ -238,6 +241,9 @@ impl Server {
         }
         if is_over && is_submitted {
             self.flights[id].as_mut().expect("as above").is_all_there = true;
+            if cx.plants(NbdPlant::EarlyWrite) {
+                self.answer(id, cx);
+            }
             self.finish_if_over(id, cx);
         }
         Step::Moved
@@ -250,94 +256,6 @@ impl Server {
             Ok(()) => flight.nr_in_disk += 1,
             Err(Refusal::NotSupported(_)) => flight.failed = Some(NbdError::NotSup),
             Err(_) => flight.failed = Some(NbdError::Inval),
-        }
-    }
-
-    /// A bio has ended.
-    pub(super) fn ended(
-        &mut self,
-        number: u64,
-        result: Result<u64, BlockStatus>,
-        cx: &mut Context,
-    ) {
-        let (id, place) = ((number & u64::from(u32::MAX)) as FlightId, number >> PLACE_SHIFT);
-        let flight = self.flights[id].as_mut().expect("its request is in flight");
-        flight.nr_in_disk -= 1;
-        if let Err(status) = result {
-            flight.failed.get_or_insert(NbdError::of(status));
-            flight.good_len = flight.good_len.min(place);
-        }
-        self.finish_if_over(id, cx);
-    }
-
-    /// Answers a request whose bios have all ended, and forgets it.
-    pub(super) fn finish_if_over(&mut self, id: FlightId, cx: &mut Context) {
-        let Some(flight) = &self.flights[id] else { return };
-        if flight.nr_in_disk > 0 || !flight.is_all_there {
-            return;
-        }
-        self.answer(id, cx);
-        let flight = self.flights[id].take().expect("looked at above");
-        let session = self.sessions[flight.conn].as_mut();
-        let session = session.expect("a session stays while it has something in flight");
-        session.nr_flights -= 1;
-        let is_leaving = session.is_closing;
-        if let Some(buf) = flight.buf
-            && !(is_leaving && cx.plants(NbdPlant::LeakBuffer))
-        {
-            self.memory.give(buf);
-        }
-        if std::mem::take(&mut self.nr_waiting_for_room) > 0 {
-            (0..self.settings.nr_workers).for_each(|worker| self.wake_worker(worker, cx));
-        }
-    }
-
-    /// The connection that gets the answer: the one that has asked, but for a planted bug.
-    fn answered_session(&self, conn: usize, cx: &mut Context) -> usize {
-        let is_open = |session: &Session| {
-            !session.is_closing && matches!(session.phase, Phase::Transmission(_))
-        };
-        let is_gone = self.sessions[conn].as_ref().is_some_and(|session| session.is_closing);
-        if !is_gone || !cx.plants(NbdPlant::AnswerNext) {
-            return conn;
-        }
-        let mut sessions = self.sessions.iter();
-        sessions.position(|other| other.as_ref().is_some_and(is_open)).unwrap_or(conn)
-    }
-
-    fn answer(&mut self, id: FlightId, cx: &mut Context) {
-        let flight = self.flights[id].as_mut().expect("who answers has it");
-        if std::mem::replace(&mut flight.is_answered, true) {
-            return;
-        }
-        let (conn, mut rq, buf, mut failed) = (flight.conn, flight.rq, flight.buf, flight.failed);
-        let good_len = flight.good_len as usize;
-        if failed.is_some() && cx.plants(NbdPlant::HideFailure) {
-            failed = None;
-        }
-        if cx.plants(NbdPlant::OtherCookie) {
-            let others = self.flights.iter().flatten();
-            let mut others = others.filter(|other| other.conn == conn && other.rq != rq);
-            rq.cookie = others.next().map_or(rq.cookie ^ 1, |other| other.rq.cookie);
-        }
-        let answered = self.answered_session(conn, cx);
-        let session = self.sessions[answered].as_mut().expect("it has something in flight");
-        let Phase::Transmission(transmission) = &session.phase else { return };
-        let is_read = matches!(rq.command, Ok(Command::Read { .. }));
-        let data = buf.map(|buf| &self.memory.bytes(buf)[..rq.len as usize]);
-        let messages = match (failed, data) {
-            (None, Some(data)) if is_read => reply::data(transmission, &rq, data, cx),
-            (None, _) => reply::done(transmission, &rq),
-            (Some(error), Some(data)) if is_read && cx.random.chance(1, 2) => {
-                reply::late_error(transmission, &rq, &data[..good_len], error, cx)
-            }
-            (Some(error), _) => reply::error(transmission, &rq, error, "the disk failed"),
-        };
-        if cx.plants(NbdPlant::AnswerTwice) {
-            session.reply(messages.clone());
-        }
-        if !cx.plants(NbdPlant::AnswerNever) {
-            session.reply(messages);
         }
     }
 }

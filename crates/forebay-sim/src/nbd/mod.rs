@@ -1,6 +1,7 @@
 //! A third world: NBD. A few clients talk to sessions of the protocol's server half, over pipes
 //! that cut streams anywhere; requests become bios of the core's, on a device that fails and has a
-//! volatile cache; and now and then a client vanishes, the server dies, or the power goes.
+//! volatile cache; and now and then a client vanishes, the server dies, or the power goes. Some
+//! clients parse by themselves, and say what is illegal; others are the protocol's client half.
 //!
 //! One thread and one seed, as in the simulator proper: a run can be had again, byte for byte. What
 //! is checked: `rules.rs` for what a client sees (N1 to N7), and [`sectors`](crate::sectors) for
@@ -11,7 +12,9 @@ mod client;
 mod context;
 mod device;
 mod disk;
+mod ends;
 mod flights;
+mod library;
 mod memory;
 mod options;
 mod pending;
@@ -29,6 +32,7 @@ mod trace;
 mod world;
 
 pub use plant::NbdPlant;
+pub use scenario::NbdClient;
 
 use crate::Violation;
 use crate::check::Broken;
@@ -44,11 +48,13 @@ pub struct NbdOptions {
     pub nr_requests: u32,
     /// A bug for the checkers to find.
     pub plant: Option<NbdPlant>,
+    /// What all clients are; without it, each connection may have another.
+    pub client: Option<NbdClient>,
 }
 
 impl Default for NbdOptions {
     fn default() -> NbdOptions {
-        NbdOptions { nr_requests: 120, plant: None }
+        NbdOptions { nr_requests: 120, plant: None, client: None }
     }
 }
 
@@ -68,7 +74,10 @@ pub struct NbdSummary {
 /// # Errors
 /// The rule that was broken, and how to see it again.
 pub fn run_nbd_seed(seed: u64, options: &NbdOptions) -> Result<NbdSummary, Box<Violation>> {
-    let scenario = scenario::draw(&mut Random::new(seed, 0), options.nr_requests);
+    let mut scenario = scenario::draw(&mut Random::new(seed, 0), options.nr_requests);
+    if let Some(client) = options.client {
+        scenario.load.library = client.percent();
+    }
     let state = format!("{scenario:?}\n");
     let mut world = World::new(scenario, Context::new(seed, options.plant));
     // The core's assertions are checkers too.

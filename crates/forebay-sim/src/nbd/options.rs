@@ -3,6 +3,7 @@
 use super::ask::{Answer, Ask};
 use super::client::{Live, Phase, Shared};
 use super::context::Context;
+use super::library::Library;
 use super::rules::{N1, N4, N5};
 use super::trace::Met;
 use crate::check::{Broken, Verdict, broken};
@@ -99,7 +100,11 @@ impl Live {
         let ask = self.asks.front_mut().expect("the caller has looked");
         if kind & REP_ERR == 0 && kind != REP_ACK {
             ask.nr_before += 1;
-            return check_before(ask, kind, data, shared);
+            check_before(ask, kind, data, shared)?;
+            if let (REP_META_CONTEXT, Some(context)) = (kind, MetaContext::parse(data)) {
+                self.allocation = Some(context.id);
+            }
+            return Ok(());
         }
         let (option, answer, nr_before) = (ask.option, ask.answer, ask.nr_before);
         let is_right = match answer {
@@ -125,8 +130,7 @@ impl Live {
             }
             (_, OPT_STRUCTURED_REPLY) => self.framing = Framing::Structured,
             (_, OPT_EXTENDED_HEADERS) => self.framing = Framing::Extended,
-            (_, OPT_SET_META_CONTEXT) => self.has_contexts = true,
-            (_, OPT_GO) => self.ready(cx),
+            (_, OPT_GO) => self.ready(shared, cx),
             _ => {}
         }
         self.ask(cx);
@@ -148,19 +152,24 @@ impl Live {
         }
         self.input.drain(..len);
         self.asks.pop_front();
-        self.ready(cx);
+        self.ready(shared, cx);
         Ok(true)
     }
 
-    fn ready(&mut self, cx: &mut Context) {
+    /// The handshake is over.
+    pub(super) fn ready(&mut self, shared: &Shared, cx: &mut Context) {
         let met = match self.framing {
             Framing::Simple => Met::Simple,
             Framing::Structured => Met::Structured,
             Framing::Extended => Met::Extended,
         };
         cx.note(met, self.conn as u64, 0);
-        if self.has_contexts {
+        if self.allocation.is_some() {
             cx.note(Met::Contexts, self.conn as u64, 0);
+        }
+        if self.has_library {
+            let library = Library::new(self.framing, self.allocation, shared, cx);
+            self.library = Some(Box::new(library));
         }
         self.phase = Phase::Ready;
     }
@@ -169,6 +178,9 @@ impl Live {
     pub(super) fn check_end(&self) -> Verdict {
         if !self.input.is_empty() {
             return broken(N1, format!("{} bytes before the end", self.input.len()));
+        }
+        if self.library.as_ref().is_some_and(|library| library.is_within_reply()) {
+            return broken(N1, "the end within a reply".into());
         }
         match self.phase {
             Phase::Doomed => Ok(()),

@@ -9,12 +9,16 @@ pub enum NbdPlant {
     AnswerTwice,
     /// A request is never answered.
     AnswerNever,
+    /// Two writes get each other's answer.
+    SwapCookies,
     /// A flush is answered before it is done.
     EarlyFlush,
     /// A flush of a connection that has written nothing is answered at once.
     OwnFlush,
     /// FUA is forgotten.
     ForgetFua,
+    /// A write is answered before the disk has it.
+    EarlyWrite,
     /// A write is answered, and not done.
     LostWrite,
     /// A write goes to the disk before the end of its payload has come.
@@ -25,10 +29,14 @@ pub enum NbdPlant {
     MisplacedRead,
     /// A read is answered before its data have come.
     EarlyRead,
+    /// A read brings what its buffer held before.
+    StaleBuffer,
     /// A chunk of data is said to be a hole.
     FalseHole,
     /// A chunk tells another place than its data's.
     WrongPlace,
+    /// Two chunks of a read have each other's data.
+    MixChunks,
     /// One byte of a payload that is refused is not skipped.
     OutOfStep,
     /// One byte of data is not sent.
@@ -51,20 +59,24 @@ pub enum NbdPlant {
 
 impl NbdPlant {
     /// All of them.
-    pub const ALL: [NbdPlant; 22] = [
+    pub const ALL: [NbdPlant; 26] = [
         NbdPlant::OtherCookie,
         NbdPlant::AnswerTwice,
         NbdPlant::AnswerNever,
+        NbdPlant::SwapCookies,
         NbdPlant::EarlyFlush,
         NbdPlant::OwnFlush,
         NbdPlant::ForgetFua,
+        NbdPlant::EarlyWrite,
         NbdPlant::LostWrite,
         NbdPlant::TornPayload,
         NbdPlant::MisplacedWrite,
         NbdPlant::MisplacedRead,
         NbdPlant::EarlyRead,
+        NbdPlant::StaleBuffer,
         NbdPlant::FalseHole,
         NbdPlant::WrongPlace,
+        NbdPlant::MixChunks,
         NbdPlant::OutOfStep,
         NbdPlant::ShortData,
         NbdPlant::HideFailure,

@@ -23,6 +23,12 @@ impl Client {
     /// Takes a message of what has come, if one is whole.
     pub(super) fn take(&mut self, shared: &mut Shared, cx: &mut Context) -> Result<bool, Broken> {
         let Some(live) = &mut self.live else { return Ok(false) };
+        if let Some(handshake) = live.handshake.take() {
+            return live.negotiate(handshake, shared, cx);
+        }
+        if live.library.is_some() {
+            return self.take_by_library(shared, cx);
+        }
         match live.phase {
             Phase::Greeting => return live.greeted(cx),
             Phase::Options => return live.answered(shared, cx),
@@ -30,9 +36,6 @@ impl Client {
             // Nothing that it was told of its options matters any more.
             Phase::Doomed if !live.asks.is_empty() => return Ok(false),
             Phase::Doomed => {}
-        }
-        if live.input.is_empty() {
-            return Ok(false);
         }
         if live.input.len() < 4 {
             return Ok(false);
@@ -51,7 +54,7 @@ impl Client {
     }
 
     /// A request has its answer.
-    fn finish(
+    pub(super) fn finish(
         &mut self,
         pending: Pending,
         shared: &mut Shared,

@@ -4,7 +4,8 @@ use super::context::Context;
 use super::plant::NbdPlant;
 use super::trace::Met;
 use forebay_nbd::server::{Command, NbdError, Request, Transmission};
-use forebay_nbd::wire::Framing;
+use forebay_nbd::wire::numbers::{REPLY_FLAG_DONE, REPLY_OFFSET_HOLE};
+use forebay_nbd::wire::{ChunkHeader, Framing, Hole};
 use std::collections::VecDeque;
 
 /// A read is answered in so many chunks at most.
@@ -62,6 +63,9 @@ pub(crate) fn data(
     let is_one = rq.command == Ok(Command::Read { df: true });
     let may_cut = transmission.framing() != Framing::Simple && !is_one;
     let nr_cuts = if may_cut { cx.random.below(NR_CHUNKS_MAX) } else { 0 };
+    if may_cut && data.len().is_multiple_of(2) && cx.plants(NbdPlant::MixChunks) {
+        return mixed(transmission, rq, data, cx);
+    }
     let mut cuts: Vec<usize> =
         (0..nr_cuts).map(|_| cx.random.below(data.len() as u64) as usize).collect();
     cuts.extend([0, data.len()]);
@@ -89,6 +93,14 @@ pub(crate) fn data(
     messages
 }
 
+/// Two chunks, each with the data of the other: a planted bug.
+fn mixed(transmission: &Transmission, rq: &Request, data: &[u8], cx: &mut Context) -> Messages {
+    let (first, second) = data.split_at(data.len() / 2);
+    let middle = rq.offset + first.len() as u64;
+    let first_of_two = chunk(transmission, rq, rq.offset, second, (true, false), cx);
+    [first_of_two, chunk(transmission, rq, middle, first, (false, true), cx)].into()
+}
+
 /// One chunk: data, or a hole where that is true.
 fn chunk(
     transmission: &Transmission,
@@ -99,11 +111,10 @@ fn chunk(
     cx: &mut Context,
 ) -> Vec<u8> {
     let is_zero = data.iter().all(|&byte| byte == 0) && cx.random.chance(1, 2);
-    if (is_zero || cx.plants(NbdPlant::FalseHole))
-        && let Some(head) = transmission.hole(rq, at, data.len() as u32, is_last)
-    {
+    let framing = transmission.framing();
+    if framing != Framing::Simple && (is_zero || cx.plants(NbdPlant::FalseHole)) {
         cx.note(Met::Hole, at, data.len() as u64);
-        return head.as_slice().to_vec();
+        return hole(framing, rq, at, data.len() as u32, is_last);
     }
     let at = if cx.plants(NbdPlant::WrongPlace) { at ^ 1 } else { at };
     let head = transmission.data(rq, at, data.len() as u32, is_first, is_last);
@@ -112,5 +123,16 @@ fn chunk(
     if cx.plants(NbdPlant::ShortData) {
         message.pop();
     }
+    message
+}
+
+/// Zeroes that are not sent. The server that is shipped tells of none, but others do, and the
+/// library's client has to bear them.
+fn hole(framing: Framing, rq: &Request, at: u64, len: u32, is_last: bool) -> Vec<u8> {
+    let (flags, kind) = (if is_last { REPLY_FLAG_DONE } else { 0 }, REPLY_OFFSET_HOLE);
+    let Request { cookie, offset, .. } = *rq;
+    let mut message = Vec::new();
+    ChunkHeader { flags, kind, cookie, offset, len: Hole::LEN }.emit(framing, &mut message);
+    Hole { offset: at, len }.emit(&mut message);
     message
 }

@@ -2,11 +2,13 @@
 
 use super::client::{Client, Live, Phase, Shared};
 use super::context::Context;
+use super::library;
 use super::pending::{Expected, Pending};
 use super::scenario::Wish;
 use super::store::SECTOR;
 use super::trace::Met;
 use crate::sectors::{self, End, Kind, Stamp};
+use forebay_nbd::client::Request;
 use forebay_nbd::wire::numbers::*;
 use forebay_nbd::wire::{Framing, NbdError, RequestHeader};
 
@@ -22,10 +24,23 @@ struct Draft {
     kind: Option<Kind>,
 }
 
+impl Draft {
+    /// As the library has it, if it can say this.
+    fn request(&self) -> Option<Request> {
+        library::request(&self.header, !self.payload.is_empty())
+    }
+}
+
 impl Live {
     /// Says that it leaves.
     pub(crate) fn leave(&mut self) {
-        self.emit(&RequestHeader { flags: 0, command: CMD_DISC, cookie: 0, offset: 0, len: 0 });
+        match &self.library {
+            Some(library) => library.disconnect(&mut self.out),
+            None => {
+                let (flags, command) = (0, CMD_DISC);
+                self.emit(&RequestHeader { flags, command, cookie: 0, offset: 0, len: 0 });
+            }
+        }
         self.phase = Phase::Leaving;
     }
 
@@ -46,19 +61,26 @@ impl Client {
         let wish = cx.random.pick(&shared.load.wishes);
         let live = self.live.as_ref().expect("who sends is connected");
         let wish = match wish {
-            Wish::Status if !live.has_contexts => Wish::Read,
+            Wish::Status if live.allocation.is_none() => Wish::Read,
             Wish::ReadDf if live.framing == Framing::Simple => Wish::Read,
             wish => wish,
         };
-        cx.note(met(wish), self.id as u64, live.pending.len() as u64);
+        let (nr_pending, has_library) = (live.pending.len() as u64, live.library.is_some());
         let draft = match wish {
             Wish::Illegal => self.illegal(shared, cx),
             _ => self.legal(wish, shared, cx),
         };
+        let (wish, draft) = match has_library && draft.request().is_none() {
+            // The library never says that.
+            true => (Wish::Read, self.legal(Wish::Read, shared, cx)),
+            false => (wish, draft),
+        };
+        cx.note(met(wish), self.id as u64, nr_pending);
         self.send(draft, shared, cx);
     }
 
     fn send(&mut self, draft: Draft, shared: &mut Shared, cx: &mut Context) {
+        let request = draft.request();
         let Draft { header, payload, mut pending, kind } = draft;
         if let Some(kind) = kind {
             let (first, began) = (header.offset / SECTOR, cx.mark());
@@ -66,9 +88,18 @@ impl Client {
             shared.log.push(sectors::Op { kind, first, began, end: End::Unknown });
         }
         let live = self.live.as_mut().expect("who sends is connected");
-        live.emit(&header);
+        let Some(library) = &mut live.library else {
+            live.emit(&header);
+            live.out.extend(payload);
+            live.pending.insert(header.cookie, pending);
+            return;
+        };
+        let is_free = |slot: &usize| !live.pending.contains_key(&(*slot as u64));
+        let slot = (0..shared.load.depth).find(is_free).expect("no more than its depth");
+        library.begin(slot, request.expect("it was looked at"), &mut live.out);
         live.out.extend(payload);
-        live.pending.insert(header.cookie, pending);
+        pending.cookie = slot as u64;
+        live.pending.insert(pending.cookie, pending);
     }
 
     /// A cookie that nothing else in flight has.

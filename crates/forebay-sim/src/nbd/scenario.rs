@@ -9,6 +9,25 @@ use forebay_core::{
 use forebay_model::{Faults, Fixed, Flaky, Model, Random};
 use forebay_nbd::export::{Abilities, BlockSizes, ExportInfo};
 
+/// What a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NbdClient {
+    /// One that parses by itself, and says what is illegal.
+    Own,
+    /// `forebay_nbd::client`: for the requests always, for every other handshake at least.
+    Library,
+}
+
+impl NbdClient {
+    /// How often it is the library.
+    pub(crate) fn percent(self) -> u32 {
+        match self {
+            NbdClient::Own => 0,
+            NbdClient::Library => 100,
+        }
+    }
+}
+
 /// A request that a client may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
@@ -61,6 +80,8 @@ pub(crate) struct ClientLoad {
     pub(crate) may_extend: bool,
     pub(crate) asks_much: bool,
     pub(crate) gives_up: bool,
+    /// How often a client has the library's half: percent of handshakes, and of connections.
+    pub(crate) library: u32,
     /// How often a client vanishes, or leaves with requests in flight, or says what ends its
     /// connection: percent of connections.
     pub(crate) vanishes: u32,
@@ -259,6 +280,7 @@ fn load(random: &mut Random, export: &ExportInfo, nr_requests: u32) -> ClientLoa
         may_extend: random.chance(3, 4),
         asks_much: random.chance(1, 2),
         gives_up: random.chance(1, 4),
+        library: random.pick(&[0, 30, 60]),
         vanishes,
         leaves_busy,
         breaks,

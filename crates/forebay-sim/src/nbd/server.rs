@@ -128,7 +128,9 @@ impl Server {
     /// moved.
     fn send(&mut self, at: usize, conn: &mut Conn, cx: &mut Context) -> bool {
         let Some(session) = &mut self.sessions[at] else { return false };
-        if conn.is_gone {
+        // Who was held back by what is forgotten may be read again.
+        let has_forgotten = conn.is_gone && !session.has_sent_all();
+        if has_forgotten {
             session.forget_output();
         }
         session.choose(cx);
@@ -143,7 +145,7 @@ impl Server {
             cx.note(Met::Drained, at as u64, 0);
             self.sessions[at] = None;
         }
-        nr > 0
+        nr > 0 || has_forgotten
     }
 
     /// Takes apart what a client has sent. Whether anything moved.

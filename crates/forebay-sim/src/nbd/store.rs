@@ -77,6 +77,13 @@ impl Store {
         cached.for_each(|version| version.is_lost = true);
     }
 
+    /// Whoever was told of the flush that failed is gone. No later server can know of it, whose
+    /// flushes succeed: so what they are to make durable is not lost any more. (A kernel that drops
+    /// what it could not write loses it, in silence, and nothing above it can help.)
+    pub(crate) fn forget_losses(&mut self) {
+        self.sectors.iter_mut().flatten().for_each(|version| version.is_lost = false);
+    }
+
     /// The power is gone, and back. How many sectors have lost something.
     pub(crate) fn cut(&mut self, random: &mut Random) -> u64 {
         let mut nr_lost = 0;

@@ -12,7 +12,7 @@ use super::server::{Server, Settings};
 use super::store::SECTOR;
 use super::trace::Met;
 use crate::check::{Broken, Verdict, broken};
-use crate::sectors::{self, Anomaly, Crash, Rule, Sectors, Value};
+use crate::sectors::{Anomaly, Crash, Rule, Sectors, Value};
 use forebay_core::{Policy, QueueLimits};
 
 /// Events after which a run that has not come to its end never will.
@@ -205,27 +205,36 @@ impl World {
         }
         self.server.check_drained(N7)?;
         self.disk.check_drained(N7)?;
-        self.sectors.check(&self.shared.log).map(drop).map_err(|found| anomaly(&found))
+        let tally = self.sectors.check(&self.shared.log).map_err(|found| anomaly(&found))?;
+        if tally.racing_reads > 0 {
+            self.cx.note(Met::RacingReads, tally.racing_reads, tally.reads);
+        }
+        Ok(())
     }
 
     /// The power goes, or the server dies; and what is found then has to be right.
     fn crash(&mut self, ending: Ending) -> Verdict {
         let World { disk, server, cx, .. } = self;
         let is_busy = disk.nr_in_layer() > 0;
+        if disk.nr_merged() > 0 {
+            cx.note(Met::Merged, disk.nr_merged(), 0);
+        }
         disk.device.abandon(&mut server.memory, cx);
-        if let Ending::ServerDies(_) = ending {
+        let crash = if let Ending::ServerDies(_) = ending {
             cx.note(Met::ServerDies, is_busy.into(), 0);
-            self.look();
+            disk.device.store.forget_losses();
+            Crash::Server
         } else {
             let nr_lost = disk.device.store.cut(&mut cx.random);
             cx.note(if is_busy { Met::PowerCutBusy } else { Met::PowerCut }, nr_lost, 0);
             if nr_lost > 0 {
                 cx.note(Met::PowerCutLoses, nr_lost, 0);
             }
-            let found = self.found();
-            let log = std::mem::take(&mut self.shared.log);
-            self.sectors.crash(&log, Crash::Power, &found).map_err(|found| anomaly(&found))?;
-        }
+            Crash::Power
+        };
+        let found = self.found();
+        let log = std::mem::take(&mut self.shared.log);
+        self.sectors.crash(&log, crash, &found).map_err(|found| anomaly(&found))?;
         self.restart();
         Ok(())
     }
@@ -234,14 +243,6 @@ impl World {
     fn found(&self) -> Vec<Value> {
         let store = &self.disk.device.store;
         (0..store.nr_sectors()).map(|sector| Value::of(sector, store.read(sector))).collect()
-    }
-
-    /// A read of everything, for the log: what a server has left in the device's cache goes on to
-    /// be there, until the power goes, and what it never answered may yet come.
-    fn look(&mut self) {
-        let kind = sectors::Kind::Read(self.found());
-        let (first, began, end) = (0, self.cx.mark(), sectors::End::Ok(self.cx.mark()));
-        self.shared.log.push(sectors::Op { kind, first, began, end });
     }
 
     /// A new server on the same device.

@@ -5,9 +5,9 @@
 //! their times, by reads that saw the one and then the other, or by a value that lay between both
 //! (`Zones::latest`, `earliest`).
 
-use super::row::{NEVER, Row, Write};
+use super::row::{Read, Row, Write};
 use super::zones::{Zone, Zones};
-use super::{Anomaly, Op, Rule, Sectors, Value};
+use super::{Anomaly, End, Op, Rule, Sectors, Value};
 
 /// What is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +20,9 @@ pub enum Crash {
 
 impl Sectors {
     /// Whether a log that ends with a crash can be explained, and what was found behind it, one
-    /// value for each sector. From then on this is the disk behind the crash: what was never
-    /// answered may yet come, and what the crash undid may not.
+    /// value for each sector. From then on this is the disk behind the crash. Behind a server's
+    /// death what was never answered may yet come, and what was not flushed still is not; behind a
+    /// loss of power all that was found is durable, and what was undone does not come back.
     ///
     /// # Errors
     /// What cannot be, of the lowest sector.
@@ -31,28 +32,39 @@ impl Sectors {
     pub fn crash(&mut self, ops: &[Op], crash: Crash, found: &[Value]) -> Result<(), Box<Anomaly>> {
         assert_eq!(found.len(), self.rows.len(), "one value for each sector");
         let mut rows = self.told(ops);
+        let end = self.end_of(ops);
         for (sector, (row, &value)) in rows.iter_mut().zip(found).enumerate() {
             let sector = sector as u64;
             match crash {
-                Crash::Server => row.check_last(sector, value)?,
-                Crash::Power => row.check_durable(sector, value)?,
+                Crash::Server => {
+                    row.reads.push(Read { value, began: end, ended: end });
+                    row.check(sector)?;
+                }
+                Crash::Power => {
+                    row.check_durable(sector, value)?;
+                    *row = Row::starting_with(value);
+                }
             }
         }
-        for (row, value) in rows.iter_mut().zip(found) {
-            row.restart(*value, crash);
-        }
         self.rows = rows;
+        self.start = match crash {
+            Crash::Server => end + 1,
+            Crash::Power => 0,
+        };
         Ok(())
+    }
+
+    /// A time behind all of a log.
+    fn end_of(&self, ops: &[Op]) -> u64 {
+        let last = ops.iter().map(|op| match op.end {
+            End::Ok(ended) => ended,
+            End::Refused | End::Unknown => op.began,
+        });
+        self.start + last.max().unwrap_or(0) + 1
     }
 }
 
 impl Row {
-    /// What is found is a read that began after all others had ended.
-    fn check_last(&mut self, sector: u64, value: Value) -> Result<(), Box<Anomaly>> {
-        self.reads.push(super::row::Read { value, began: NEVER - 1, ended: NEVER });
-        self.check(sector).map(drop)
-    }
-
     fn check_durable(&self, sector: u64, value: Value) -> Result<(), Box<Anomaly>> {
         let zones = self.check(sector)?;
         let anomaly = |rule, what| Err(Box::new(Anomaly { sector, rule, what }));
@@ -69,16 +81,6 @@ impl Row {
             return Ok(());
         }
         anomaly(Rule::Durable, format!("a crash left {value:?}, of {:?}", self.writes))
-    }
-
-    fn restart(&mut self, value: Value, crash: Crash) {
-        let is_open = |write: &&Write| {
-            let is_seen = write.value == value && value != Value::Zero;
-            crash == Crash::Server && write.ended == NEVER && !is_seen
-        };
-        let open: Vec<Write> = self.writes.iter().filter(is_open).copied().collect();
-        *self = Row::starting_with(value);
-        self.writes.extend(open.into_iter().map(|write| Write { began: 0, ..write }));
     }
 }
 

@@ -122,12 +122,15 @@ pub struct Tally {
 #[derive(Clone, Debug)]
 pub struct Sectors {
     rows: Vec<Row>,
+    /// The time of the next log's beginning. Not 0 behind a server's death, which ends no row.
+    start: u64,
 }
 
 impl Sectors {
     /// A disk of zeroes.
     pub fn new(nr_sectors: u64) -> Sectors {
-        Sectors { rows: (0..nr_sectors).map(|_| Row::starting_with(Value::Zero)).collect() }
+        let rows = (0..nr_sectors).map(|_| Row::starting_with(Value::Zero)).collect();
+        Sectors { rows, start: 0 }
     }
 
     /// Whether a log can be explained. The operations may come in any order.
@@ -139,11 +142,11 @@ impl Sectors {
     /// If an operation goes beyond the disk, or a stamp was used twice for a sector.
     pub fn check(&self, ops: &[Op]) -> Result<Tally, Box<Anomaly>> {
         let mut tally = Tally::default();
-        for (sector, row) in self.told(ops).iter().enumerate() {
+        for (sector, (row, before)) in self.told(ops).iter().zip(&self.rows).enumerate() {
             row.check(sector as u64)?;
-            tally.reads += row.reads.len() as u64;
-            tally.writes += row.writes.len() as u64 - 1;
-            tally.racing_reads += row.racing_reads();
+            tally.reads += (row.reads.len() - before.reads.len()) as u64;
+            tally.writes += (row.writes.len() - before.writes.len()) as u64;
+            tally.racing_reads += row.racing_reads() - before.racing_reads();
         }
         Ok(tally)
     }
@@ -153,11 +156,14 @@ impl Sectors {
         let mut rows = self.rows.clone();
         let good_flushes =
             ops.iter().filter(|op| matches!(op.kind, Kind::Flush) && matches!(op.end, End::Ok(_)));
-        let last_flush = good_flushes.map(|op| op.began).max().unwrap_or(0);
+        let last_flush = good_flushes.map(|op| self.start + op.began).max();
         for op in ops.iter().filter(|op| op.end != End::Refused) {
             for (nth, sector) in op.sectors().enumerate() {
-                rows[sector as usize].add(op, nth, last_flush);
+                rows[sector as usize].add(op, nth, self.start);
             }
+        }
+        if let Some(began) = last_flush {
+            rows.iter_mut().for_each(|row| row.flush(began));
         }
         rows
     }

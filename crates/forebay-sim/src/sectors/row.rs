@@ -38,9 +38,17 @@ impl Row {
         Row { writes: vec![start], reads: Vec::new() }
     }
 
-    /// Adds the part of an operation that concerns this sector, its `nth`.
-    pub(super) fn add(&mut self, op: &Op, nth: usize, last_flush: u64) {
-        let began = op.began;
+    /// There was a flush that began then.
+    pub(super) fn flush(&mut self, began: u64) {
+        for write in &mut self.writes {
+            write.is_durable |= write.is_certain && write.ended < began;
+        }
+    }
+
+    /// Adds the part of an operation that concerns this sector, its `nth`. Its times count from
+    /// `start` on.
+    pub(super) fn add(&mut self, op: &Op, nth: usize, start: u64) {
+        let began = start + op.began;
         let (value, fua, may_do) = match &op.kind {
             Kind::Write { stamp, fua, .. } => (Value::Stamp(*stamp), *fua, true),
             Kind::Zero { fua, .. } => (Value::Zero, *fua, true),
@@ -49,18 +57,18 @@ impl Row {
                 if let End::Ok(ended) = op.end
                     && values[nth] != Value::Unseen
                 {
-                    self.reads.push(Read { value: values[nth], began, ended });
+                    self.reads.push(Read { value: values[nth], began, ended: start + ended });
                 }
                 return;
             }
             Kind::Flush => return,
         };
         let (ended, is_good) = match op.end {
-            End::Ok(ended) => (ended, true),
+            End::Ok(ended) => (start + ended, true),
             End::Refused | End::Unknown => (NEVER, false),
         };
         let is_certain = is_good && may_do;
-        let is_durable = is_certain && (fua || ended < last_flush);
+        let is_durable = is_certain && fua;
         self.writes.push(Write { value, began, ended, is_certain, is_durable });
     }
 }

@@ -4,4 +4,3 @@ mod histories;
 mod nbd;
 mod plants;
 mod seeds;
-mod sessions;

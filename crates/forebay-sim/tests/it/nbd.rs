@@ -1,14 +1,15 @@
-//! NBD sessions in the simulator: seeds that break no rule, what they have met, and planted bugs.
+//! NBD sessions in the simulator: seeds that break no rule, what they have met, and planted bugs,
+//! which clients of either kind find alone.
 
 use crate::plants::{Found, look_for};
-use forebay_sim::nbd::{NbdOptions, NbdPlant, run_nbd_seed};
+use forebay_sim::nbd::{NbdClient, NbdOptions, NbdPlant, run_nbd_seed};
 use std::collections::BTreeMap;
 
 const NR_SEEDS: u64 = 250;
 /// And by `cargo xtask sessions`.
-const NR_SEEDS_OF_GATE: u64 = 10_000;
+const NR_SEEDS_OF_GATE: u64 = 20_000;
 /// Within how many seeds a planted bug must be found.
-const NR_SEEDS_PLANTED: u64 = 300;
+const NR_SEEDS_PLANTED: u64 = 1000;
 
 /// Runs seeds, and says what was never met.
 #[allow(clippy::print_stdout, reason = "a test says how much it has tried")]
@@ -50,15 +51,37 @@ fn the_same_seed_of_nbd_does_the_same_and_another_does_not() {
 }
 
 #[test]
-fn every_planted_bug_of_nbd_is_found() {
-    for (plant, found) in look_for(NbdPlant::ALL, find) {
-        assert!(found.is_some(), "{plant:?} is not found");
+fn clients_of_either_kind_alone_break_no_rule() {
+    for client in [NbdClient::Own, NbdClient::Library] {
+        let options = NbdOptions { client: Some(client), ..NbdOptions::default() };
+        let met = |seed, name| {
+            let summary = run_nbd_seed(seed, &options).unwrap_or_else(|found| panic!("{found}"));
+            summary.met.iter().find(|(other, _)| *other == name).map_or(0, |(_, nr)| *nr)
+        };
+        let nr_of_library: u64 = (0..20).map(|seed| met(seed, "LibraryExtended")).sum();
+        assert_eq!(nr_of_library > 0, client == NbdClient::Library);
+    }
+}
+
+#[test]
+fn every_planted_bug_of_nbd_is_found_by_clients_that_parse_by_themselves() {
+    check_all_found(NbdClient::Own);
+}
+
+#[test]
+fn every_planted_bug_of_nbd_is_found_by_clients_that_are_the_library() {
+    check_all_found(NbdClient::Library);
+}
+
+fn check_all_found(client: NbdClient) {
+    for (plant, found) in look_for(NbdPlant::ALL, |plant| find(plant, client)) {
+        assert!(found.is_some(), "{plant:?} is not found by {client:?}");
     }
 }
 
 /// After how many seeds it is found, and by which rule.
-fn find(plant: NbdPlant) -> Found {
-    let options = NbdOptions { plant: Some(plant), ..NbdOptions::default() };
+fn find(plant: NbdPlant, client: NbdClient) -> Found {
+    let options = NbdOptions { plant: Some(plant), client: Some(client), ..NbdOptions::default() };
     (0..NR_SEEDS_PLANTED).find_map(|seed| {
         let violation = run_nbd_seed(seed, &options).err()?;
         Some((seed + 1, format!("{}: {}", violation.rule, violation.what)))

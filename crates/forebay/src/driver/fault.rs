@@ -33,6 +33,8 @@ struct FaultDevice {
     rules: Arc<Mutex<Rules>>,
     /// Some rule says that completions come late.
     delays: bool,
+    /// Some rule says that they come short.
+    shortens: bool,
 }
 
 struct FaultDriver {
@@ -63,14 +65,19 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<
     features.push(Feature::present("faults", texts.join(" ")));
     let random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let delays = rules.iter().any(Rule::delays);
+    let shortens = rules.iter().any(Rule::shortens);
     let rules = Arc::new(Mutex::new(Rules { list: rules, random }));
-    let device = Arc::new(FaultDevice { inner: Arc::clone(&opened.device), rules, delays });
+    let device =
+        Arc::new(FaultDevice { inner: Arc::clone(&opened.device), rules, delays, shortens });
     Ok(Opened { device, features, ..opened })
 }
 
 impl Device for FaultDevice {
     fn limits(&self) -> QueueLimits {
-        self.inner.limits()
+        let limits = self.inner.limits();
+        // What a rule cuts off never reaches the device, so that these counts are exact. Of its own
+        // ones nothing is known that tells them apart, and they are taken for as good.
+        QueueLimits { exact_counts: limits.exact_counts || self.shortens, ..limits }
     }
 
     fn arena(&self) -> Option<&Arc<Arena>> {

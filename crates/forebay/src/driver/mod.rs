@@ -48,7 +48,7 @@ use crate::arena::Arena;
 use crate::claim::Claim;
 use crate::error::{OpenError, SpecError};
 use crate::extent::Extents;
-use crate::info::Feature;
+use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
@@ -170,6 +170,7 @@ pub(crate) trait Waiter: Send + Sync {
 /// A device that is ready, and what is known of it.
 pub(crate) struct Opened {
     pub(crate) device: Arc<dyn Device>,
+    pub(crate) facts: DiskFacts,
     pub(crate) features: Vec<Feature>,
     /// What whoever runs it should know.
     pub(crate) notice: Option<String>,

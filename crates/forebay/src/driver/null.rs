@@ -8,7 +8,7 @@ use super::timer::Timer;
 use super::{Device, DriverQueue, Mode, Opened, ideal_limits, sized_target};
 use crate::claim::Claim;
 use crate::error::OpenError;
-use crate::info::Feature;
+use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
@@ -33,6 +33,7 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, _: &Settings) -> Result<Opened,
     let (capacity, block) = sized_target(spec, keys)?;
     let limits = ideal_limits(capacity, block);
     let device = NullDevice { limits, doorbell: Doorbell::take(keys)? };
+    let facts = DiskFacts { keeps_data: false, zeroes_fast: true, ..DiskFacts::default() };
     let features = vec![
         Feature::missing("data", "null keeps nothing: reads leave their buffers as they are"),
         Feature::present("discard", "up to 256 ranges in one request, ignored"),
@@ -41,7 +42,7 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, _: &Settings) -> Result<Opened,
         Feature::missing("fua", "there is no cache; every write is as durable as it gets"),
     ];
     let (device, defaults) = (Arc::new(device), Defaults { elide: true, ..Defaults::default() });
-    Ok(Opened { device, features, notice: None, defaults, claim: Claim::memory() })
+    Ok(Opened { device, facts, features, notice: None, defaults, claim: Claim::memory() })
 }
 
 impl Device for NullDevice {

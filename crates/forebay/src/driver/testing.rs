@@ -38,7 +38,7 @@ pub(super) fn queue(spec: &str, mode: Mode) -> DriverQueue {
 
 /// Those of a file of a fixed size.
 pub(super) fn ranges() -> Ranges {
-    Ranges { grows: false, discard: zeroing::PUNCH_HOLE, way: Way::default() }
+    Ranges { grows: false, discard: zeroing::PUNCH_HOLE, way: Way::default(), goes_on: true }
 }
 
 /// A new file of 1 MiB as the target of calls, and its limits.

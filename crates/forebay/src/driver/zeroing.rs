@@ -57,6 +57,9 @@ pub(super) struct Ranges {
     pub(super) discard: i32,
     /// How a range is zeroed, as far as is known at first.
     pub(super) way: Way,
+    /// Whether zeroes that were written in part are gone on with: not where more of them may have
+    /// been written than were counted. Others may have written there since.
+    pub(super) goes_on: bool,
 }
 
 /// The mode of the first call that zeroes a range, where this way is known to be the best.

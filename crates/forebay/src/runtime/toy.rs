@@ -12,7 +12,7 @@
 
 use crate::claim::Claim;
 use crate::driver::{Device, DriverQueue, Mode, Waiter};
-use crate::info::DiskInfo;
+use crate::info::{DiskFacts, DiskInfo};
 use crate::runtime::ctx::Ctx;
 use crate::runtime::primitive::{Condvar, Mutex, UnsafeCell, lock, thread};
 use crate::runtime::shared::{SHARED, Shared};
@@ -153,6 +153,7 @@ impl Toy {
             limits: toy.limits(),
             policy,
             exclusive: false,
+            facts: DiskFacts::default(),
             features: Vec::new(),
             notice: None,
         };

@@ -147,7 +147,21 @@ fn short_counts_and_a_busy_device_change_nothing() {
     let rules = "rule=read:short=4k:nth=3&rule=write:short=1k:rate=0.2&rule=any:busy:nth=7";
     check_all_policies(|policy| format!("fault:ram:4M?{policy}&{rules}"));
     let rules = "rule=read+write:short=8k:rate=0.3";
+    check_all_policies(|policy| {
+        format!("fault:{}?direct=on&{policy}&{rules}", scratch.path.display())
+    });
     check_all_policies(|policy| format!("fault:{}?{policy}&{rules}", scratch.path.display()));
+}
+
+#[test]
+fn a_short_count_is_exact_in_the_page_cache_and_a_lower_bound_beside_it() {
+    let scratch = Scratch::new(LEN);
+    for driver in FILES {
+        for (direct, exact_counts) in [("off", true), ("on", false)] {
+            let disk = open(&format!("{driver}:{}", scratch.spec(&format!("direct={direct}"))));
+            assert_eq!(disk.limits().exact_counts, exact_counts, "{driver}, direct={direct}");
+        }
+    }
 }
 
 #[test]

@@ -197,6 +197,8 @@ fn without_holes_zeroes_are_written_and_nothing_is_discarded() {
             assert!(disk.discard(0, 4096).is_err());
             check_feature(disk.info(), "discard", Err("punches no holes"));
             check_feature(disk.info(), "write_zeroes", Ok("zeroes are written"));
+            let facts = disk.info().facts;
+            assert!(!facts.zeroes_fast && !facts.discards_to_zeroes, "{driver}");
         });
     }
 }

@@ -1,7 +1,9 @@
 //! Freeze, quiesce, stop; a device that fails; a fork.
 
 use crate::common::{Scratch, open, submit};
+use crate::progress::is_readable;
 use forebay::{BlockStatus, Buf, Disk, Io, IoError, Op, Refusal};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -207,6 +209,19 @@ fn a_child_of_a_fork_is_refused_and_the_parent_goes_on() {
         disk.read_at(&mut buf, 0).expect("a read");
         assert!(*buf == [7; 4096]);
     }
+}
+
+/// They share the descriptor: what the child takes back, the parent would wait for.
+#[test]
+fn a_child_of_a_fork_takes_no_signal_from_its_parent() {
+    let disk = open("ram:1M?req_ns=1000000");
+    let mut queue = disk.queue();
+    let fd = queue.poll_fd().expect("a descriptor").try_clone_to_owned().expect("a copy");
+    submit(&mut queue, Io::read(Buf::new(512), 0));
+    assert!(is_readable(fd.as_fd()));
+    assert!(in_child(|| queue.reap(0, 1, &mut Vec::new()) == 0));
+    assert!(is_readable(fd.as_fd()), "its bio is in the layer, and nobody else tells");
+    assert_eq!(queue.reap(1, 1, &mut Vec::new()), 1);
 }
 
 #[test]

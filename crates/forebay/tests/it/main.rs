@@ -7,6 +7,7 @@ mod crowd;
 mod data;
 mod durability;
 mod extents;
+mod facts;
 mod fallback;
 mod group_commit;
 mod holds;

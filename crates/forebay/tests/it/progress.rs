@@ -315,7 +315,7 @@ fn a_descriptor_tells_of_what_a_commit_at_the_end_of_a_section_completes() {
 
 /// Whether a descriptor is readable now.
 #[expect(unsafe_code, reason = "poll is a system call")]
-fn is_readable(fd: BorrowedFd<'_>) -> bool {
+pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> bool {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one descriptor, open, and one structure that the kernel may write to.
     unsafe { libc::poll(&raw mut poll, 1, 0) > 0 }

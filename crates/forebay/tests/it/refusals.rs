@@ -187,11 +187,22 @@ fn no_permission() {
         let nobody = 65534;
         // SAFETY: a system call without memory; it changes this thread alone.
         unsafe { libc::setfsuid(nobody) };
+        check_open(&path, &format!("{path}: no permission to read and write it"));
+        check_open(&format!("{path}?read_only=on"), &format!("{path}: no permission to read it"));
+        let can_be_read = || std::fs::set_permissions(&path, mode(0o444)).expect("our own file");
+        // SAFETY: as above; it is this thread's own again, for a moment.
+        unsafe { libc::setfsuid(libc::geteuid()) };
+        can_be_read();
+        // SAFETY: as above.
+        unsafe { libc::setfsuid(nobody) };
         check_open(
             &path,
-            &format!("{path}: no permission to read and write it; read_only=on needs less"),
+            &format!(
+                "{path}: no permission to read and write it; to only read it, add read_only=on, \
+                 as in `disk.img?read_only=on`"
+            ),
         );
-        check_open(&format!("{path}?read_only=on"), &format!("{path}: no permission to read it"));
+        assert!(Disk::open(&format!("{path}?read_only=on")).is_ok());
     })
     .join()
     .expect("the checks hold");

@@ -5,8 +5,10 @@
 
 use forebay_nbd::export::{Abilities, BlockSizes, ExportInfo};
 use forebay_nbd::server::{Command, Handshake, Next, Request, TlsPolicy, Transmission};
-use forebay_nbd::wire::numbers::{REP_ERR_UNSUP, STATE_HOLE, STATE_ZERO};
-use forebay_nbd::wire::{OptionHeader, OptionReplyHeader};
+use forebay_nbd::wire::numbers::{
+    REP_ERR_UNSUP, REPLY_FLAG_DONE, REPLY_OFFSET_HOLE, STATE_HOLE, STATE_ZERO,
+};
+use forebay_nbd::wire::{ChunkHeader, Framing, Hole, OptionHeader, OptionReplyHeader};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -253,16 +255,27 @@ impl Served {
         for (nth, (from, to)) in pieces.into_iter().enumerate() {
             let (at, len, is_last) = (rq.offset + from, (to - from) as u32, nth + 1 == nr);
             let bytes = &memory[at as usize..(rq.offset + to) as usize];
-            let hole = (bytes.iter().all(|&byte| byte == 0) && !is_whole)
-                .then(|| transmission.hole(rq, at, len, is_last));
-            match hole.flatten() {
-                Some(head) => out.extend(head.as_slice()),
-                None => {
-                    let head = transmission.data(rq, at, len, nth == 0, is_last);
-                    out.extend(head.as_slice());
-                    out.extend(bytes);
-                }
+            if bytes.iter().all(|&byte| byte == 0) && !is_whole {
+                put_hole(transmission.framing(), rq, at, len, is_last, out);
+                continue;
             }
+            out.extend(transmission.data(rq, at, len, nth == 0, is_last).as_slice());
+            out.extend(bytes);
         }
     }
+}
+
+/// Tells zeroes without sending them; with simple replies that cannot be said.
+pub(crate) fn put_hole(
+    framing: Framing,
+    rq: &Request,
+    at: u64,
+    len: u32,
+    is_last: bool,
+    out: &mut Vec<u8>,
+) {
+    let (flags, kind) = (if is_last { REPLY_FLAG_DONE } else { 0 }, REPLY_OFFSET_HOLE);
+    let Request { cookie, offset, .. } = *rq;
+    ChunkHeader { flags, kind, cookie, offset, len: Hole::LEN }.emit(framing, out);
+    Hole { offset: at, len }.emit(out);
 }

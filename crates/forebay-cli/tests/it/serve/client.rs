@@ -254,6 +254,15 @@ impl Client {
         Ok((head[1] & 1 != 0, u16::from_be_bytes([head[2], head[3]]), body))
     }
 
+    /// Takes a structured reply of one chunk, to whatever it is.
+    pub(crate) fn cookie_of_chunk(&mut self) -> Result<u64> {
+        let head: [u8; 20] = self.take()?;
+        assert_eq!(head[..4], STRUCTURED_REPLY.to_be_bytes(), "a chunk of a reply");
+        let len = u32::from_be_bytes(head[16..].try_into().expect("4 bytes"));
+        self.stream.read_exact(&mut vec![0; len as usize])?;
+        Ok(u64::from_be_bytes(head[8..16].try_into().expect("8 bytes")))
+    }
+
     /// Asks, and waits for the reply to just that.
     pub(crate) fn ask(
         &mut self,

@@ -38,8 +38,10 @@ fn limits_that_cannot_be_kept_are_refused() {
 #[test]
 fn names_must_be_such_as_clients_can_ask_for() {
     let long = "n".repeat(4097);
-    check(&["disk.img", "--name", &long], 1, "disk.img: its name has 4097 bytes");
-    check(&["disk.img", "--description", &long], 1, "disk.img: its description has 4097 bytes");
+    let why = |what| format!("its {what} is longer than 4096 bytes");
+    let told = |what| format!("disk.img: it cannot be offered to clients: {}", why(what));
+    check(&["disk.img", "--name", &long], 1, &told("name"));
+    check(&["disk.img", "--description", &long], 1, &told("description"));
     check(&["disk.img", "disk.img"], 1, "two exports are named `disk.img`");
     let twice = "--name was given 2 times, for 1 disk; give it once for each";
     check(&["disk.img", "--name=a", "--name=b"], 2, twice);

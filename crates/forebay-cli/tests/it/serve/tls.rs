@@ -14,7 +14,7 @@ const TLS_REQD: u32 = answer::ERROR | 5;
 
 /// Authorities, and what they have signed: `pki` for the server, `client` for a client whom the
 /// authority knows, `plain` for one that knows the authority, `other` for one of another.
-fn certificates(folder: &TempDir) {
+pub(super) fn certificates(folder: &TempDir) {
     let sh = |text: &str| run(folder, "sh", &["-ec", text]);
     sh("mkdir pki client plain other
         for ca in pki other; do

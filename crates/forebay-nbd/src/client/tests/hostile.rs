@@ -1,7 +1,9 @@
 //! Servers that say what they may not: a reason, and no panic.
 
 use super::*;
-use crate::client::{Broken, Command, Event, Handshake, HandshakeError, Next, Replies, Request};
+use crate::client::{
+    Broken, Command, Event, Handshake, HandshakeError, Next, Request, Transmission,
+};
 use crate::wire::numbers as wire;
 use crate::wire::{
     ChunkHeader, ErrorChunk, Hole, Info, MetaContext, OptionReplyHeader, SimpleReply, Sink,
@@ -94,12 +96,14 @@ fn answers_that_do_not_fit_are_refused() {
         (512, 4096, 1024),
         (u32::MAX, u32::MAX, u32::MAX),
     ] {
-        let sizes = info(Info::BlockSize(BlockSizes { min, preferred, max }));
+        let sizes = BlockSizes { min, preferred, max };
+        let told = info(Info::BlockSize(sizes));
         let about = [
-            (wire::OPT_GO, wire::REP_INFO, &*sizes),
+            (wire::OPT_GO, wire::REP_INFO, &*told),
             (wire::OPT_GO, wire::REP_INFO, &size(1 << 20)),
         ];
-        malformed(&[SIMPLE, about[0], about[1], GONE], "impossible block sizes");
+        let problem = sizes.check(1 << 20).expect_err("they are impossible");
+        malformed(&[SIMPLE, about[0], about[1], GONE], problem);
     }
     let context = |name: &[u8]| {
         let mut bytes = Vec::new();
@@ -160,7 +164,7 @@ fn a_servers_words_do_not_reach_the_terminal_raw() {
 /// A connection on which a read of 4096 bytes at 8192 is slot 0, and a question slot 1; what it
 /// makes of some bytes, up to its first refusal.
 fn take(framing: Framing, bytes: &[u8]) -> Result<Vec<Event>, Broken> {
-    let mut replies = Replies::new(&export(framing), 2);
+    let mut replies = Transmission::new(&export(framing), 2);
     let rq = Request { command: Command::Read, offset: 8192, len: 4096 };
     replies.begin(0, rq, &mut Vec::new());
     let rq = Request { command: Command::BlockStatus, offset: 0, len: 1 << 20 };

@@ -4,7 +4,7 @@ mod handshake;
 mod hostile;
 mod replies;
 
-use super::Export;
+use super::Negotiated;
 use crate::export::{Abilities, BlockSizes, ExportInfo};
 use crate::wire::Framing;
 use alloc::string::String;
@@ -40,9 +40,9 @@ fn offered() -> ExportInfo {
 }
 
 /// An export that was chosen, with this framing.
-fn export(framing: Framing) -> Export {
+fn export(framing: Framing) -> Negotiated {
     let ExportInfo { name, description, size_bytes, can, block_size } = offered();
     let allocation = (framing != Framing::Simple).then_some(7);
     let block_size = Some(block_size);
-    Export { name, description, size_bytes, can, block_size, framing, allocation }
+    Negotiated { name, description, size_bytes, can, block_size, framing, allocation }
 }

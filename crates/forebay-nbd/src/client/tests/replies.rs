@@ -1,7 +1,7 @@
 //! Replies as servers may send them: in any order, in any pieces.
 
 use super::*;
-use crate::client::{Command, Event, Replies, Request};
+use crate::client::{Command, Event, Request, Transmission};
 use crate::wire::numbers as wire;
 use crate::wire::{ChunkHeader, ErrorChunk, Hole, NbdError, RequestHeader, SimpleReply, Sink};
 use alloc::collections::btree_map::{BTreeMap, Entry};
@@ -126,7 +126,7 @@ fn extents(framing: Framing, len: u64, ends_apart: bool, chunk: Put<'_>) {
 
 /// A client with memory for its reads.
 struct Client {
-    replies: Replies,
+    replies: Transmission,
     bufs: Vec<Vec<u8>>,
     extents: Vec<u64>,
     ended: Vec<(usize, Result<(), NbdError>)>,
@@ -176,7 +176,7 @@ fn parsed(framing: Framing, bytes: &[u8]) -> RequestHeader {
 fn each_request_ends_once_with_its_own_data_and_its_own_result() {
     for framing in [Framing::Simple, Framing::Structured, Framing::Extended] {
         let mut numbers = Numbers(11);
-        let replies = Replies::new(&export(framing), NR_SLOTS);
+        let replies = Transmission::new(&export(framing), NR_SLOTS);
         let bufs = vec![vec![]; NR_SLOTS];
         let mut client = Client { replies, bufs, extents: vec![], ended: vec![] };
         let (mut asked, mut expected) = (Vec::new(), BTreeMap::new());
@@ -237,7 +237,7 @@ fn headers_that_come_in_pieces_say_the_same() {
     for framing in [Framing::Simple, Framing::Structured, Framing::Extended] {
         let mut numbers = Numbers(5);
         for _ in 0..300 {
-            let mut replies = Replies::new(&export(framing), 1);
+            let mut replies = Transmission::new(&export(framing), 1);
             let command = match framing {
                 Framing::Simple => Command::Flush,
                 _ => [Command::Read, Command::BlockStatus][numbers.below(2) as usize],

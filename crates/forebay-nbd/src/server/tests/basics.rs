@@ -5,9 +5,7 @@ use std::vec::Vec;
 use super::client::{Client, End, FLAGS, SIZE, contexts, go, option};
 use crate::server::{CloseReason, Command, NbdError, TlsPolicy};
 use crate::wire::numbers::*;
-use crate::wire::{
-    ChunkHeader, ErrorChunk, Framing, Hole, RequestHeader, SimpleReply, StatusChunk,
-};
+use crate::wire::{ChunkHeader, ErrorChunk, Framing, RequestHeader, SimpleReply, StatusChunk};
 
 #[test]
 fn export_name_goes_with_and_without_zeroes() {
@@ -76,7 +74,7 @@ fn contexts_are_listed_and_set() {
     assert_eq!(ask(OPT_SET_META_CONTEXT, &["base:"]), ["ack"]);
     let set = ["context 1 base:allocation", "ack"];
     assert_eq!(ask(OPT_SET_META_CONTEXT, &["base:", "base:allocation", "base:allocation"]), set);
-    assert!(client.go("a").has_contexts());
+    assert!(client.go("a").has_contexts);
 }
 
 fn read(offset: u64, len: u64, flags: u16) -> RequestHeader {
@@ -94,7 +92,6 @@ fn a_read_is_answered_simply() {
     let head = transmission.data(&rq, 4096, 512, true, false);
     assert_eq!(SimpleReply::parse(head.as_slice()), Some(SimpleReply { error: 0, cookie: 0x1122 }));
     assert_eq!(transmission.data(&rq, 4608, 512, false, true).as_slice(), b"");
-    assert_eq!(transmission.hole(&rq, 4608, 512, true), None);
     assert!(!transmission.can_fail_late());
     let mut out = Vec::new();
     transmission.error(&rq, NbdError::Io, "not sent", &mut out);
@@ -135,10 +132,6 @@ fn a_read_is_answered_in_chunks() {
         let head = transmission.data(&rq, 4608, 512, true, false);
         assert_eq!(parse(head.as_slice()), (REPLY_OFFSET_DATA, 0, 520));
         assert_eq!(head.as_slice()[header_len..], 4608_u64.to_be_bytes());
-        let head = transmission.hole(&rq, 4096, 512, true).unwrap();
-        assert_eq!(parse(head.as_slice()), (REPLY_OFFSET_HOLE, 1, 12));
-        let hole = Hole::parse(&head.as_slice()[header_len..]);
-        assert_eq!(hole, Some(Hole { offset: 4096, len: 512 }));
         assert_eq!(parse(transmission.done(&rq).as_slice()), (REPLY_NONE, 1, 0));
         assert!(transmission.can_fail_late());
         let mut out = Vec::new();

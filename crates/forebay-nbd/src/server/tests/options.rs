@@ -106,7 +106,7 @@ fn refused_contexts_are_answered_and_forget_those_before() {
         assert_eq!(selected, ["context 1 base:allocation", "ack"]);
         assert_eq!(client.ask(&bytes), [answer], "{what}");
         is_in_step(&mut client);
-        assert!(!client.go("a").has_contexts(), "{what}");
+        assert!(!client.go("a").has_contexts, "{what}");
     }
 }
 
@@ -121,7 +121,7 @@ fn contexts_count_for_the_export_that_they_were_selected_for() {
         client.ask(&go(OPT_INFO, "b", &[]));
         client.ask(&go(OPT_GO, "nowhere", &[]));
         client.ask(&contexts(OPT_LIST_META_CONTEXT, "b", &[]));
-        assert_eq!(client.go(gone_to).has_contexts(), counts, "{selected} {gone_to}");
+        assert_eq!(client.go(gone_to).has_contexts, counts, "{selected} {gone_to}");
     }
 }
 
@@ -195,7 +195,7 @@ fn what_was_agreed_on_before_tls_is_forgotten() {
     let told = client.ask(&go(OPT_INFO, "a", &[]));
     assert_eq!(told[0], "export 1073741824 0xd6d", "without DF");
     let transmission = client.go("a");
-    assert_eq!((transmission.header_len(), transmission.has_contexts()), (28, false));
+    assert_eq!((transmission.header_len(), transmission.has_contexts), (28, false));
 }
 
 #[test]

@@ -399,14 +399,6 @@ fn only_fast_zeroes_are_not_supported() {
 }
 
 #[test]
-fn one_chunk_has_a_hole_only_if_it_is_all_of_it() {
-    let on = transmission(Framing::Structured, ALL);
-    let rq = parse(&on, CMD_READ, CMD_FLAG_DF, 0, 1024);
-    assert!(on.hole(&rq, 0, 1024, true).is_some());
-    assert!(on.hole(&rq, 0, 512, false).is_none());
-}
-
-#[test]
 fn a_write_that_is_done_is_told_shortly() {
     for (framing, len) in
         [(Framing::Simple, 16), (Framing::Structured, 16), (Framing::Extended, 32)]

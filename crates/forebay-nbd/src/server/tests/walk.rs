@@ -143,7 +143,7 @@ fn walk(tls: TlsPolicy, client: &Client, past: &mut Vec<Sent>, nr_left: usize) -
                 "{} {} {}",
                 client.exports[transmission.export()].name,
                 transmission.header_len(),
-                transmission.has_contexts()
+                transmission.has_contexts
             ),
         };
         // EXPORT_NAME is not answered by a reply.

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use forebay::Disk;
 
 use super::*;
-use crate::metrics::ExportSource;
+use crate::metrics::CountedExport;
 
 fn answered(request: &str) -> Option<String> {
     answer(request.as_bytes(), || Some("# EOF\n".to_owned()))
@@ -58,10 +58,10 @@ fn ask(path: &std::path::Path) -> String {
 #[test]
 fn who_says_nothing_holds_nobody_up_and_the_end_waits_for_no_one() {
     let disk = Disk::open("null:1M").unwrap();
-    let source = Source::new(vec![ExportSource { name: "x".into(), disk }]);
+    let counters = Counters::new(vec![CountedExport { name: "x".into(), disk }]);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("m");
-    let endpoint = Endpoint::open(&Address::Unix(path.clone()), source).unwrap();
+    let endpoint = Endpoint::open(&Address::Unix(path.clone()), counters).unwrap();
     assert_eq!(endpoint.place(), format!("unix:{}", path.display()));
     let server = endpoint.start().unwrap();
     let _silent: Vec<_> =

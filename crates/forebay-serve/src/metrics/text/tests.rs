@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use forebay::Disk;
 
 use super::*;
-use crate::metrics::ExportSource;
+use crate::metrics::CountedExport;
 
 /// A sample: its name and labels, and its value.
 type Samples = BTreeMap<String, f64>;
@@ -77,8 +77,8 @@ fn check_histograms(samples: &Samples) {
     }
 }
 
-fn texts_of(source: &Arc<Source>) -> (String, Samples) {
-    let text = Exposition::new(Arc::clone(source), Process::open().unwrap()).text().unwrap();
+fn texts_of(counters: &Arc<Counters>) -> (String, Samples) {
+    let text = Exposition::new(Arc::clone(counters), Process::open().unwrap()).text().unwrap();
     let samples = parse(&text);
     (text, samples)
 }
@@ -91,8 +91,8 @@ fn the_names_are_those_of_node_exporter() {
     disk.discard(4096, 4096).unwrap();
     disk.write_zeroes(8192, 512).unwrap();
     disk.flush().unwrap();
-    let source = Source::new(vec![ExportSource { name: "disk".into(), disk }]);
-    let (_, samples) = texts_of(&source);
+    let counters = Counters::new(vec![CountedExport { name: "disk".into(), disk }]);
+    let (_, samples) = texts_of(&counters);
     let value = |name: &str| samples[&format!("forebay_disk_{name}{{device=\"disk\"}}")];
     let exact = [
         ("reads_completed_total", 1.0),
@@ -130,24 +130,24 @@ fn the_names_are_those_of_node_exporter() {
 fn traffic_and_failures_are_told_with_their_labels() {
     let disks = ["null:1M", "null:2M"].map(|spec| Disk::open(spec).unwrap());
     let [one, two] = disks;
-    let source = Source::new(vec![
-        ExportSource { name: "".into(), disk: one },
+    let counters = Counters::new(vec![
+        CountedExport { name: "".into(), disk: one },
         // Names are the operator's, so they may be odd.
-        ExportSource { name: "a \"b\"\n\\c".into(), disk: two },
+        CountedExport { name: "a \"b\"\n\\c".into(), disk: two },
     ]);
-    let connection = source.open_connection();
+    let connection = counters.open_connection();
     connection.set_export(1);
     connection.begin(RequestKind::Read);
     connection.begin(RequestKind::Trim);
     connection.end(RequestKind::Read, 4096);
     connection.received(56);
     connection.sent(4112);
-    let _negotiating = source.open_connection();
-    source.server().refuse(Refusal::TooMany);
-    source.server().fail_handshake(HandshakeFailure::Tls);
-    source.server().panics.count();
-    source.worker().record(1, Stage::Disk, 3_000);
-    let (text, samples) = texts_of(&source);
+    let _negotiating = counters.open_connection();
+    counters.server().refuse(ConnectionRefusal::TooMany);
+    counters.server().fail_handshake(HandshakeFailure::Tls);
+    counters.server().panics.count();
+    counters.worker().record(1, Stage::Disk, 3_000);
+    let (text, samples) = texts_of(&counters);
     let odd = r#"device="a \"b\"\n\\c""#;
     let exact = [
         ("forebay_build_info{version=\"0.1.0\"}".to_owned(), 1.0),
@@ -175,7 +175,7 @@ fn traffic_and_failures_are_told_with_their_labels() {
         assert!(samples.contains_key(&format!("process_{name}")), "{name}");
     }
     drop(connection);
-    let (_, samples) = texts_of(&source);
+    let (_, samples) = texts_of(&counters);
     assert!(!samples.keys().any(|key| key.contains("connection=")), "it is gone");
     assert_eq!(samples[&format!("forebay_export_sent_bytes_total{{{odd}}}")], 4112.0);
 }

@@ -107,6 +107,35 @@ fn behind_a_crash_the_log_begins_with_what_was_found() {
 }
 
 #[test]
+fn a_server_that_dies_makes_nothing_durable() {
+    let log = [write(1, 10, End::Ok(20)), flush(21, 30), write(2, 31, End::Ok(40))];
+    let behind = |more: &[Op], found| {
+        let mut sectors = Sectors::new(1);
+        sectors.crash(&log, Crash::Server, &[value(2)]).expect("a legal crash");
+        sectors.crash(more, Crash::Power, &[found]).err().map(|anomaly| anomaly.rule)
+    };
+    for found in [value(1), value(2)] {
+        assert_eq!(behind(&[], found), None);
+        assert_eq!(behind(&[read(value(2), 50, 60)], found), None, "it was in the cache");
+    }
+    assert_eq!(behind(&[], Value::Zero), Some(Rule::Durable), "it was overwritten, and flushed");
+    assert_eq!(behind(&[], value(3)), Some(Rule::Written));
+    assert_eq!(behind(&[flush(50, 60)], value(1)), Some(Rule::Durable));
+    assert_eq!(behind(&[flush(50, 60)], value(2)), None);
+    let third = [write(3, 50, End::Ok(60)), flush(61, 70), write(4, 71, End::Ok(80))];
+    for (nr_ops, found, rule) in [
+        (1, value(1), None),
+        (1, value(2), None),
+        (1, value(3), None),
+        (2, value(2), Some(Rule::Durable)),
+        (3, value(1), Some(Rule::Durable)),
+        (3, value(3), None),
+    ] {
+        assert_eq!(behind(&third[..nr_ops], found), rule, "{nr_ops} {found:?}");
+    }
+}
+
+#[test]
 fn a_sector_says_whose_it_is_and_whether_it_is_whole() {
     let (stamp, mut bytes) = (Stamp::new(7, 99), [0; 512]);
     assert_eq!(Value::of(5, &bytes), Value::Zero);

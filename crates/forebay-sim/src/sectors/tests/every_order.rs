@@ -141,3 +141,77 @@ fn zeroes_raise_no_false_alarm_and_few_slip_through() {
     }
     assert!(nr_missed * 20 < nr_bad, "{nr_missed} of {nr_bad} were missed");
 }
+
+/// What was asked for later by so much.
+fn later(ops: Vec<Op>, by: u64) -> Vec<Op> {
+    let end = |end| if let End::Ok(ended) = end { End::Ok(ended + by) } else { end };
+    ops.into_iter().map(|op| Op { began: op.began + by, end: end(op.end), ..op }).collect()
+}
+
+/// The stamps of a second log are other ones than those of the first.
+fn by_another_writer(ops: &mut [Op]) {
+    let other = |stamp: &mut Stamp| *stamp = Stamp::new(1, stamp.sequence());
+    for op in ops {
+        match &mut op.kind {
+            Kind::Write { stamp, .. } => other(stamp),
+            Kind::Read(values) => values.iter_mut().for_each(|value| {
+                if let Value::Stamp(stamp) = value {
+                    other(stamp);
+                }
+            }),
+            _ => {}
+        }
+    }
+}
+
+/// A log, the death of the server, another log, and a loss of power: it is the same as one log with
+/// a read of what was found between them. Says how many finds were legal, and how many were not.
+fn two_crashes(seed: u64, with_zeroes: bool) -> (u64, u64) {
+    const BETWEEN: u64 = 100;
+    let mut random = Random::new(seed, 0);
+    let (mut nr_legal, mut nr_not) = (0, 0);
+    for _ in 0..NR_LOGS / 30 {
+        let (mut first, flushed) = log(&mut random, with_zeroes);
+        if random.below(2) == 0 {
+            first.push(Op { end: End::Ok(30), ..flush(flushed) });
+        }
+        let (mut second, flushed) = log(&mut random, with_zeroes);
+        by_another_writer(&mut second);
+        if random.below(2) == 0 {
+            second.push(Op { end: End::Ok(30), ..flush(flushed + 1) });
+        }
+        let stamps = (0..2).flat_map(|writer| (0..6).map(move |nth| Stamp::new(writer, nth)));
+        let values: Vec<Value> = stamps.map(Value::Stamp).chain([Value::Zero]).collect();
+        for &found in &values {
+            let mut in_two = Sectors::new(1);
+            if in_two.crash(&first, Crash::Server, &[found]).is_err() {
+                continue;
+            }
+            let (began, end) = (BETWEEN - 1, End::Ok(BETWEEN - 1));
+            let read = Op { kind: Kind::Read(vec![found]), first: 0, began, end };
+            let whole = [first.clone(), vec![read], later(second.clone(), BETWEEN)].concat();
+            for &left in &values {
+                let said = in_two.clone().crash(&second, Crash::Power, &[left]);
+                let of_whole = Sectors::new(1).crash(&whole, Crash::Power, &[left]);
+                assert_eq!(
+                    said.is_ok(),
+                    of_whole.is_ok(),
+                    "{found:?}, {left:?}: {said:?}, {of_whole:?} of {whole:?}"
+                );
+                match said.is_ok() {
+                    true => nr_legal += 1,
+                    false => nr_not += 1,
+                }
+            }
+        }
+    }
+    (nr_legal, nr_not)
+}
+
+#[test]
+fn a_dead_server_and_a_loss_of_power_are_judged_as_one_log() {
+    for (seed, with_zeroes) in [(3, false), (4, true)] {
+        let (nr_legal, nr_not) = two_crashes(seed, with_zeroes);
+        assert!(nr_legal.min(nr_not) > 1000, "{nr_legal} legal finds, {nr_not} others");
+    }
+}

@@ -151,6 +151,11 @@ impl Rule {
         matches!(self.effect, Effect::Delay(_))
     }
 
+    /// Whether it lets them come short.
+    pub(super) fn shortens(&self) -> bool {
+        matches!(self.effect, Effect::Short(_))
+    }
+
     fn holds(&mut self, rq: &IssuedRequest<'_>, random: &mut u64) -> bool {
         let touches = |(from, to): (u64, u64)| {
             rq.ranges().any(|(start, len)| start < to && from < start + len)

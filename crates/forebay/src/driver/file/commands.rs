@@ -43,6 +43,8 @@ pub(super) struct Commands {
     /// `max_segments` for each tag.
     vectors: Box<[Vector]>,
     max_segments: usize,
+    /// Whether zeroes that were written in part are gone on with ([`zeroing::Ranges`]).
+    goes_on: bool,
     /// Where the registered memory is, if there is any: first byte, and length.
     registered: (usize, usize),
     /// Kept as long as a ring knows it.
@@ -96,6 +98,7 @@ impl Commands {
             table: vec![idle; depth as usize].into(),
             vectors: vec![Vector::EMPTY; (depth * limits.max_segments) as usize].into(),
             max_segments: limits.max_segments as usize,
+            goes_on: limits.exact_counts,
             registered: arena.as_ref().map_or((0, 0), |arena| (arena.addr(), arena.len())),
             arena,
         }
@@ -301,7 +304,13 @@ impl Commands {
             return true;
         }
         if command.op == Op::WriteZeroes && command.mode == zeroing::WRITE && result > 0 {
+            let left = command.len - command.nr_done;
+            let wanted = zeroing::segments(left, self.max_segments).map(|zeroes| zeroes.len);
+            let is_cut = (result as u64) < wanted.map(u64::from).sum();
             command.nr_done += result as u64;
+            if is_cut && !self.goes_on {
+                return false;
+            }
             let is_short = command.nr_done < command.len;
             if is_short {
                 self.fill_zeroes(tag);

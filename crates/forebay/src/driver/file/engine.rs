@@ -8,13 +8,13 @@
 use super::base::{Base, RingOptions};
 use super::device::FileDevice;
 use super::open::{File, no_uring};
-use super::ranges::{self, Knowledge};
+use super::ranges::{self, Knowledge, Settled};
 use crate::driver::aio::{AioDevice, no_aio};
 use crate::driver::psync::PsyncDevice;
 use crate::driver::psync::call::Target;
 use crate::driver::{Device, Mode, Opened};
 use crate::error::{OpenError, SpecError};
-use crate::info::Feature;
+use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
 use forebay_core::QueueLimits;
 use io_uring::IoUring;
@@ -75,7 +75,7 @@ fn auto(file: File) -> Result<Opened, OpenError> {
     };
     let mut why = format!("io_uring is {}", absence(&no_uring_source, URING_SWITCH));
     let mut missing = vec![("io_uring", absence(&no_uring_source, URING_SWITCH))];
-    let (used, (device, features)) = match aio(&file) {
+    let (used, known) = match aio(&file) {
         Ok(opened) => ("aio", opened),
         // A context more than the system's limit is as good as none.
         Err(source) if is_absent(&source) || source.raw_os_error() == Some(libc::EAGAIN) => {
@@ -85,16 +85,21 @@ fn auto(file: File) -> Result<Opened, OpenError> {
         }
         Err(source) => return Err(no_aio(source)),
     };
-    let mut opened = file.with((device, features));
+    let mut opened = file.with(known);
     for (name, absence) in missing {
         opened.features.push(Feature::missing(name, format!("{absence}: using {used}")));
     }
-    opened.notice = Some(format!("{why}: using {used}"));
+    let other = opened.notice.map(|notice| format!("; {notice}")).unwrap_or_default();
+    opened.notice = Some(format!("{why}: using {used}{other}"));
     Ok(opened)
 }
 
-/// What is known of a device, and the device.
-type Known = (Arc<dyn Device>, Vec<Feature>);
+/// A device, and what is known of it.
+pub(super) struct Known {
+    pub(super) device: Arc<dyn Device>,
+    pub(super) facts: DiskFacts,
+    pub(super) features: Vec<Feature>,
+}
 
 /// Why there is no ring.
 enum NoRing {
@@ -120,34 +125,34 @@ fn uring(file: &File) -> Result<Known, NoRing> {
     // there what was discarded. Where reads go by the cache, the device is told by other ways.
     let asks = is_device && file.options.direct;
     let discards = asks && ranges::uring_discards(&file.file)?;
-    let (ranges, mut features) = file.probed.ranges.settle(discards, &mut limits);
+    let Settled { ranges, facts, mut features } = file.probed.ranges.settle(discards, &mut limits);
     let device = FileDevice::new(Arc::clone(&file.file), limits, ranges, file.probed.writes, base)?;
     // Whether there is room for as many tags is seen only then.
     drop(device.open_queue(file.depth, Mode::Shared)?);
     features.extend(device.features());
-    Ok((Arc::new(device), features))
+    Ok(Known { device: Arc::new(device), facts, features })
 }
 
 fn aio(file: &File) -> io::Result<Known> {
-    let (target, limits, mut features) = target(file);
+    let (target, limits, Settled { facts, mut features, .. }) = target(file);
     let device = AioDevice::new(target, limits, file.options.direct);
     drop(device.open_queue(file.depth, Mode::Shared)?);
     features.push(device.feature());
-    Ok((Arc::new(device), features))
+    Ok(Known { device: Arc::new(device), facts, features })
 }
 
 fn psync(file: &File) -> Known {
-    let (target, limits, mut features) = target(file);
+    let (target, limits, Settled { facts, mut features, .. }) = target(file);
     let device = PsyncDevice::new(target, limits, file.nr_threads);
     features.push(device.feature());
-    (Arc::new(device), features)
+    Known { device: Arc::new(device), facts, features }
 }
 
-/// What system calls that block are made on, with its limits and features.
-fn target(file: &File) -> (Target, QueueLimits, Vec<Feature>) {
+/// What system calls that block are made on, with its limits and what else is known.
+fn target(file: &File) -> (Target, QueueLimits, Settled) {
     let mut limits = file.probed.limits;
-    let (ranges, features) = file.probed.ranges.settle(true, &mut limits);
-    (Target::new(Arc::clone(&file.file), ranges), limits, features)
+    let settled = file.probed.ranges.settle(true, &mut limits);
+    (Target::new(Arc::clone(&file.file), settled.ranges), limits, settled)
 }
 
 /// Whether the kernel does not have it, is too old for it, or does not let us use it.

@@ -1,13 +1,13 @@
 //! Opening a file as a disk.
 
 use super::base::RingOptions;
-use super::engine::{self, Engine};
+use super::engine::{self, Engine, Known};
 use super::probe::{self, Probed};
 use crate::claim::Claim;
 use crate::driver::psync::nr_threads;
-use crate::driver::{self, Device, Opened};
+use crate::driver::{self, Opened};
 use crate::error::{OpenError, SpecError};
-use crate::info::Feature;
+use crate::info::DiskFacts;
 use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
@@ -45,11 +45,20 @@ pub(super) struct File {
 }
 
 impl File {
-    /// This file on a device of which these features are known.
-    pub(super) fn with(&self, (device, features): (Arc<dyn Device>, Vec<Feature>)) -> Opened {
+    /// This file on a device of which this is known.
+    pub(super) fn with(&self, Known { device, facts, features }: Known) -> Opened {
+        let out_of_reach_bytes = self.probed.out_of_reach_bytes;
+        let facts = DiskFacts { out_of_reach_bytes, ..facts };
+        let block = self.probed.limits.logical_block_size;
+        let notice = (out_of_reach_bytes > 0).then(|| {
+            format!(
+                "direct=on reaches whole blocks of {block} bytes: its last {out_of_reach_bytes} \
+                 bytes are no part of the disk; make it longer, or leave out direct=on"
+            )
+        });
         let features = self.probed.features.iter().cloned().chain(features).collect();
         let (defaults, claim) = (Defaults::default(), self.claim.clone());
-        Opened { device, features, notice: None, defaults, claim }
+        Opened { device, facts, features, notice, defaults, claim }
     }
 }
 
@@ -153,11 +162,13 @@ fn refused(path: &Path, options: Options, source: io::Error) -> OpenError {
         Some(libc::EACCES | libc::EPERM | libc::EROFS) if options.read_only => {
             OpenError::NoPermission { path, access: "read", hint: "" }
         }
-        Some(libc::EACCES | libc::EPERM | libc::EROFS) => OpenError::NoPermission {
-            path,
-            access: "read and write",
-            hint: "; read_only=on needs less",
-        },
+        Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
+            let hint = match fs::File::open(&path) {
+                Ok(_) => "; to only read it, add read_only=on, as in `disk.img?read_only=on`",
+                Err(_) => "",
+            };
+            OpenError::NoPermission { path, access: "read and write", hint }
+        }
         Some(libc::EINVAL) if options.direct => OpenError::NoDirect { path },
         _ => OpenError::System { path, call: "open", source },
     }

@@ -28,6 +28,8 @@ pub(super) struct Probed {
     pub(super) features: Vec<Feature>,
     pub(super) ranges: Knowledge,
     pub(super) writes: Writes,
+    /// Behind the last whole block.
+    pub(super) out_of_reach_bytes: u64,
 }
 
 /// Asks the kernel.
@@ -48,6 +50,11 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
         max_segments: MAX_SEGMENTS,
         volatile_cache: true,
         fua: false,
+        // The page cache is written in order, and what a call could not is not begun. Without it
+        // the parts of a write may run beside each other (NFS, FUSE), or its rest go through the
+        // page cache and fail on its way out (Linux: `direct_write_fallback`): the count is then
+        // what is certain.
+        exact_counts: !options.direct,
         rotational: number("rotational").is_some(),
         read_only: options.read_only,
         ..QueueLimits::default()
@@ -58,7 +65,7 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
     } else {
         regular(file, path, options, metadata.blksize(), &mut limits)?
     };
-    capacity(path, len, options.growing && !is_device, &mut limits)?;
+    let out_of_reach_bytes = capacity(path, len, options.growing && !is_device, &mut limits)?;
     if is_device && options.direct {
         limits.dma_alignment = number("dma_alignment").unwrap_or(511);
     }
@@ -101,7 +108,7 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
         true => Feature::present("direct", "O_DIRECT"),
         false => Feature::missing("direct", "not asked for: direct=on"),
     });
-    Ok(Probed { limits, features, ranges, writes })
+    Ok(Probed { limits, features, ranges, writes, out_of_reach_bytes })
 }
 
 /// A block device: its sizes. Returns its length, bytes.
@@ -173,18 +180,19 @@ fn statx(file: &File) -> Option<libc::statx> {
     (failed == 0).then(|| unsafe { statx.assume_init() })
 }
 
-/// The size that the disk has: whole blocks of a fixed one.
+/// The size that the disk has: whole blocks of a fixed one. Returns how many bytes that leaves out.
 fn capacity(
     path: &Path,
     len: u64,
     growing: bool,
     limits: &mut QueueLimits,
-) -> Result<(), OpenError> {
+) -> Result<u64, OpenError> {
     let block = limits.logical_block_size;
-    let whole = len - len % u64::from(block);
+    let out_of_reach = len % u64::from(block);
+    let whole = len - out_of_reach;
     if !growing && whole == 0 {
         return Err(OpenError::TooSmall { path: path.to_owned(), len, block });
     }
     limits.capacity_bytes = (!growing).then_some(whole);
-    Ok(())
+    Ok(if growing { 0 } else { out_of_reach })
 }

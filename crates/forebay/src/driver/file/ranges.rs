@@ -11,7 +11,7 @@
 
 use super::commands::discard;
 use crate::driver::zeroing::{self, Ranges, Way};
-use crate::info::Feature;
+use crate::info::{DiskFacts, Feature};
 use forebay_core::QueueLimits;
 use io_uring::{IoUring, opcode};
 use std::fs::{File, OpenOptions};
@@ -38,18 +38,25 @@ pub(super) enum Knowledge {
     },
 }
 
-/// How a range is discarded, or why not.
-type Discard = Result<(i32, String), &'static str>;
+/// How a range is discarded.
+struct Discard {
+    mode: i32,
+    /// Whether it is known to read as zeroes then, and a hole is there that zeroing may not leave.
+    to_zeroes: bool,
+    how: &'static str,
+}
+
+/// What it means for an engine.
+pub(super) struct Settled {
+    pub(super) ranges: Ranges,
+    pub(super) facts: DiskFacts,
+    pub(super) features: Vec<Feature>,
+}
 
 impl Knowledge {
-    /// What it means for an engine, which can have a block device discard or not: limits, ways and
-    /// features.
-    pub(super) fn settle(
-        self,
-        engine_discards: bool,
-        limits: &mut QueueLimits,
-    ) -> (Ranges, Vec<Feature>) {
-        let (discard, way, how) = match self {
+    /// What it means for an engine, which can have a block device discard or not. Sets the limits.
+    pub(super) fn settle(self, engine_discards: bool, limits: &mut QueueLimits) -> Settled {
+        let (discard, way, (zeroes_fast, how)) = match self {
             Knowledge::OfFile(way) => (of_file(way), way.unwrap_or_default(), how_to_zero(way)),
             Knowledge::OfDevice { discards, zeroes } => {
                 let how = match zeroes {
@@ -59,54 +66,74 @@ impl Knowledge {
                          (write_zeroes_max_bytes is 0 or unknown)"
                     }
                 };
-                (of_device(discards, zeroes, engine_discards), Way::ZeroRange, how)
+                (of_device(discards, zeroes, engine_discards), Way::ZeroRange, (zeroes, how))
             }
         };
         limits.max_write_zeroes_sectors = MAX_RANGE_SECTORS;
         let grows = limits.capacity_bytes.is_none();
-        let ranges = Ranges { grows, discard: zeroing::PUNCH_HOLE, way };
+        let goes_on = limits.exact_counts;
+        let ranges = Ranges { grows, discard: zeroing::PUNCH_HOLE, way, goes_on };
+        let mut facts = DiskFacts { zeroes_fast, ..DiskFacts::default() };
         let zeroes = Feature::present("write_zeroes", how);
         match discard {
-            Ok((discard, how)) => {
+            Ok(Discard { mode, to_zeroes, how }) => {
                 limits.discard_granularity = limits.physical_block_size;
                 limits.max_discard_sectors = MAX_RANGE_SECTORS;
-                (Ranges { discard, ..ranges }, vec![Feature::present("discard", how), zeroes])
+                facts.discards_to_zeroes = to_zeroes;
+                let how = format!("{how}{}", if to_zeroes { "; reads as zeroes" } else { "" });
+                let features = vec![Feature::present("discard", how), zeroes];
+                Settled { ranges: Ranges { discard: mode, ..ranges }, facts, features }
             }
-            Err(why) => (ranges, vec![Feature::missing("discard", why), zeroes]),
+            Err(why) => {
+                let features = vec![Feature::missing("discard", why), zeroes];
+                Settled { ranges, facts, features }
+            }
         }
     }
 }
 
-fn of_file(way: Option<Way>) -> Discard {
-    let how = "fallocate, punching a hole; reads as zeroes";
+fn of_file(way: Option<Way>) -> Result<Discard, &'static str> {
+    let mode = zeroing::PUNCH_HOLE;
     match way {
-        Some(Way::ZeroRange | Way::PunchHole) => Ok((zeroing::PUNCH_HOLE, String::from(how))),
+        Some(Way::ZeroRange | Way::PunchHole) => {
+            Ok(Discard { mode, to_zeroes: true, how: "fallocate, punching a hole" })
+        }
         Some(Way::Write) => Err("its file system punches no holes"),
-        None => Ok((zeroing::PUNCH_HOLE, format!("{how}; fails where the file system cannot"))),
-    }
-}
-
-fn how_to_zero(way: Option<Way>) -> &'static str {
-    match way {
-        Some(Way::ZeroRange) => "fallocate, zeroing the range",
-        Some(Way::PunchHole) => {
-            "fallocate, punching a hole, since its file system zeroes no ranges"
+        // Who wants zeroes must not be told that there are no holes.
+        None => {
+            let how = "fallocate, punching a hole; fails where the file system cannot";
+            Ok(Discard { mode, to_zeroes: false, how })
         }
-        Some(Way::Write) => "zeroes are written, since its file system has nothing else",
-        None => "fallocate, zeroing the range, or else punching a hole, or else writing zeroes",
     }
 }
 
-fn of_device(discards: bool, zeroes: bool, engine_discards: bool) -> Discard {
+/// Whether it is known to be faster than to write zeroes, and how it is done.
+fn how_to_zero(way: Option<Way>) -> (bool, &'static str) {
+    match way {
+        Some(Way::ZeroRange) => (true, "fallocate, zeroing the range"),
+        Some(Way::PunchHole) => {
+            (true, "fallocate, punching a hole, since its file system zeroes no ranges")
+        }
+        Some(Way::Write) => (false, "zeroes are written, since its file system has nothing else"),
+        None => {
+            let how =
+                "fallocate, zeroing the range, or else punching a hole, or else writing zeroes";
+            (false, how)
+        }
+    }
+}
+
+fn of_device(discards: bool, zeroes: bool, engine_discards: bool) -> Result<Discard, &'static str> {
+    let to_zeroes = false;
     match (discards, zeroes, engine_discards) {
         (true, _, true) => {
             let how = "BLKDISCARD; what it reads as is the device's choice";
-            Ok((zeroing::DISCARD, String::from(how)))
+            Ok(Discard { mode: zeroing::DISCARD, to_zeroes, how })
         }
         (_, true, _) => {
             let how =
                 "fallocate, punching a hole: the device zeroes the range, and may give it back";
-            Ok((zeroing::PUNCH_HOLE, String::from(how)))
+            Ok(Discard { mode: zeroing::PUNCH_HOLE, to_zeroes, how })
         }
         (true, false, false) => {
             Err("io_uring has them with direct=on and Linux 6.12; engine=psync has them always")

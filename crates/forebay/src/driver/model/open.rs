@@ -8,7 +8,7 @@ use crate::driver::timer::Timer;
 use crate::driver::{Device, DriverQueue, Mode, Opened, ideal_limits, take_block};
 use crate::error::{OpenError, SpecError};
 use crate::extent::Extents;
-use crate::info::Feature;
+use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
@@ -64,12 +64,15 @@ pub(in crate::driver) fn open(
     let [flush, fua] = features_of_cache(preset);
     // Where there is no cache, nothing is published of what moves no data.
     let cost = if preset.volatile_cache { "takes a command's time" } else { "takes no time" };
+    let facts = DiskFacts { keeps_data, zeroes_fast: true, ..DiskFacts::default() };
     let features = vec![
         Feature::present("model", format!("{}; {constants}", preset.summary)),
-        match store {
-            Some(_) => Feature::present("data", "in memory, which is taken where it is written"),
-            None => Feature::missing("data", "data=off: reads leave their buffers as they are"),
-        },
+        Feature::either(
+            "data",
+            facts.keeps_data,
+            "in memory, which is taken where it is written",
+            "data=off: reads leave their buffers as they are",
+        ),
         match settings.service(defaults) {
             true => Feature::present("service", "a thread of the disk stands for its interrupts"),
             false => Feature::missing("service", "service=off: who waits for I/O ends it"),
@@ -88,7 +91,7 @@ pub(in crate::driver) fn open(
     };
     let state = Arc::new(State::new(machine, Random::new(seed, 0)));
     let device = Arc::new(ModelDevice { limits, state, store });
-    Ok(Opened { device, features, notice: None, defaults, claim: Claim::memory() })
+    Ok(Opened { device, facts, features, notice: None, defaults, claim: Claim::memory() })
 }
 
 /// What is to be said of durability.

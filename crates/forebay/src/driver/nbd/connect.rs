@@ -3,9 +3,9 @@
 #![allow(unsafe_code)]
 
 use super::socket::{Deadline, Socket};
-use super::stream::Stream;
+use super::stream::{Credentials, Stream};
 use crate::driver::vectors::Vector;
-use forebay_nbd::client::{Export, Handshake, Next};
+use forebay_nbd::client::{Handshake, Negotiated, Next};
 use forebay_nbd::uri::{Address, Uri};
 use std::io;
 use std::time::Duration;
@@ -20,15 +20,19 @@ pub(super) const MORE_TIMEOUT: Duration = Duration::from_secs(3);
 /// How much of a handshake is received at once: as much as one answer may be long.
 const ROOM: usize = 33 << 10;
 
-/// Connects to what a URI names, within a time.
+/// Connects to what a URI names, within a time; with `credentials` by TLS.
 ///
 /// # Errors
 /// What went wrong, and what to do.
-pub(super) fn connect(uri: &Uri, timeout: Duration) -> Result<(Stream, Export), String> {
+pub(super) fn connect(
+    uri: &Uri,
+    credentials: Option<&Credentials>,
+    timeout: Duration,
+) -> Result<(Stream, Negotiated), String> {
     let deadline = Deadline::after(timeout);
     let socket = Socket::connect(&uri.address, deadline)
         .map_err(|error| cannot_connect(&uri.address, &error))?;
-    handshake(uri, socket, deadline)
+    handshake(uri, credentials, socket, deadline)
 }
 
 /// Shakes hands over a socket that is connected.
@@ -37,10 +41,11 @@ pub(super) fn connect(uri: &Uri, timeout: Duration) -> Result<(Stream, Export), 
 /// As [`connect`].
 pub(super) fn handshake(
     uri: &Uri,
+    credentials: Option<&Credentials>,
     socket: Socket,
     deadline: Deadline,
-) -> Result<(Stream, Export), String> {
-    let mut handshake = Handshake::new(&uri.export, uri.tls);
+) -> Result<(Stream, Negotiated), String> {
+    let mut handshake = Handshake::new(&uri.export, credentials.is_some());
     let mut stream = Stream::Plain(socket);
     let (mut out, mut input) = (Vec::new(), Vec::new());
     loop {
@@ -54,7 +59,8 @@ pub(super) fn handshake(
                         "there is data before the TLS session begins: somebody has put it there",
                     ));
                 }
-                stream = stream.start_tls(uri, deadline)?;
+                let credentials = credentials.expect("TLS is asked for with credentials only");
+                stream = stream.start_tls(credentials, deadline)?;
                 handshake.tls_started(&mut out);
             }
             Next::Ready(export) => {

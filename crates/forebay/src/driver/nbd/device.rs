@@ -4,13 +4,13 @@ use super::connect;
 use super::link::{Failure, Link};
 use super::queue::{NbdDriver, Shared};
 use super::status;
-use super::stream::Stream;
+use super::stream::{Credentials, Stream};
 use super::waiter::NbdWaiter;
 use crate::driver::{Device, DriverQueue, Mode};
 use crate::error::OpenError;
 use crate::extent::Extents;
 use forebay_core::{BlockStatus, QueueLimits};
-use forebay_nbd::client::Export;
+use forebay_nbd::client::Negotiated;
 use forebay_nbd::uri::Uri;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 pub(super) struct NbdDevice {
     uri: Uri,
-    export: Export,
+    /// For `nbds://`.
+    credentials: Option<Credentials>,
+    export: Negotiated,
     limits: QueueLimits,
     /// The connection by which it was opened, until a queue takes it.
     first: Mutex<Option<Stream>>,
@@ -31,10 +33,15 @@ pub(super) struct NbdDevice {
 }
 
 impl NbdDevice {
-    pub(super) fn new(uri: Uri, stream: Stream, export: Export, limits: QueueLimits) -> NbdDevice {
+    pub(super) fn new(
+        (uri, credentials): (Uri, Option<Credentials>),
+        stream: Stream,
+        export: Negotiated,
+        limits: QueueLimits,
+    ) -> NbdDevice {
         let (first, shared) = (Mutex::new(Some(stream)), OnceLock::new());
         let (failure, is_full) = (Failure::default(), AtomicBool::new(false));
-        NbdDevice { uri, export, limits, first, shared, failure, is_full }
+        NbdDevice { uri, credentials, export, limits, first, shared, failure, is_full }
     }
 
     /// Another connection to the same export, with the same answers.
@@ -42,7 +49,8 @@ impl NbdDevice {
         if self.is_full.load(Ordering::Relaxed) {
             return Err(io::Error::other("the server would not have another connection"));
         }
-        let connected = connect::connect(&self.uri, connect::MORE_TIMEOUT);
+        let connected =
+            connect::connect(&self.uri, self.credentials.as_ref(), connect::MORE_TIMEOUT);
         let same = connected.and_then(|(stream, export)| match export == self.export {
             true => Ok(stream),
             false => Err(String::from("the server tells another story of the export now")),

@@ -4,6 +4,8 @@
 //! to the memory of its request: by the receive itself, if more of them are to come than were
 //! received with what stands before them, and else by one copy. A request whose reply came before
 //! all of it was sent is not complete before it is: until then the kernel may read its memory (K2).
+//! (A server may refuse a write whose data it has not read. A question has none: who answers one
+//! before it was sent has guessed, and loses the connection.)
 //!
 //! When the connection is lost, for whatever reason, each request ends with
 //! [`BlockStatus::Offline`], and nothing is sent or received any more.
@@ -16,7 +18,7 @@ use super::status::Asked;
 use super::stream::Stream;
 use crate::driver::vectors::{Vector, Vectors};
 use forebay_core::{BlockStatus, Completions, Segment, Tag};
-use forebay_nbd::client::{Command, Event, Export, Replies, Request};
+use forebay_nbd::client::{Command, Event, Negotiated, Request, Transmission};
 use forebay_nbd::wire::Head;
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -30,7 +32,7 @@ pub(super) type Failure = Arc<OnceLock<String>>;
 /// A connection, and what is under way on it.
 pub(super) struct Link {
     pub(super) stream: Stream,
-    replies: Replies,
+    replies: Transmission,
     /// One for each tag.
     places: Box<[Place]>,
     /// Of each tag, and one more for what is asked beside the layer. Each stays where it is while
@@ -49,6 +51,8 @@ pub(super) struct Link {
     nr_in_flight: usize,
     /// What is asked beside the layer.
     pub(super) asked: Asked,
+    /// Until when that is sent, as [`Outgoing`] counts.
+    asked_mark: u64,
     failure: Failure,
     is_lost: bool,
     pub(super) nr_syscalls: u64,
@@ -73,7 +77,7 @@ struct Data {
 
 impl Link {
     /// A connection to an export, with `depth` tags.
-    pub(super) fn new(stream: Stream, export: &Export, depth: u32, failure: Failure) -> Link {
+    pub(super) fn new(stream: Stream, export: &Negotiated, depth: u32, failure: Failure) -> Link {
         let place = || {
             let vectors = Vectors::new(MAX_SEGMENTS);
             Place { vectors, len: 0, mark: 0, is_in_flight: false }
@@ -81,7 +85,7 @@ impl Link {
         let nr = depth as usize;
         Link {
             stream,
-            replies: Replies::new(export, nr + 1),
+            replies: Transmission::new(export, nr + 1),
             places: (0..nr).map(|_| place()).collect(),
             heads: vec![Head::EMPTY; nr + 1].into(),
             out: Outgoing::default(),
@@ -92,6 +96,7 @@ impl Link {
             early: Vec::with_capacity(nr),
             nr_in_flight: 0,
             asked: Asked::default(),
+            asked_mark: 0,
             failure,
             is_lost: false,
             nr_syscalls: 0,
@@ -145,6 +150,7 @@ impl Link {
         self.asked.begin();
         let request = Request { command: Command::BlockStatus, offset, len };
         self.put_head(self.places.len(), request);
+        self.asked_mark = self.out.mark();
     }
 
     fn put_head(&mut self, slot: usize, request: Request) {
@@ -300,7 +306,13 @@ impl Link {
     }
 
     fn ended(&mut self, slot: usize, result: Result<(), BlockStatus>) {
-        let Some(place) = self.places.get_mut(slot) else { return self.asked.end(result) };
+        let Some(place) = self.places.get_mut(slot) else {
+            // Its header is not to be used again while it is still to be sent.
+            return match self.out.has_sent(self.asked_mark) {
+                true => self.asked.end(result),
+                false => self.lose("the server breaks the protocol: an answer before its question"),
+            };
+        };
         place.is_in_flight = false;
         let ended = (Tag::from_index(slot), result.map(|()| place.len));
         match self.out.has_sent(place.mark) {

@@ -6,18 +6,18 @@
 use super::connect;
 use super::device::NbdDevice;
 use super::link::MAX_SEGMENTS;
+use super::stream::Credentials;
 use crate::claim::Claim;
 use crate::driver::Opened;
 use crate::error::{OpenError, SpecError};
-use crate::info::Feature;
+use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
 use forebay_core::QueueLimits;
-use forebay_nbd::client::Export;
+use forebay_nbd::client::Negotiated;
 use forebay_nbd::export::BlockSizes;
-use forebay_nbd::uri::Uri;
-use forebay_nbd::wire::Framing;
+use forebay_nbd::uri::{Address, Uri};
 use std::sync::Arc;
 
 /// What a server bears that does not say: the largest payload, bytes.
@@ -48,17 +48,35 @@ pub(in crate::driver) fn open(
         }));
     }
     let refused = |why| OpenError::Nbd { uri: uri.to_string(), why };
-    let (stream, export) = connect::connect(&uri, connect::TIMEOUT).map_err(refused)?;
+    let credentials = uri.tls.then(|| Credentials::of(&uri)).transpose().map_err(refused)?;
+    let connected = connect::connect(&uri, credentials.as_ref(), connect::TIMEOUT);
+    let (stream, export) = connected.map_err(refused)?;
     let limits = limits(&export, settings);
     let one_hw_queue = (!export.can.multi_conn).then_some(ONE_HW_QUEUE);
+    // A server may serve a tail that none of its blocks fits.
+    let out_of_reach_bytes = export.size_bytes % u64::from(limits.logical_block_size);
+    let notice = (out_of_reach_bytes > 0).then(|| {
+        format!(
+            "the server takes whole blocks of {} bytes: the last {out_of_reach_bytes} bytes of the \
+             export are no part of the disk",
+            limits.logical_block_size
+        )
+    });
+    let facts = DiskFacts {
+        // The server may know better, but is not asked: it would have to refuse what is slow.
+        zeroes_fast: false,
+        uses_tcp: matches!(uri.address, Address::Tcp { .. }),
+        out_of_reach_bytes,
+        ..DiskFacts::default()
+    };
     let features = features(&uri, &export, &limits);
-    let device = Arc::new(NbdDevice::new(uri, stream, export, limits));
+    let device = Arc::new(NbdDevice::new((uri, credentials), stream, export, limits));
     let defaults = Defaults { one_hw_queue, ..Defaults::default() };
-    Ok(Opened { device, features, notice: None, defaults, claim: Claim::remote() })
+    Ok(Opened { device, facts, features, notice, defaults, claim: Claim::remote() })
 }
 
 /// What the server says that it can take.
-fn limits(export: &Export, settings: &Settings) -> QueueLimits {
+fn limits(export: &Negotiated, settings: &Settings) -> QueueLimits {
     let can = export.can;
     let default = BlockSizes { min: 1, preferred: 4096, max: PAYLOAD_MAX };
     let BlockSizes { min, preferred, max } = export.block_size.unwrap_or(default);
@@ -66,7 +84,6 @@ fn limits(export: &Export, settings: &Settings) -> QueueLimits {
     let range_sectors = |can: bool| if can { RANGE_MAX_SECTORS } else { 0 };
     let granularity = if can.trim { preferred.max(512) } else { 0 };
     QueueLimits {
-        // A server may serve a tail that none of its blocks fits.
         capacity_bytes: Some(export.size_bytes - export.size_bytes % u64::from(min)),
         logical_block_size: min,
         physical_block_size: preferred.max(min),
@@ -85,36 +102,37 @@ fn limits(export: &Export, settings: &Settings) -> QueueLimits {
     }
 }
 
-fn features(uri: &Uri, export: &Export, limits: &QueueLimits) -> Vec<Feature> {
+fn features(uri: &Uri, export: &Negotiated, limits: &QueueLimits) -> Vec<Feature> {
     let can = export.can;
-    let framing = match export.framing {
-        Framing::Simple => "simple replies",
-        Framing::Structured => "structured replies",
-        Framing::Extended => "extended headers",
-    };
     let says = match export.description.is_empty() {
         true => String::new(),
         false => format!("; it says: {}", export.description),
-    };
-    let either = |name, is_there: bool, how: &str, why: &str| match is_there {
-        true => Feature::present(name, how),
-        false => Feature::missing(name, why),
     };
     let zeroes = match can.fast_zero {
         true => "of one range; the server knows fast zeroes, which are not asked for",
         false => "of one range",
     };
     vec![
-        Feature::present("nbd", format!("{framing}{says}")),
-        either("tls", uri.tls, "nbds://: nothing is sent in the clear", "nbd:// goes without"),
-        either(
+        Feature::present("nbd", format!("{}{says}", export.framing)),
+        Feature::either(
+            "tls",
+            uri.tls,
+            "nbds://: nothing is sent in the clear",
+            "nbd:// goes without",
+        ),
+        Feature::either(
             "multi_conn",
             can.multi_conn,
             "a connection for each hardware context",
             "the server does not have it: one connection, one hardware context",
         ),
-        either("discard", can.trim, "one range in a request", "the server does not trim"),
-        either("write_zeroes", can.write_zeroes, zeroes, "the server does not write zeroes"),
+        Feature::either("discard", can.trim, "one range in a request", "the server does not trim"),
+        Feature::either(
+            "write_zeroes",
+            can.write_zeroes,
+            zeroes,
+            "the server does not write zeroes",
+        ),
         match (can.flush, can.read_only) {
             (_, true) => Feature::missing("flush", "the export is read-only"),
             (true, false) => {
@@ -128,7 +146,7 @@ fn features(uri: &Uri, export: &Export, limits: &QueueLimits) -> Vec<Feature> {
             (true, true) => Feature::present("fua", "a flag of each write that asks for it"),
             (_, _) => Feature::missing("fua", "the server has none: a flush follows the write"),
         },
-        either(
+        Feature::either(
             "block_status",
             export.allocation.is_some(),
             "base:allocation",

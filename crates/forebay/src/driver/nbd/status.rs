@@ -50,6 +50,11 @@ impl Asked {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn result(&self) -> Option<Result<(), BlockStatus>> {
+        self.result
+    }
+
     /// Whether somebody is to be told of an answer.
     pub(super) fn has_answer(&self) -> bool {
         self.result.is_some()

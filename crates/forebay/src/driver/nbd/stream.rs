@@ -7,11 +7,28 @@
 
 use super::socket::{Deadline, Socket};
 #[cfg(feature = "tls")]
+pub(super) use super::tls::Credentials;
+#[cfg(feature = "tls")]
 use super::tls::TlsStream;
 use crate::driver::vectors::Vector;
+#[cfg(not(feature = "tls"))]
 use forebay_nbd::uri::Uri;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+
+/// What TLS sessions begin with, where there is no TLS.
+#[cfg(not(feature = "tls"))]
+#[derive(Debug)]
+pub(super) enum Credentials {}
+
+#[cfg(not(feature = "tls"))]
+impl Credentials {
+    /// # Errors
+    /// There are none.
+    pub(super) fn of(_: &Uri) -> Result<Credentials, String> {
+        Err(String::from("nbds:// needs TLS: build the crate forebay with its feature `tls`"))
+    }
+}
 
 /// What carries a connection.
 #[derive(Debug)]
@@ -57,20 +74,23 @@ impl Stream {
     /// # Errors
     /// Why there is none.
     #[cfg(feature = "tls")]
-    pub(super) fn start_tls(self, uri: &Uri, deadline: Deadline) -> Result<Stream, String> {
+    pub(super) fn start_tls(
+        self,
+        credentials: &Credentials,
+        deadline: Deadline,
+    ) -> Result<Stream, String> {
         match self {
-            Stream::Plain(socket) => TlsStream::start(socket, uri, deadline).map(Stream::Tls),
+            Stream::Plain(socket) => {
+                TlsStream::start(socket, credentials, deadline).map(Stream::Tls)
+            }
             Stream::Tls(_) => Err(String::from("TLS within TLS")),
         }
     }
 
-    /// Would begin a TLS session.
-    ///
-    /// # Errors
-    /// There is none.
+    /// Would begin a TLS session: there are no credentials for one.
     #[cfg(not(feature = "tls"))]
-    pub(super) fn start_tls(self, _: &Uri, _: Deadline) -> Result<Stream, String> {
-        Err(String::from("nbds:// needs TLS: build the crate forebay with its feature `tls`"))
+    pub(super) fn start_tls(self, never: &Credentials, _: Deadline) -> Result<Stream, String> {
+        match *never {}
     }
 
     /// Whether something that was taken is not sent yet.

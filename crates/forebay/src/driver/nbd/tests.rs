@@ -1,15 +1,21 @@
 //! A connection, seen from the driver's side.
 
 use super::connect;
+use super::link::{Failure, Link};
 use super::socket::{Deadline, Socket};
+use super::stream::Stream;
 use crate::buf::Buf;
 use crate::driver::nbd_server::{NbdServer, export};
 use crate::driver::testing::{DEPTH, data, device, issue, queue, reap};
 use crate::driver::{DriverQueue, Mode};
-use forebay_core::{Bio, Op};
+use forebay_core::{Bio, BlockStatus, Op, Segment, Tag};
+use forebay_nbd::client::{Command, Negotiated, Request};
 use forebay_nbd::uri::Uri;
+use forebay_nbd::wire::numbers::{REPLY_ERROR, REPLY_FLAG_DONE};
+use forebay_nbd::wire::{ChunkHeader, ErrorChunk, Framing, RequestHeader};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What becomes of a handshake with a server that says this and no more, and does not hang up.
@@ -18,7 +24,7 @@ fn greeted_with(says: &[u8]) -> String {
     server.write_all(says).expect("room for it");
     let uri = Uri::parse("nbd://host/disk").expect("a URI");
     let deadline = Deadline::after(Duration::from_millis(20));
-    let shaken = connect::handshake(&uri, Socket::of(client.into()), deadline);
+    let shaken = connect::handshake(&uri, None, Socket::of(client.into()), deadline);
     shaken.expect_err("no export")
 }
 
@@ -38,7 +44,7 @@ fn a_server_that_hangs_up_is_told_from_one_that_is_slow() {
     drop(server);
     let uri = Uri::parse("nbd://host/disk").expect("a URI");
     let deadline = Deadline::after(Duration::from_secs(100));
-    let shaken = connect::handshake(&uri, Socket::of(client.into()), deadline);
+    let shaken = connect::handshake(&uri, None, Socket::of(client.into()), deadline);
     let why = shaken.expect_err("no export");
     // Which call notices depends on who was faster.
     assert!(why.contains("during the handshake"), "{why}");
@@ -135,4 +141,60 @@ fn a_batch_costs_one_call_to_send_and_one_to_receive() {
     }
     // The server answers a batch at once, unless it sees it in two.
     assert!(driver.nr_syscalls() - before <= 6);
+}
+
+/// A link to a server that is the other socket, and knows `base:allocation`.
+fn link() -> (Link, UnixStream, Failure) {
+    let (server, client) = UnixStream::pair().expect("two sockets");
+    let export = Negotiated {
+        name: String::from("disk"),
+        description: String::new(),
+        size_bytes: 64 << 20,
+        can: export(64 << 20).can,
+        block_size: None,
+        framing: Framing::Structured,
+        allocation: Some(1),
+    };
+    let failure = Failure::default();
+    let stream = Stream::Plain(Socket::of(client.into()));
+    (Link::new(stream, &export, 4, Arc::clone(&failure)), server, failure)
+}
+
+/// The reply that says that a request has failed.
+fn answer(cookie: u64) -> Vec<u8> {
+    let mut answer = Vec::new();
+    let message = ErrorChunk { error: 22, message: b"", offset: None };
+    let (kind, len) = (REPLY_ERROR, message.payload_len());
+    let header = ChunkHeader { flags: REPLY_FLAG_DONE, kind, cookie, offset: 0, len };
+    header.emit(Framing::Structured, &mut answer);
+    message.emit(&mut answer);
+    answer
+}
+
+#[test]
+fn an_answer_that_comes_before_its_question_ends_the_connection() {
+    let (mut link, mut server, failure) = self::link();
+    link.begin_asking(0, 4096);
+    link.send();
+    let mut question = [0; RequestHeader::COMPACT_LEN];
+    server.read_exact(&mut question).expect("a question");
+    let cookie = RequestHeader::parse_compact(&question).expect("a good one").cookie;
+    server.write_all(&answer(cookie)).expect("room for it");
+    link.receive(true);
+    assert_eq!(link.asked.result(), Some(Err(BlockStatus::Invalid)));
+    assert_eq!(failure.get(), None);
+    // The same, while a write that nobody reads is in the question's way.
+    let buf = Buf::new(8 << 20);
+    let (mut link, mut server, failure) = self::link();
+    let segment = Segment { addr: buf.as_ptr().expose_provenance(), len: 8 << 20 };
+    let write = Request { command: Command::Write { fua: false }, offset: 0, len: 8 << 20 };
+    link.begin(Tag::from_index(0), write, [segment].into_iter());
+    link.begin_asking(0, 4096);
+    link.send();
+    assert!(link.holds_back());
+    server.write_all(&answer(cookie)).expect("room for it");
+    link.receive(true);
+    assert_eq!(link.asked.result(), Some(Err(BlockStatus::Offline)));
+    let why = failure.get().expect("a reason");
+    assert_eq!(why, "the server breaks the protocol: an answer before its question");
 }

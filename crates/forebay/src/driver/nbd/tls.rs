@@ -12,9 +12,10 @@
 
 mod config;
 
+pub(super) use config::Credentials;
+
 use super::socket::{Deadline, Socket};
 use crate::driver::vectors::Vector;
-use forebay_nbd::uri::Uri;
 use rustls::ClientConnection;
 use std::io::{self, Read, Write};
 
@@ -54,8 +55,12 @@ impl TlsStream {
     ///
     /// # Errors
     /// Why there is none, and what to do.
-    pub(super) fn start(socket: Socket, uri: &Uri, deadline: Deadline) -> Result<Self, String> {
-        let mut session = Box::new(config::session(uri)?);
+    pub(super) fn start(
+        socket: Socket,
+        credentials: &Credentials,
+        deadline: Deadline,
+    ) -> Result<Self, String> {
+        let mut session = Box::new(credentials.session()?);
         while session.is_handshaking() || session.wants_write() {
             let left = deadline.left().and_then(|left| socket.set_timeout(Some(left)));
             left.map_err(|error| failed(&error))?;

@@ -158,6 +158,7 @@ impl Call {
         let mut nr_done = 0;
         while nr_done < self.len {
             let nr = vectors::fill(&mut vectors, zeroing::segments(self.len - nr_done, NR_VECTORS));
+            let wanted: u64 = vectors[..nr].iter().map(|vector| vector.len() as u64).sum();
             let start = (self.start + nr_done) as libc::off_t;
             let (fd, first) = (target.fd(), vectors::as_ptr(&vectors));
             // SAFETY: the vectors are ours, and name memory that is never freed; the kernel reads
@@ -166,6 +167,7 @@ impl Call {
                 made(nr_syscalls, || unsafe { libc::pwritev(fd, first, nr as i32, start) });
             match written? {
                 0 => return Err(libc::EIO),
+                written if written < wanted && !target.ranges.goes_on => return Err(libc::EIO),
                 written => nr_done += written,
             }
         }

@@ -12,7 +12,7 @@ use crate::driver::memory::Memory;
 use crate::driver::timer::{SPIN_NS, Timer};
 use crate::driver::{Device, DriverQueue, Mode, Opened, ideal_limits, sized_target, take_ns};
 use crate::error::OpenError;
-use crate::info::Feature;
+use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
 use crate::runtime::clock;
 use crate::settings::{Defaults, Settings};
@@ -74,6 +74,8 @@ pub(in crate::driver) fn open(
     })?;
     let limits = ideal_limits(capacity, block);
     let ram = Ram { limits, memory, req_ns, io_ns, free_at_ns: AtomicU64::new(0) };
+    // Zeroing gives memory back as a discard does, so that nobody needs that one for it.
+    let facts = DiskFacts { zeroes_fast: true, ..DiskFacts::default() };
     let features = vec![
         Feature::present("discard", "gives memory back; up to 256 ranges in one request"),
         Feature::present("write_zeroes", "gives memory back"),
@@ -82,7 +84,7 @@ pub(in crate::driver) fn open(
     ];
     let device = Arc::new(RamDevice { ram: Arc::new(ram), doorbell });
     let defaults = Defaults { elide: true, ..Defaults::default() };
-    Ok(Opened { device, features, notice: None, defaults, claim: Claim::memory() })
+    Ok(Opened { device, facts, features, notice: None, defaults, claim: Claim::memory() })
 }
 
 impl Device for RamDevice {

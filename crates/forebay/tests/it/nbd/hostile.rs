@@ -2,9 +2,10 @@
 
 use super::{LEN, Reader, request, skip, write};
 use crate::common::{Numbers, open, submit};
-use crate::nbd_server::{NbdServer, export};
+use crate::nbd_server::{NbdServer, export, put_hole};
 use forebay::{BlockStatus, Buf, Io, IoError};
 use forebay_nbd::server::{Command, NbdError, Request, Transmission};
+use forebay_nbd::wire::Framing;
 use forebay_nbd::wire::numbers::{OPT_EXTENDED_HEADERS, OPT_STRUCTURED_REPLY};
 use std::io::Read;
 use std::sync::{Arc, Mutex};
@@ -165,12 +166,12 @@ fn answer(transmission: &Transmission, rq: &Request, out: &mut Vec<u8>) {
             out.extend(first.as_slice());
             out.extend(vec![1; half as usize]);
             let at = rq.offset + u64::from(half);
-            match transmission.hole(rq, at, half, true) {
-                Some(head) => out.extend(head.as_slice()),
-                None => {
+            match transmission.framing() {
+                Framing::Simple => {
                     out.extend(transmission.data(rq, at, half, false, true).as_slice());
                     out.extend(vec![0; half as usize]);
                 }
+                framing => put_hole(framing, rq, at, half, true, out),
             }
         }
         Ok(Command::BlockStatus { .. }) => transmission.extents(rq, &[(rq.len, 3)], out),

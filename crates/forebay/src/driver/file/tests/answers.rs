@@ -368,6 +368,23 @@ fn a_range_goes_from_way_to_way_until_one_is_there() {
     assert_eq!(commands.ended(tag, -libc::ENOSPC), Some(Err(BlockStatus::NoSpace)));
 }
 
+#[test]
+fn zeroes_are_not_gone_on_with_where_more_may_be_written_than_was_counted() {
+    let limits = QueueLimits { max_segments: 2, ..crate::driver::ideal_limits(1 << 30, 512) };
+    let limits = QueueLimits { exact_counts: false, ..limits };
+    let mut noted = Noted(Commands::new(&limits, DEPTH, None));
+    let (tag, len) = (Tag::from_index(5), 3 << 16);
+    for (answers, end) in [([2 << 16, 1 << 16], Ok(len)), ([2 << 16, 512], Err(BlockStatus::Io))] {
+        issue(&mut noted, 5, Bio::range(Op::WriteZeroes, 0, len));
+        let commands = &mut noted.0;
+        commands.ended(tag, -libc::EOPNOTSUPP);
+        commands.ended(tag, -libc::EOPNOTSUPP);
+        // All that two segments hold is not short: the next go behind.
+        assert_eq!(commands.ended(tag, answers[0]), None);
+        assert_eq!(commands.ended(tag, answers[1]), Some(end));
+    }
+}
+
 /// Notes what it is given, to be zeroed in one call.
 struct Noted(Commands);
 

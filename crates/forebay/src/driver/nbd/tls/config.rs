@@ -22,11 +22,42 @@ const CA_CERT: &str = "ca-cert.pem";
 const CLIENT_CERT: &str = "client-cert.pem";
 const CLIENT_KEY: &str = "client-key.pem";
 
-/// A session that is about to begin.
-///
-/// # Errors
-/// What is wrong with the certificates, or with what the URI asks for.
-pub(super) fn session(uri: &Uri) -> Result<ClientConnection, String> {
+/// What sessions with one server begin with. It is read once, from files that the process may not
+/// be allowed to open any more when it makes the next connection.
+#[derive(Debug)]
+pub(in crate::driver::nbd) struct Credentials {
+    config: Arc<ClientConfig>,
+    /// Who the server must be.
+    name: ServerName<'static>,
+}
+
+impl Credentials {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// What is wrong with the certificates, or with what the URI asks for.
+    pub(in crate::driver::nbd) fn of(uri: &Uri) -> Result<Credentials, String> {
+        let config = config(uri)?;
+        let host = match (&uri.options.hostname, &uri.address) {
+            (Some(name), _) => name.clone(),
+            (None, Address::Tcp { host, .. }) => host.clone(),
+            // Whoever listens there is of this machine.
+            (None, Address::Unix(_)) => String::from("localhost"),
+        };
+        let name = ServerName::try_from(host.clone()).map_err(|_| {
+            format!("`{host}` can be in no certificate: tls-hostname=NAME says which is")
+        })?;
+        Ok(Credentials { config: Arc::new(config), name })
+    }
+
+    /// A session that is about to begin.
+    pub(super) fn session(&self) -> Result<ClientConnection, String> {
+        ClientConnection::new(Arc::clone(&self.config), self.name.clone())
+            .map_err(|error| format!("TLS: {error}"))
+    }
+}
+
+fn config(uri: &Uri) -> Result<ClientConfig, String> {
     match uri.options.kind {
         None | Some(TlsKind::X509) => {}
         Some(kind) => {
@@ -46,7 +77,7 @@ pub(super) fn session(uri: &Uri) -> Result<ClientConnection, String> {
         _ => builder.with_root_certificates(trusted(folder)?),
     };
     let own = folder.filter(|folder| folder.join(CLIENT_CERT).exists());
-    let config = match own {
+    Ok(match own {
         None => builder.with_no_client_auth(),
         Some(folder) => {
             let (file, key_file) = (folder.join(CLIENT_CERT), folder.join(CLIENT_KEY));
@@ -57,17 +88,7 @@ pub(super) fn session(uri: &Uri) -> Result<ClientConnection, String> {
                 format!("{}: it cannot be used with {CLIENT_KEY} ({error})", file.display())
             })?
         }
-    };
-    let host = match (&uri.options.hostname, &uri.address) {
-        (Some(name), _) => name.clone(),
-        (None, Address::Tcp { host, .. }) => host.clone(),
-        // Whoever listens there is of this machine.
-        (None, Address::Unix(_)) => String::from("localhost"),
-    };
-    let name = ServerName::try_from(host.clone()).map_err(|_| {
-        format!("`{host}` can be in no certificate: tls-hostname=NAME says which is")
-    })?;
-    ClientConnection::new(Arc::new(config), name).map_err(|error| format!("TLS: {error}"))
+    })
 }
 
 /// Why a session has not come to be.

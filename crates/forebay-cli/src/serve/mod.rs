@@ -1,0 +1,212 @@
+//! `forebay serve`: disks for the network, over NBD.
+//!
+//! The server is a library. What is here is its process: options, sockets that were handed down,
+//! signals, the service manager, and what the process gives up.
+
+mod activation;
+mod notify;
+mod sandbox;
+mod signals;
+
+use self::notify::Manager;
+use self::sandbox::confine;
+use self::signals::StopSignal;
+use crate::failure::Failure;
+use crate::output;
+use clap::{Args, ValueEnum};
+use forebay_serve::{
+    Address, ExportOptions, Limits, Options, ServeError, Server, TlsOptions, metrics_address,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+
+/// Where a server listens that was told nothing.
+const DEFAULT_SOCKET: &str = "./forebay.sock";
+
+/// What `forebay serve --help` says at its end.
+const EXAMPLES: &str = "\
+Examples:
+  forebay serve disk.img                          at unix:./forebay.sock, as the default export
+  forebay serve disk.img --nbd tcp:0.0.0.0 --tls require --tls-certificates pki/
+  forebay serve a.img b.img --name a --name b     two exports
+It prints the URIs of its exports, and on standard error a line for each connection. It runs in the
+foreground until SIGTERM or SIGINT: then it takes no more connections, finishes what was begun,
+flushes the disks, and ends, with status 0 if nothing is lost.";
+
+/// The most memory for data on its way, MiB: beyond it there is a slip of the hand.
+const MAX_MEMORY_MIB: usize = 1 << 20;
+
+/// The most connections, and threads: likewise.
+const MAX_CONNECTIONS: usize = 1 << 20;
+const MAX_THREADS: usize = 1 << 12;
+
+/// Options of `forebay serve`.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ServeArgs {
+    /// The disks, as for info and bench: disk.img, /dev/vdb?direct=on, ram:2G, nbd://host/name
+    #[arg(required = true, value_name = "SPEC")]
+    specs: Vec<String>,
+    /// Where to listen: unix:PATH or tcp:HOST[:PORT]; may be repeated [default:
+    /// unix:./forebay.sock]
+    #[arg(long, value_name = "ADDRESS")]
+    nbd: Vec<Address>,
+    /// The name of an export; repeated, for the disks in their order [default: a single disk is the
+    /// default export, of several each has the last part of its path]
+    #[arg(long, value_name = "NAME")]
+    name: Vec<String>,
+    /// What clients are told of an export; repeated, for the disks in their order
+    #[arg(long, value_name = "TEXT")]
+    description: Vec<String>,
+    /// Refuse writes, to all exports; disks are opened for reading only
+    #[arg(long)]
+    read_only: bool,
+    /// Whether clients may use TLS, or must: with `on` those who do not ask for it come in, too
+    #[arg(long, value_enum, default_value_t = Tls::Off, value_name = "off|on|require")]
+    tls: Tls,
+    /// Where server-cert.pem, server-key.pem and ca-cert.pem are
+    #[arg(long, value_name = "DIR")]
+    tls_certificates: Option<PathBuf>,
+    /// Clients must have a certificate of ca-cert.pem
+    #[arg(long)]
+    tls_verify_peer: bool,
+    /// How many connections may have chosen an export at once
+    #[arg(long, default_value_t = Limits::default().connections, value_name = "N")]
+    max_connections: usize,
+    /// How many threads serve connections [default: one for each processor]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Memory for data on its way, of all connections together, MiB
+    #[arg(long, default_value_t = Limits::default().memory_bytes >> 20, value_name = "N")]
+    memory_mib: usize,
+    /// Where metrics are served, to Prometheus or curl: tcp:HOST[:PORT] or unix:PATH [default port:
+    /// 9809; default: nowhere]
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Tls {
+    Off,
+    On,
+    Require,
+}
+
+/// Serves until it is told to stop.
+pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
+    let mut options = options(args)?;
+    options.sockets = activation::sockets()?;
+    if options.sockets.is_empty() && options.listen.is_empty() {
+        options.listen.push(Address::Unix(PathBuf::from(DEFAULT_SOCKET)));
+    }
+    raise_nr_descriptors();
+    let server = Server::open(options).map_err(|error| failure(&error))?;
+    server.disks().for_each(|disk| output::notice(disk.info()));
+    // Who is told the URI may also stop the server: from here on that goes by the orderly way.
+    let signal = StopSignal::install();
+    let signal = signal.map_err(|error| Failure::Run(format!("handling signals: {error}")))?;
+    for uri in server.uris() {
+        output::stdout(&format!("{uri}\n"))?;
+    }
+    // Before any thread is started: each has the rights of who starts it.
+    output::stderr(&format!("forebay: {}\n", confine(&server.needs())));
+    let mut manager = Manager { nr_exports: args.specs.len(), signal: &signal };
+    server.run(&signal, &mut manager).map_err(|error| failure(&error))
+}
+
+/// Allows this process as many descriptors as it may allow itself: each connection takes one.
+fn raise_nr_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    // Refused, it is as it was: then connections are refused earlier.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+}
+
+fn options(args: &ServeArgs) -> Result<Options, Failure> {
+    for (option, nr) in [("--name", args.name.len()), ("--description", args.description.len())] {
+        if nr > args.specs.len() {
+            let nr_specs = args.specs.len();
+            let disks = if nr_specs == 1 { "disk" } else { "disks" };
+            let told = format!("{option} was given {nr} times, for {nr_specs} {disks}");
+            return Err(Failure::Usage(format!("{told}; give it once for each, at most")));
+        }
+    }
+    if args.threads == Some(0) || args.max_connections == 0 {
+        let told = "--threads and --max-connections must be at least 1";
+        return Err(Failure::Usage(told.to_owned()));
+    }
+    if args.max_connections > MAX_CONNECTIONS || args.threads > Some(MAX_THREADS) {
+        let told = format!(
+            "--max-connections must be at most {MAX_CONNECTIONS}, and --threads {MAX_THREADS}"
+        );
+        return Err(Failure::Usage(told));
+    }
+    if args.memory_mib == 0 || args.memory_mib > MAX_MEMORY_MIB {
+        let told = format!("--memory-mib must be from 1 to {MAX_MEMORY_MIB}");
+        return Err(Failure::Usage(told));
+    }
+    let metrics = args.metrics.as_deref().map(metrics_address).transpose();
+    let metrics = metrics.map_err(|error| Failure::Usage(format!("--metrics: {error}")))?;
+    let exports = args.specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
+        spec: spec.clone(),
+        name: args.name.get(nr).cloned().unwrap_or_else(|| default_name(spec, args.specs.len())),
+        description: args.description.get(nr).cloned().unwrap_or_default(),
+        read_only: args.read_only,
+    });
+    Ok(Options {
+        exports: exports.collect(),
+        listen: args.nbd.clone(),
+        tls: tls(args)?,
+        limits: Limits {
+            connections: args.max_connections,
+            threads: args.threads.unwrap_or(Limits::default().threads),
+            memory_bytes: args.memory_mib << 20,
+        },
+        metrics,
+        sockets: Vec::new(),
+        log: std::io::stderr().as_fd().try_clone_to_owned().ok(),
+    })
+}
+
+fn tls(args: &ServeArgs) -> Result<Option<TlsOptions>, Failure> {
+    // Else somebody who has forgotten `--tls` would serve in the clear, and not know it.
+    if args.tls == Tls::Off && (args.tls_certificates.is_some() || args.tls_verify_peer) {
+        let told = "--tls-certificates and --tls-verify-peer are for TLS, which is off; add \
+                    `--tls require`, or `--tls on`, which also lets clients in without it";
+        return Err(Failure::Usage(told.to_owned()));
+    }
+    if args.tls == Tls::On && args.tls_verify_peer {
+        let told = "with `--tls on` whoever has no certificate comes in without TLS; \
+                    --tls-verify-peer needs `--tls require`";
+        return Err(Failure::Usage(told.to_owned()));
+    }
+    match (args.tls, &args.tls_certificates) {
+        (Tls::Off, _) => Ok(None),
+        (_, None) => {
+            let told = "TLS needs certificates; name their directory with --tls-certificates";
+            Err(Failure::Run(told.to_owned()))
+        }
+        (tls, Some(folder)) => Ok(Some(TlsOptions {
+            is_required: tls == Tls::Require,
+            certificates: folder.clone(),
+            verify_peer: args.tls_verify_peer,
+        })),
+    }
+}
+
+/// What a server has said, with the option that mends it.
+fn failure(error: &ServeError) -> Failure {
+    Failure::Run(match error {
+        ServeError::SameName(_) => format!("{error}; give each SPEC a --name of its own"),
+        _ => error.to_string(),
+    })
+}
+
+/// What a disk is called that was given no name: of several, the last part of the target.
+fn default_name(spec: &str, nr_specs: usize) -> String {
+    if nr_specs == 1 {
+        return String::new();
+    }
+    let target = spec.split_once('?').map_or(spec, |(target, _)| target);
+    target.rsplit('/').next().unwrap_or(target).to_owned()
+}

@@ -1,0 +1,144 @@
+//! What is left, and what not. Each in a thread of its own, which is all that it confines.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixListener;
+
+use super::*;
+use forebay::Disk;
+
+/// Runs `body` in a thread that is confined, if this kernel can do that.
+#[allow(clippy::print_stderr)]
+fn confined(needs: Needs, body: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| match confine(&needs).landlock {
+            Landlock::Version(version) if version >= 4 => body(),
+            other => eprintln!("SKIPPED: this kernel's Landlock: {other:?}"),
+        });
+        thread.join().unwrap();
+    });
+}
+
+fn is_refused<T>(result: io::Result<T>) -> bool {
+    result.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
+}
+
+#[test]
+fn files_that_are_open_can_be_opened_again_and_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["written", "read", "other"] {
+        std::fs::write(path(name), name).unwrap();
+    }
+    let writable = OpenOptions::new().read(true).write(true).open(path("written")).unwrap();
+    let readable = File::open(path("read")).unwrap();
+    let again = |file: &File, write| {
+        let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+        OpenOptions::new().read(true).write(write).open(link)
+    };
+    confined(Needs::default(), || {
+        again(&writable, true).unwrap().write_all(b"x").unwrap();
+        again(&readable, false).unwrap();
+        assert!(is_refused(again(&readable, true)), "it was open to be read");
+        for name in ["other", "new"] {
+            assert!(is_refused(std::fs::write(path(name), "")), "{name}");
+        }
+        assert!(is_refused(File::open(path("other"))));
+        assert!(is_refused(File::open("/etc/passwd")));
+        assert!(is_refused(std::fs::read_dir("/")));
+        assert!(is_refused(std::fs::remove_file(path("other"))));
+        assert!(is_refused(UnixListener::bind(path("socket"))));
+    });
+}
+
+#[test]
+fn a_file_without_a_name_can_be_opened_again() {
+    let file = tempfile::tempfile().unwrap();
+    confined(Needs::default(), || {
+        let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+        OpenOptions::new().write(true).open(link).unwrap();
+    });
+}
+
+#[test]
+fn no_port_can_be_had_and_no_peer_reached_that_was_not_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let open = TcpStream::connect(address).unwrap();
+    confined(Needs::default(), || {
+        listener.accept().unwrap();
+        (&open).write_all(b"x").unwrap();
+        assert!(is_refused(TcpListener::bind("127.0.0.1:0")));
+        assert!(is_refused(TcpListener::bind("127.0.0.1:45671")));
+        assert!(is_refused(TcpStream::connect(address)));
+    });
+    confined(Needs { connects: true, ..Needs::default() }, || {
+        TcpStream::connect(address).unwrap();
+        assert!(is_refused(TcpListener::bind("127.0.0.1:45671")));
+        assert!(is_refused(File::open("/proc/1/status")));
+        std::fs::read("/etc/passwd").unwrap();
+        assert!(is_refused(OpenOptions::new().write(true).open("/etc/passwd")));
+    });
+}
+
+#[test]
+fn a_socket_file_can_be_removed_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s");
+    let _listener = UnixListener::bind(&path).unwrap();
+    let needs = Needs { socket_files: vec![path.clone()], ..Needs::default() };
+    confined(needs, move || {
+        std::fs::remove_file(&path).unwrap();
+        assert!(is_refused(File::create(path)), "and no more than removed");
+    });
+}
+
+#[test]
+fn threads_that_are_started_later_are_confined_as_well() {
+    confined(Needs::default(), || {
+        let later = std::thread::spawn(|| is_refused(File::open("/etc/passwd")));
+        assert!(later.join().unwrap());
+    });
+    File::open("/etc/passwd").expect("and no others");
+}
+
+#[test]
+fn a_disk_goes_on_and_opens_its_file_anew_for_a_queue_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("disk.img");
+    std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+    for engine in ["file", "aio", "psync"] {
+        let disk = Disk::open(&format!("{engine}:{}", path.display())).unwrap();
+        confined(Needs::default(), move || {
+            let mut queue = disk.queue();
+            queue.submit(forebay::Io::read(disk.buf(4096), 0)).unwrap();
+            let mut ended = Vec::new();
+            queue.reap(1, 1, &mut ended);
+            assert!(ended[0].result.is_ok(), "{ended:?}");
+            disk.write_at(&[1; 4096], 4096).unwrap();
+            disk.write_zeroes(8192, 4096).unwrap();
+            disk.discard(16384, 4096).unwrap();
+            disk.flush().unwrap();
+        });
+    }
+}
+
+#[test]
+fn the_log_says_what_is_in_force() {
+    let said = |landlock, connects, no_new_privileges, free_threads| {
+        Confinement { landlock, connects, no_new_privileges, free_threads }.to_string()
+    };
+    assert_eq!(
+        said(Landlock::Version(7), false, true, 0),
+        "confined by Landlock 7: no files but those in use, no new TCP ports or peers, no signals"
+    );
+    assert_eq!(
+        said(Landlock::Version(3), true, true, 2),
+        "confined by Landlock 3: no files but those in use; TCP needs Linux 6.7; not so 2 threads \
+         of disks, which ran before"
+    );
+    assert!(said(Landlock::Missing, false, true, 0).contains("no Landlock"));
+    assert!(said(Landlock::Failed("x".into()), false, false, 0).contains("x; new privileges"));
+}

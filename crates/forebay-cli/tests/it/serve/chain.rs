@@ -1,0 +1,106 @@
+//! A disk of another server's is a disk as good as any, by whatever words it is named.
+
+use super::client::{Client, command};
+use super::server::Server;
+use super::tls::certificates;
+use super::tools::is_there;
+use crate::common::folder;
+
+/// The port of the TCP socket whose URI a server has printed.
+fn port(server: &Server) -> u16 {
+    let log = server.log();
+    let uri = log.lines().find_map(|line| line.strip_prefix("nbd://127.0.0.1:"));
+    let port = uri.and_then(|rest| rest.split('/').next()).expect("a URI of TCP");
+    port.parse().expect("a port")
+}
+
+/// A confined server may still connect: each thread to a connection of its own.
+#[test]
+fn each_thread_has_a_connection_to_the_server_below_however_that_is_named() {
+    for older in [false, true] {
+        let (below, above) = (folder(), folder());
+        let first = Server::start(&below, "ram:1M --name x --nbd tcp:127.0.0.1:0");
+        let port = port(&first);
+        let spec = match older {
+            false => format!("nbd://127.0.0.1:{port}/x"),
+            true => format!("nbd:127.0.0.1:{port}:exportname=x"),
+        };
+        let second = Server::start(&above, &format!("{spec} --threads 2"));
+        // Each goes to the thread that has the fewest.
+        let connect = || Client::connect(second.socket(), "").expect("a connection");
+        for client in &mut [connect(), connect()] {
+            assert_eq!(client.read(0, 512).expect("a read"), [0; 512]);
+        }
+        assert!(second.terminate().success());
+        let log = first.log();
+        let is_opened = |line: &&str| line.contains(" from 127.0.0.1:") && line.contains("export");
+        let nr = log.lines().filter(is_opened).count();
+        // That of the shared context, and one for each thread.
+        assert_eq!(nr, 3, "{spec}: {log}");
+        assert!(first.terminate().success());
+    }
+}
+
+/// By then it may not open the certificates any more.
+#[test]
+fn a_confined_server_has_a_connection_for_each_thread_under_tls_as_well() {
+    let test = "a_confined_server_has_a_connection_for_each_thread_under_tls_as_well";
+    if !is_there("certtool", test) {
+        return;
+    }
+    let (below, above) = (folder(), folder());
+    certificates(&below);
+    let args = "ram:1M --name x --tls=require --tls-verify-peer --tls-certificates=pki";
+    let first = Server::start(&below, args);
+    let (socket, client) = (first.socket().display(), below.path().join("client"));
+    let spec = format!("nbds+unix:///x?socket={socket}&tls-certificates={}", client.display());
+    let second = Server::start(&above, &format!("{spec} --threads 2"));
+    let connect = || Client::connect(second.socket(), "").expect("a connection");
+    for client in &mut [connect(), connect()] {
+        assert_eq!(client.read(0, 512).expect("a read"), [0; 512]);
+    }
+    assert!(second.terminate().success());
+    let log = first.log();
+    let nr = log.lines().filter(|line| line.contains("export \"x\"")).count();
+    assert_eq!(nr, 3, "{log}");
+    assert!(first.terminate().success());
+}
+
+/// What a server says at its end, whose disk is gone by then.
+fn said_at_its_end(commands: &[u16]) -> String {
+    let (below, above) = (folder(), folder());
+    std::fs::write(below.path().join("disk.img"), [0; 4096]).expect("a file");
+    let first = Server::start(&below, "disk.img");
+    let mut second = Server::start(&above, &first.uri(""));
+    let mut client = Client::connect(second.socket(), "").expect("a connection");
+    for &command in commands {
+        let error = match command {
+            command::READ => client.read(0, 512).map(|_| 0),
+            command::WRITE => client.ask((command, 0), 0, 512, &[7; 512]),
+            _ => client.ask((command, 0), 0, 0, &[]),
+        };
+        assert_eq!(error.expect("a reply"), 0);
+    }
+    first.kill();
+    second.signal("TERM");
+    assert_eq!(second.wait().code(), Some(1));
+    let log = second.log();
+    log.lines().last().expect("a line").to_owned()
+}
+
+#[test]
+fn a_server_whose_disk_is_gone_says_at_its_end_what_may_be_lost_and_what_is_not() {
+    use command::{FLUSH, READ, WRITE};
+    for (commands, is_lost) in [
+        (&[][..], false),
+        (&[READ], false),
+        (&[WRITE, FLUSH], false),
+        (&[WRITE], true),
+        (&[WRITE, FLUSH, WRITE], true),
+    ] {
+        let said = said_at_its_end(commands);
+        assert!(said.contains("the last flush failed"), "{commands:?}: {said}");
+        assert_eq!(said.contains("writes may be lost"), is_lost, "{commands:?}: {said}");
+        assert_eq!(said.contains("nothing is lost"), !is_lost, "{commands:?}: {said}");
+    }
+}

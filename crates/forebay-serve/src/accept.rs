@@ -1,0 +1,87 @@
+//! Connections come in here, and go to the workers.
+
+use crate::error::{ServeError, system};
+use crate::listen::{Listener, is_exhausted};
+use crate::metrics::ConnectionRefusal;
+use crate::server::{Observer, Shared};
+use crate::threads::Threads;
+use crate::worker::door::Arrival;
+use forebay::now_ns;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::time::Timespec;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// How long no connection is accepted after the last descriptor was used up.
+const EXHAUSTED_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// How many connections of one socket are accepted in a row: however fast they come, the other
+/// sockets are looked at, and whether it is time to stop.
+const ACCEPTS_IN_A_ROW: usize = 64;
+
+/// Hands connections to workers until `stop` is readable or a worker has panicked, which is told
+/// where that is joined.
+///
+/// # Errors
+/// If a socket fails.
+pub(crate) fn accept_until(
+    stop: BorrowedFd<'_>,
+    listeners: &[Listener],
+    threads: &Threads,
+    shared: &Shared,
+    observer: &mut dyn Observer,
+) -> Result<(), ServeError> {
+    let mut is_exhausted = false;
+    let interval = observer.interval().and_then(|interval| interval.try_into().ok());
+    loop {
+        if interval.is_some() {
+            observer.alive();
+        }
+        let ends = [stop, threads.panicked()];
+        let mut polled: Vec<_> =
+            ends.iter().map(|end| PollFd::from_borrowed_fd(*end, PollFlags::IN)).collect();
+        let pause = if is_exhausted { Some(EXHAUSTED_PAUSE) } else { interval };
+        if !is_exhausted {
+            polled.extend(listeners.iter().map(|l| PollFd::new(l, PollFlags::IN)));
+        }
+        match poll(&mut polled, pause.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(system("waiting for connections")(error.into())),
+        }
+        if polled[..ends.len()].iter().any(|end| !end.revents().is_empty()) {
+            return Ok(());
+        }
+        // A socket that somebody else has shut down is always ready, and never gives a connection.
+        if polled[ends.len()..].iter().any(|l| l.revents().contains(PollFlags::HUP)) {
+            let why = io::Error::other("a socket was shut down by another process that has it");
+            return Err(system("accepting connections")(why));
+        }
+        is_exhausted = false;
+        for listener in listeners {
+            is_exhausted |= accept_from(listener, threads, shared)?;
+        }
+    }
+}
+
+/// Accepts what waits at one socket. Says whether descriptors have run out.
+fn accept_from(
+    listener: &Listener,
+    threads: &Threads,
+    shared: &Shared,
+) -> Result<bool, ServeError> {
+    for _ in 0..ACCEPTS_IN_A_ROW {
+        match listener.accept() {
+            Ok(Some((fd, peer))) => threads.bring(Arrival { fd, peer }),
+            Ok(None) => return Ok(false),
+            Err(error) if is_exhausted(&error) => {
+                let counters = shared.counters.server();
+                counters.accept_errors.count();
+                counters.refuse(ConnectionRefusal::NoDescriptor);
+                shared.log.line(now_ns(), format_args!("cannot accept: {error}"));
+                return Ok(true);
+            }
+            Err(error) => return Err(system("accepting connections")(error)),
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,99 @@
+//! How a socket comes to listen: at a path, or at the first address of a host that can be had.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen, socket_with,
+    sockopt,
+};
+
+use super::stale::{self, SocketFile};
+use super::{Address, ListenError, Listener, Name};
+
+/// How many connections may wait until they are accepted: those that come in one burst.
+const BACKLOG: i32 = 1024;
+
+/// A socket that listens at `address`.
+pub(super) fn listener(address: &Address) -> Result<Listener, ListenError> {
+    match address {
+        Address::Unix(path) => open_unix(path),
+        Address::Tcp { host, port } => open_tcp(host, *port),
+    }
+    .map_err(|failure| match failure {
+        Failure::Told(error) => error,
+        Failure::Kernel(source) => ListenError::Refused { address: address.clone(), source },
+    })
+}
+
+fn open_unix(path: &Path) -> Result<Listener, Failure> {
+    let socket = new_socket(AddressFamily::UNIX)?;
+    // By the path as it was given: the absolute one may be too long for a socket.
+    let address = SocketAddrUnix::new(path)?;
+    let bound = bind(&socket, &address);
+    if bound == Err(Errno::ADDRINUSE) {
+        stale::remove(path).map_err(Failure::Told)?;
+        bind(&socket, &address)?;
+    } else {
+        bound?;
+    }
+    // Absolute, since the process may change its folder.
+    let path = std::path::absolute(path)?;
+    let file = SocketFile::of(&path)?;
+    listen(&socket, BACKLOG)?;
+    Ok(Listener::new(socket, Name::Unix(path), Some(file))?)
+}
+
+fn open_tcp(host: &str, port: u16) -> Result<Listener, Failure> {
+    let mut last = io::Error::other("this name stands for no address");
+    for address in (host, port).to_socket_addrs()? {
+        match open_socket_address(&address) {
+            Ok(socket) => {
+                let port = SocketAddr::try_from(getsockname(&socket)?)?.port();
+                let name = match address.ip().is_unspecified() {
+                    true => Name::of(SocketAddr::new(address.ip(), port)),
+                    false => Name::Tcp { host: host.to_owned(), port },
+                };
+                return Ok(Listener::new(socket, name, None)?);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last.into())
+}
+
+fn open_socket_address(address: &SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = new_socket(family)?;
+    // A server that is started again must not wait for the old connections to be forgotten.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, address)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+pub(super) fn new_socket(family: AddressFamily) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socket_with(family, SocketType::STREAM, flags, None)?)
+}
+
+/// A failure that is told already, or the kernel's word, to which the address is added.
+enum Failure {
+    Told(ListenError),
+    Kernel(io::Error),
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure::Kernel(error)
+    }
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Failure {
+        Failure::Kernel(errno.into())
+    }
+}

@@ -1,0 +1,123 @@
+//! A server in the process of a test: what it leaves alone, and how it ends.
+
+use super::*;
+use crate::config::ExportOptions;
+use crate::listen::Address;
+use forebay::{Disk, Op};
+use rustix::net::{Shutdown, shutdown};
+use std::io::Write;
+use std::os::unix::net::{UnixListener, UnixStream};
+use tempfile::TempDir;
+
+fn options(folder: &TempDir, name: &str) -> Options {
+    Options {
+        exports: vec![ExportOptions { spec: "ram:1M".to_owned(), ..ExportOptions::default() }],
+        listen: vec![Address::Unix(folder.path().join(name))],
+        limits: Limits { threads: 2, ..Limits::default() },
+        ..Options::default()
+    }
+}
+
+/// Somebody to whom it is said when the server serves.
+struct Waits(std::sync::mpsc::Sender<()>);
+
+impl Observer for Waits {
+    fn ready(&mut self) {
+        self.0.send(()).unwrap();
+    }
+}
+
+#[test]
+fn a_thread_that_panics_ends_the_server_with_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::open(options(&folder, "s")).unwrap();
+    let threads = Threads::start(&server.shared).unwrap();
+    threads.door(1).poison();
+    // Nobody ever asks it to stop.
+    let (_stop, stopped) = UnixStream::pair().unwrap();
+    let ended = server.serve(threads, stopped.as_fd(), &mut ());
+    assert!(matches!(ended, Err(ServeError::Panicked)), "{ended:?}");
+}
+
+/// Somebody who asks the server for a block of its default export, and looks at no answer.
+fn ask_for_a_block(socket: &std::path::Path) -> UnixStream {
+    let mut client = UnixStream::connect(socket).unwrap();
+    let export_name = [&3_u32.to_be_bytes()[..], b"IHAVEOPT", &[0, 0, 0, 1], &[0; 4]].concat();
+    let read = [&[0x25, 0x60, 0x95, 0x13], &[0; 22][..], &[2, 0]].concat();
+    client.write_all(&[export_name, read].concat()).unwrap();
+    client
+}
+
+/// Who is told that the server ends, and looks at the disk then.
+struct AtStop(Disk, Option<u64>);
+
+impl Observer for AtStop {
+    fn stopping(&mut self) {
+        self.1 = Some(nr_reads(&self.0));
+    }
+}
+
+fn nr_reads(disk: &Disk) -> u64 {
+    disk.stats().queue.op(Op::Read).requests
+}
+
+/// The thread itself ends when its queues have: a disk that never answers must not hide the panic.
+#[test]
+fn a_panic_is_told_before_the_disk_has_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options(&folder, "s");
+    options.exports[0].spec = "fault:ram:1M?rule=read:delay=2s".to_owned();
+    options.limits.threads = 1;
+    let server = Server::open(options).unwrap();
+    let disk = server.shared.exports[0].disk.clone();
+    let mut at_stop = AtStop(disk.clone(), None);
+    let threads = Threads::start(&server.shared).unwrap();
+    let (stop, stopped) = UnixStream::pair().unwrap();
+    std::thread::scope(|scope| {
+        let door = Arc::clone(threads.door(0));
+        let ended = scope.spawn(|| server.serve(threads, stopped.as_fd(), &mut at_stop));
+        let _client = ask_for_a_block(&folder.path().join("s"));
+        while disk.stats().queue.issued == 0 {
+            std::thread::yield_now();
+        }
+        door.poison();
+        let ended = ended.join().unwrap();
+        assert!(matches!(ended, Err(ServeError::Panicked)), "{ended:?}");
+    });
+    drop(stop);
+    assert_eq!((at_stop.1, nr_reads(&disk)), (Some(0), 1));
+}
+
+#[test]
+fn a_socket_that_another_process_shuts_down_ends_the_server_with_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = UnixListener::bind(folder.path().join("s")).unwrap();
+    let sockets = vec![socket.try_clone().unwrap().into()];
+    let options = Options { sockets, listen: Vec::new(), ..options(&folder, "s") };
+    let server = Server::open(options).unwrap();
+    let (_stop, stopped) = UnixStream::pair().unwrap();
+    let (sender, is_ready) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || server.run(stopped, &mut Waits(sender)));
+    is_ready.recv().unwrap();
+    shutdown(&socket, Shutdown::Both).unwrap();
+    let error = thread.join().unwrap().unwrap_err().to_string();
+    assert!(error.contains("accepting connections: a socket was shut down"), "{error}");
+}
+
+#[test]
+fn what_has_not_all_it_needs_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let nothing = Options { exports: Vec::new(), ..options(&folder, "s") };
+    assert!(matches!(Server::open(nothing), Err(ServeError::NoExport)));
+    let nowhere = Options { listen: Vec::new(), ..options(&folder, "s") };
+    assert!(matches!(Server::open(nowhere), Err(ServeError::NoSocket)));
+}
+
+#[test]
+fn its_needs_are_its_socket_files_and_the_servers_of_its_disks() {
+    let folder = tempfile::tempdir().unwrap();
+    let metrics = Some(Address::Unix(folder.path().join("m")));
+    let server = Server::open(Options { metrics, ..options(&folder, "s") }).unwrap();
+    let socket_files = ["s", "m"].map(|name| folder.path().join(name)).to_vec();
+    assert_eq!(server.needs(), Needs { socket_files, connects: false });
+}

@@ -1,0 +1,62 @@
+//! The end of a round: replies are sent, what is over is closed, and the kernel is told what to
+//! watch.
+
+use super::life::DRAIN_NS;
+use super::{OF_QUEUE, Worker};
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+impl Worker {
+    /// Sends what there is to send, and closes what is over.
+    pub(super) fn flush(&mut self) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for key in dirty.drain(..) {
+            let Some(conn) = self.conns.get_mut(key) else { continue };
+            conn.is_dirty = false;
+            if !conn.is_given_up()
+                && conn.wants_write()
+                && let Err(error) = conn.send(&mut self.disks.pool)
+            {
+                conn.break_off(error.to_string());
+            }
+            if conn.is_given_up() || conn.is_over() {
+                self.close(key);
+                continue;
+            }
+            // While a disk is at work for it the client cannot take its last replies.
+            if conn.ending.is_some() && conn.deadline_ns.is_none() && !conn.waits_for_disk() {
+                conn.deadline_ns = Some(self.disks.now_ns + DRAIN_NS);
+                self.nr_deadlines += 1;
+            }
+            let mut interest = EventFlags::empty();
+            interest.set(EventFlags::IN, conn.may_read());
+            interest.set(EventFlags::OUT, conn.wants_write());
+            if interest != conn.interest {
+                conn.interest = interest;
+                let data = EventData::new_u64(key.to_u64());
+                epoll::modify(&self.epoll, &conn.fd, data, interest).expect("it is registered");
+            }
+        }
+        if self.dirty.is_empty() {
+            self.dirty = dirty; // its memory is used again
+        }
+        self.watch_queues();
+    }
+
+    /// Has the queues' descriptors watched, so that completions wake this thread.
+    /// Without a descriptor left, as when clients have taken all, the timer's looks take the place
+    /// of events, until there is one again.
+    fn watch_queues(&mut self) {
+        while let Some((export, queue)) = self.disks.next_unwatched() {
+            let data = EventData::new_u64(OF_QUEUE | export as u64);
+            // A wait begins only when everything that has ended was reaped.
+            let watched = queue.poll_fd_after_reap().and_then(|fd| {
+                epoll::add(&self.epoll, fd, data, EventFlags::IN)?;
+                Ok(())
+            });
+            if watched.is_err() {
+                self.disks.put_unwatched(export);
+                return self.timer.arm();
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The payload of a write on its way from the client: it is put where it stays, and goes to the
+//! disk piece by piece.
+
+use super::conn::Conn;
+use super::disks::{Begun, Disks};
+use super::slots::Key;
+use crate::pool::PIECE_MAX;
+use forebay::{Buf, Io, Refusal};
+use forebay_nbd::server::Command;
+
+/// How far a payload is.
+#[derive(Debug)]
+pub(crate) struct Payload {
+    pub(crate) flight: Key,
+    /// Where the piece goes that is being filled. None: there is no memory for it yet.
+    pub(crate) buf: Option<Buf>,
+    /// Bytes of the piece that are there.
+    pub(crate) filled: usize,
+    /// Bytes of the piece.
+    pub(crate) piece_len: usize,
+    /// Where on the disk the piece begins, bytes.
+    pub(crate) at: u64,
+    /// Bytes of the payload from the piece's begin on.
+    pub(crate) left: u64,
+}
+
+impl Payload {
+    /// `buf` is where the piece goes, `len` bytes.
+    #[inline]
+    pub(crate) fn lay_out(&mut self, buf: Buf, len: usize) {
+        (self.piece_len, self.filled, self.buf) = (len, 0, Some(buf));
+    }
+
+    /// `nr` bytes came, of which the first are the piece's and are in its place already. Says how
+    /// many these are.
+    #[inline]
+    pub(crate) fn came(&mut self, nr: usize) -> usize {
+        let now = nr.min(self.piece_len - self.filled);
+        self.filled += now;
+        now
+    }
+
+    /// Whether no piece follows the one whose place is laid out.
+    pub(crate) fn is_last_piece(&self) -> bool {
+        self.left == self.piece_len as u64
+    }
+
+    /// Whether the piece is complete.
+    pub(crate) fn is_full(&self) -> bool {
+        self.buf.is_some() && self.filled == self.piece_len
+    }
+}
+
+impl Disks {
+    /// Puts bytes of a payload where they belong, and hands pieces that are full to the disk. Says
+    /// how many bytes were taken; all of them, unless the payload ends or there is no room.
+    #[inline]
+    pub(crate) fn fill(&mut self, conn: &mut Conn, bytes: &[u8]) -> (usize, Begun) {
+        let mut taken = 0;
+        while let Some(payload) = &mut conn.payload {
+            if payload.buf.is_none() {
+                let want = payload.left.min(PIECE_MAX as u64) as usize;
+                let Some(buf) = self.pool.take(want, &mut conn.held) else {
+                    return (taken, Begun::NoRoom);
+                };
+                let len = want.min(buf.len());
+                payload.lay_out(buf, len);
+            }
+            let (Some(buf), at) = (&mut payload.buf, payload.filled) else { unreachable!() };
+            let now = (bytes.len() - taken).min(payload.piece_len - at);
+            buf[at..at + now].copy_from_slice(&bytes[taken..taken + now]);
+            payload.filled += now;
+            taken += now;
+            if payload.filled < payload.piece_len {
+                break;
+            }
+            if self.submit_piece(conn) == Begun::NoRoom {
+                return (taken, Begun::NoRoom);
+            }
+        }
+        (taken, Begun::Yes)
+    }
+
+    /// Hands the piece of a payload to the disk, if there is one and it has been filled.
+    #[inline]
+    pub(crate) fn submit_piece_if_full(&mut self, conn: &mut Conn) -> Begun {
+        match conn.payload.as_ref().is_some_and(Payload::is_full) {
+            true => self.submit_piece(conn),
+            false => Begun::Yes,
+        }
+    }
+
+    /// Hands the piece that has been filled to the disk.
+    fn submit_piece(&mut self, conn: &mut Conn) -> Begun {
+        let Some(payload) = &mut conn.payload else { return Begun::Yes };
+        let key = payload.flight;
+        let flight = self.flights.get_mut(key).expect("a payload belongs to a request");
+        let buf = payload.buf.take().expect("it is full");
+        let io = Io::write_part(buf, payload.piece_len, payload.at).user_data(key.to_u64());
+        let is_fua = matches!(flight.rq.command, Ok(Command::Write { fua: true }));
+        let io = if is_fua { io.fua() } else { io };
+        let is_last = payload.left == payload.piece_len as u64;
+        let export = flight.export;
+        flight.in_disk += 1;
+        flight.is_all_there = is_last;
+        flight.issued_ns = self.now_ns;
+        if let Err((refusal, io)) = self.submit(export, io) {
+            let flight = self.flights.get_mut(key).expect("as above");
+            flight.in_disk -= 1;
+            let payload = conn.payload.as_mut().expect("as above");
+            if refusal == Refusal::WouldBlock {
+                flight.is_all_there = false;
+                payload.buf = io.into_buf();
+                return Begun::NoRoom;
+            }
+            self.give_back(io, conn);
+            self.refused(key, refusal);
+        }
+        let payload = conn.payload.as_mut().expect("as above");
+        payload.at += payload.piece_len as u64;
+        payload.left -= payload.piece_len as u64;
+        if is_last {
+            conn.payload = None;
+        }
+        Begun::Yes
+    }
+}

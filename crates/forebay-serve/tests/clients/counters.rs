@@ -1,0 +1,63 @@
+//! What a server counts and logs of a client.
+
+use crate::client::{Client, FLUSH, READ};
+use crate::server::Running;
+use forebay_serve::{ExportOptions, Limits};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+const DISCONNECT: u16 = 2;
+
+pub(crate) fn metrics(server: &Running) -> String {
+    let mut socket = UnixStream::connect(&server.metrics).unwrap();
+    socket.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+    let mut reply = String::new();
+    socket.read_to_string(&mut reply).unwrap();
+    reply
+}
+
+#[test]
+fn a_connection_is_logged_and_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk.img");
+    std::fs::write(&disk, vec![7; 1 << 20]).unwrap();
+    let export = ExportOptions {
+        spec: disk.display().to_string(),
+        name: "the \"disk\"".to_owned(),
+        ..ExportOptions::default()
+    };
+    let mut server = Running::with_exports(folder.path(), vec![export], Limits::default());
+    let mut client = Client::new(&server.socket, "the \"disk\"", false);
+    assert_eq!(client.ask(READ, 4096, 512), 0);
+    assert_eq!(client.ask(FLUSH, 0, 0), 0);
+    assert_ne!(client.ask(READ, 1 << 20, 512), 0, "behind the end");
+
+    let text = metrics(&server);
+    let device = r#"device="the \"disk\"""#;
+    for line in [
+        format!("forebay_connections{{{device}}} 1"),
+        format!("forebay_export_requests_total{{{device},op=\"read\"}} 1"),
+        format!("forebay_export_requests_total{{{device},op=\"flush\"}} 1"),
+        format!("forebay_export_requests_total{{{device},op=\"refused\"}} 1"),
+        format!("forebay_export_errors_total{{{device}}} 1"),
+        format!("forebay_export_read_bytes_total{{{device}}} 512"),
+        format!("forebay_disk_reads_completed_total{{{device}}} 1"),
+        format!("forebay_disk_io_now{{{device}}} 0"),
+        format!("forebay_request_stage_seconds_count{{{device},stage=\"disk\"}} 2"),
+    ] {
+        assert!(text.lines().any(|other| other == line), "{line}\n{text}");
+    }
+
+    client.socket.write_all(&crate::client::request(DISCONNECT, 0, 0, 0, 0)).unwrap();
+    assert_eq!(client.socket.read(&mut [0]).unwrap(), 0);
+    server.stop().unwrap();
+    let log = server.log();
+    for part in [
+        "forebay: metrics at unix:",
+        "connection 1 from unix: export \"the \\\"disk\\\"\", simple replies, no TLS",
+        "connection 1 from unix: closed by the client after ",
+        "; 3 requests (1 failed), 512 B read, 0 B written",
+    ] {
+        assert!(log.contains(part), "{part}: {log}");
+    }
+}
