@@ -138,6 +138,17 @@ impl Turn<'_> {
             hctx.table[tag.index()] = Slot { state: SlotState::Waiting, rq: Some(rq) };
             return false;
         }
+        // Before it is issued: what others issue from here on may overtake it. What may have to go
+        // out again is a request of several bios, whose failure is no one's, and the rest of one
+        // that the device may have cut short, and written more of.
+        let is_noted = is_write
+            && match rq.nr_bios {
+                1 => !hctx.limits.exact_counts && rq.retry.is_none(),
+                _ => !rq.was_issued,
+            };
+        if is_noted {
+            rq.issued_after = retries.moment(hctx.index, &hctx.writes);
+        }
         rq.issued_ns = self.now;
         let answer = driver.queue_rq(&issued(&hctx.splits, &hctx.limits, &rq, tag), last);
         if is_write {
@@ -146,7 +157,8 @@ impl Turn<'_> {
         match answer {
             Issue::Queued => {
                 if is_write {
-                    self.note_write(tag, &mut rq);
+                    let ranges = rq.ranges(&hctx.splits);
+                    ranges.for_each(|(start, len)| hctx.writes.push(start, len, tag));
                 }
                 self.note_issue(&mut rq);
                 let hctx = &mut *self.hctx;
@@ -166,21 +178,6 @@ impl Turn<'_> {
                 self.failed(tag, rq, status);
                 false
             }
-        }
-    }
-
-    /// Remembers a write that was issued (A2).
-    fn note_write(&mut self, tag: Tag, rq: &mut Request) {
-        let hctx = &mut *self.hctx;
-        rq.ranges(&hctx.splits).for_each(|(start, len)| hctx.writes.push(start, len, tag));
-        // What may have to go out again: a request of several bios, whose failure is no one's; and
-        // the rest of one that the device may have cut short, and written more of.
-        let is_noted = match rq.nr_bios {
-            1 => !hctx.limits.exact_counts && rq.retry.is_none(),
-            _ => !rq.was_issued,
-        };
-        if is_noted {
-            rq.issued_after = hctx.device.retries.moment(hctx.index, &hctx.writes);
         }
     }
 

@@ -129,7 +129,8 @@ impl Retries {
         }
     }
 
-    /// The moment after a write that context `hctx` has just noted in its log.
+    /// The moment before a write that context `hctx` is about to issue: what it notes of it in its
+    /// log afterwards bears the write's own tag.
     pub(crate) fn moment(&self, hctx: u32, log: &WriteLog) -> Moment {
         // Where another is about to issue one, no later count is the same.
         Moment { own: log.count, others: self.writes_of_others(hctx).unwrap_or(u64::MAX) }

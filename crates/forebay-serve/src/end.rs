@@ -18,25 +18,28 @@ pub(crate) const END: Duration = Duration::from_secs(60);
 ///
 /// One disk that fails, or does not answer, keeps no other from being flushed. Where workers still
 /// wait for one at half of the time, the disks are flushed all the same; and again, if the workers
-/// come to their end after all.
+/// come to their end soon enough after all.
 pub(crate) fn drain_and_flush(
     limit: Duration,
     drain: impl FnOnce() -> Result<(), ServeError> + Send + 'static,
     exports: &Arc<[Export]>,
 ) -> Vec<ServeError> {
     let until = Instant::now() + limit;
-    let workers = match begin(drain) {
-        Ok(workers) => workers,
-        Err(error) => return vec![error],
-    };
-    let mut ended = workers.recv_timeout(limit / 2);
-    let mut failures = flush_all(exports, until, limit);
-    if matches!(ended, Err(RecvTimeoutError::Timeout)) {
-        ended = workers.recv_timeout(left(until));
-        if ended.is_ok() {
-            failures = flush_all(exports, until, limit);
+    let (ended, flushes) = match begin(drain) {
+        Ok(workers) => {
+            let mut ended = workers.recv_timeout(limit / 2);
+            let mut flushes = begin_flushes(exports);
+            if matches!(ended, Err(RecvTimeoutError::Timeout)) {
+                ended = workers.recv_timeout(left(until) / 2);
+                if !matches!(ended, Err(RecvTimeoutError::Timeout)) {
+                    flushes = begin_flushes(exports);
+                }
+            }
+            (ended, flushes)
         }
-    }
+        Err(error) => (Ok(Err(error)), begin_flushes(exports)),
+    };
+    let mut failures = failed_flushes(flushes, exports, until, limit);
     let ended = ended.unwrap_or_else(|error| match error {
         RecvTimeoutError::Timeout => Err(ServeError::Hangs { limit }),
         RecvTimeoutError::Disconnected => Err(ServeError::Panicked),
@@ -61,22 +64,36 @@ fn begin<T: Send + 'static>(
     thread.map(|_| result).map_err(failed)
 }
 
-/// Flushes all disks at once. Says of which that has failed, or has not come to its end by then.
-fn flush_all(exports: &Arc<[Export]>, until: Instant, limit: Duration) -> Vec<ServeError> {
+/// The last flush of an export, by its number; without a thread it is still to be made.
+type Flush = (usize, Result<Receiver<Result<(), ServeError>>, ServeError>);
+
+/// Begins to flush all disks at once.
+fn begin_flushes(exports: &Arc<[Export]>) -> Vec<Flush> {
     let written = (0..exports.len()).filter(|nr| !exports[*nr].info.can.read_only);
-    let begun: Vec<_> = written
-        .map(|nr| {
-            let exports = Arc::clone(exports);
-            (nr, begin(move || flush(&exports[nr])))
+    let begin_one = |nr| {
+        let exports = Arc::clone(exports);
+        (nr, begin(move || flush(&exports[nr])))
+    };
+    written.map(begin_one).collect()
+}
+
+/// Says which have failed, or have not come to their end by then.
+fn failed_flushes(
+    flushes: Vec<Flush>,
+    exports: &Arc<[Export]>,
+    until: Instant,
+    limit: Duration,
+) -> Vec<ServeError> {
+    let ended = flushes.into_iter().map(|(nr, result)| {
+        // Without a thread it is made here, without a limit: better late than never.
+        let Ok(result) = result else { return flush(&exports[nr]) };
+        result.recv_timeout(left(until)).unwrap_or_else(|error| match error {
+            RecvTimeoutError::Disconnected => Err(ServeError::Panicked),
+            RecvTimeoutError::Timeout => {
+                let spec = exports[nr].disk.info().spec.clone();
+                Err(ServeError::FlushHangs { spec, limit })
+            }
         })
-        .collect();
-    let ended = begun.into_iter().map(|(nr, result)| match result?.recv_timeout(left(until)) {
-        Ok(flushed) => flushed,
-        Err(RecvTimeoutError::Disconnected) => Err(ServeError::Panicked),
-        Err(RecvTimeoutError::Timeout) => {
-            let spec = exports[nr].disk.info().spec.clone();
-            Err(ServeError::FlushHangs { spec, limit })
-        }
     });
     ended.filter_map(Result::err).collect()
 }
@@ -131,6 +148,29 @@ mod tests {
         assert!(spec.starts_with("fault:"), "{spec}");
         assert!(!exports[1].has_unflushed_writes());
         std::mem::forget(exports); // closing a disk waits for what is in flight
+    }
+
+    /// And what it has written until then is flushed, beside one that hangs.
+    #[test]
+    fn a_worker_that_ends_late_is_waited_for() {
+        let files = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
+        files.iter().for_each(|file| std::fs::write(file.path(), vec![0; 1 << 20]).unwrap());
+        let path = |nr: usize| files[nr].path().to_str().unwrap();
+        let hangs = export("hangs", &format!("fault:{}?rule=flush:delay=600s", path(0)));
+        let exports: Arc<[Export]> = [hangs, export("well", path(1))].into();
+        exports[0].disk.write_at(&[1; 4096], 0).unwrap();
+        let at_work = Arc::clone(&exports);
+        let limit = Duration::from_secs(4);
+        let drain = move || {
+            thread::sleep(limit * 5 / 8);
+            at_work[1].disk.write_at(&[1; 4096], 0).unwrap();
+            Ok(())
+        };
+        let failures = drain_and_flush(limit, drain, &exports);
+        let [ServeError::FlushHangs { spec, .. }] = &failures[..] else { panic!("{failures:?}") };
+        assert!(spec.starts_with("fault:"), "{spec}");
+        assert!(!exports[1].has_unflushed_writes());
+        std::mem::forget(exports); // as above
     }
 
     #[test]

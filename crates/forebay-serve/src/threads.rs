@@ -11,6 +11,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long workers may take until clients are let in all the same.
+const READY: Duration = Duration::from_secs(5);
 
 /// The workers. Dropping it has them end by themselves.
 #[derive(Debug)]
@@ -44,10 +48,11 @@ impl Threads {
             let ready = threads.start_worker(number, shared, door, &asker)?;
             readies.push(ready);
         }
-        // Disks on other servers are connected to for each thread: no client is to wait for that.
-        // Who has panicked tells by its end.
+        // Disks on other servers are connected to for each thread: no client is to wait for that,
+        // and nobody who has the server stop for long. Who has panicked tells by its end.
+        let until = Instant::now() + READY;
         for ready in readies {
-            let _ = ready.recv();
+            let _ = ready.recv_timeout(until.saturating_duration_since(Instant::now()));
         }
         Ok(threads)
     }

@@ -1,6 +1,7 @@
 //! The end of a round: replies are sent, what is over is closed, and the kernel is told what to
 //! watch.
 
+use super::ending::Ending;
 use super::life::DRAIN_NS;
 use super::{OF_QUEUE, Worker};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -22,8 +23,13 @@ impl Worker {
                 self.close(key);
                 continue;
             }
-            // While a disk is at work for it the client cannot take its last replies.
-            if conn.ending.is_some() && conn.deadline_ns.is_none() && !conn.waits_for_disk() {
+            // A client that did not ask for the end is answered however long its disk takes: that
+            // of the server bounds it.
+            let is_given_time =
+                matches!(conn.ending, Some(Ending::ServerEnds)) && conn.waits_for_disk();
+            if is_given_time {
+                conn.deadline_ns = None;
+            } else if conn.ending.is_some() && conn.deadline_ns.is_none() {
                 conn.deadline_ns = Some(self.disks.now_ns + DRAIN_NS);
                 self.nr_deadlines += 1;
             }

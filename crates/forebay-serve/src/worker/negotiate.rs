@@ -41,7 +41,8 @@ pub(super) fn negotiate(
         }
         Next::Close(reason) => {
             let why = reason.to_string();
-            // A client that was told that the server is full goes by ABORT.
+            // A client that is told that the server is full goes by ABORT: one that does so while
+            // it is full is taken to go for that.
             if is_full && matches!(reason, CloseReason::Aborted | CloseReason::Full) {
                 shared.counters.server().refuse(ConnectionRefusal::TooMany);
             }

@@ -14,30 +14,33 @@ fn port(server: &Server) -> u16 {
     port.parse().expect("a port")
 }
 
-/// A confined server may still connect: each thread to a connection of its own.
+/// How many connections a server of two threads makes to the one below, whose export is `x`.
+fn nr_connections_below(below: Server, spec: &str) -> usize {
+    let folder = folder();
+    let above = Server::start(&folder, &format!("{spec} --threads 2"));
+    // Each goes to the thread that has the fewest.
+    let connect = || Client::connect(above.socket(), "").expect("a connection");
+    for client in &mut [connect(), connect()] {
+        assert_eq!(client.read(0, 512).expect("a read"), [0; 512]);
+    }
+    assert!(above.terminate().success());
+    let log = below.log();
+    assert!(below.terminate().success());
+    log.lines().filter(|line| line.contains("export \"x\"")).count()
+}
+
+/// A confined server may still connect: that of the shared context, and one for each thread.
 #[test]
 fn each_thread_has_a_connection_to_the_server_below_however_that_is_named() {
     for older in [false, true] {
-        let (below, above) = (folder(), folder());
-        let first = Server::start(&below, "ram:1M --name x --nbd tcp:127.0.0.1:0");
-        let port = port(&first);
+        let folder = folder();
+        let below = Server::start(&folder, "ram:1M --name x --nbd tcp:127.0.0.1:0");
+        let port = port(&below);
         let spec = match older {
             false => format!("nbd://127.0.0.1:{port}/x"),
             true => format!("nbd:127.0.0.1:{port}:exportname=x"),
         };
-        let second = Server::start(&above, &format!("{spec} --threads 2"));
-        // Each goes to the thread that has the fewest.
-        let connect = || Client::connect(second.socket(), "").expect("a connection");
-        for client in &mut [connect(), connect()] {
-            assert_eq!(client.read(0, 512).expect("a read"), [0; 512]);
-        }
-        assert!(second.terminate().success());
-        let log = first.log();
-        let is_opened = |line: &&str| line.contains(" from 127.0.0.1:") && line.contains("export");
-        let nr = log.lines().filter(is_opened).count();
-        // That of the shared context, and one for each thread.
-        assert_eq!(nr, 3, "{spec}: {log}");
-        assert!(first.terminate().success());
+        assert_eq!(nr_connections_below(below, &spec), 3, "{spec}");
     }
 }
 
@@ -48,22 +51,13 @@ fn a_confined_server_has_a_connection_for_each_thread_under_tls_as_well() {
     if !is_there("certtool", test) {
         return;
     }
-    let (below, above) = (folder(), folder());
-    certificates(&below);
+    let folder = folder();
+    certificates(&folder);
     let args = "ram:1M --name x --tls=require --tls-verify-peer --tls-certificates=pki";
-    let first = Server::start(&below, args);
-    let (socket, client) = (first.socket().display(), below.path().join("client"));
+    let below = Server::start(&folder, args);
+    let (socket, client) = (below.socket().display(), folder.path().join("client"));
     let spec = format!("nbds+unix:///x?socket={socket}&tls-certificates={}", client.display());
-    let second = Server::start(&above, &format!("{spec} --threads 2"));
-    let connect = || Client::connect(second.socket(), "").expect("a connection");
-    for client in &mut [connect(), connect()] {
-        assert_eq!(client.read(0, 512).expect("a read"), [0; 512]);
-    }
-    assert!(second.terminate().success());
-    let log = first.log();
-    let nr = log.lines().filter(|line| line.contains("export \"x\"")).count();
-    assert_eq!(nr, 3, "{log}");
-    assert!(first.terminate().success());
+    assert_eq!(nr_connections_below(below, &spec), 3);
 }
 
 /// What a server says at its end, whose disk is gone by then.

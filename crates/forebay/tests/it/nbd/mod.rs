@@ -149,7 +149,10 @@ fn what_cannot_be_had_is_refused_by_name() {
         (format!("nbd+unix:///disk?socket={socket}.not"), "there is no such socket"),
         (
             format!("nbds+unix:///disk?socket={socket}"),
-            "the server has no TLS, and nbds:// insists",
+            match cfg!(feature = "tls") {
+                true => "the server has no TLS, and nbds:// insists",
+                false => "build the crate forebay with its feature `tls`",
+            },
         ),
         (format!("nbd:unix:{socket}:exportname=no"), "the server has no export `no`"),
         (String::from("nbd+unix:///disk"), "`socket` is missing: ?socket=PATH"),
