@@ -19,7 +19,7 @@ pub enum SpecError {
     #[error("driver `{0}` does not exist in this version; there are: {all}", all = names())]
     NotYet(String),
     /// A part between `&` and `&` that is not `key=value`.
-    #[error("`{0}` is not key=value")]
+    #[error("`{0}` is not key=value (a `?` in a file name is written `%3F`)")]
     NotKeyValue(String),
     /// A key that nobody takes.
     #[error("unknown key `{key}` for driver `{driver}`; {hint}")]
@@ -139,7 +139,8 @@ pub enum OpenError {
     },
     /// The file holds not even one block.
     #[error(
-        "{}: {len} bytes hold no block of {block} bytes; make it larger, or use capacity=growing",
+        "{}: its {len} bytes are less than one block of {block} bytes; make it larger, or use \
+         capacity=growing",
         path.display()
     )]
     TooSmall {

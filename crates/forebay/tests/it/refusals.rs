@@ -34,7 +34,10 @@ fn specs() {
         "driver `rbd` does not exist in this version; there are: null, ram, model, file, aio, \
          psync, nbd, fault",
     );
-    check_open("ram:1M?direct", "`direct` is not key=value");
+    check_open(
+        "ram:1M?direct",
+        "`direct` is not key=value (a `?` in a file name is written `%3F`)",
+    );
     check_open("ram:1M?plugg=none", "unknown key `plugg` for driver `ram`; did you mean `plug`?");
     check_open(
         "null:1M?colour=red",
@@ -152,7 +155,7 @@ fn files() {
     check_open(
         &format!("{path}?direct=on"),
         &format!(
-            "{path}: 100 bytes hold no block of 512 bytes; make it larger, or use capacity=growing"
+            "{path}: its 100 bytes are less than one block of 512 bytes; make it larger, or use capacity=growing"
         ),
     );
     check_open(
