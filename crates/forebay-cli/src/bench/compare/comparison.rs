@@ -38,10 +38,23 @@ impl Row {
     }
 
     /// Returns the name for people: `IOPS`, or `read IOPS`.
-    pub(super) fn title(&self) -> String {
+    pub(super) fn name(&self) -> String {
         match self.direction {
-            Some(direction) => format!("{} {}", direction.word(), self.metric.title()),
-            None => self.metric.title().to_owned(),
+            Some(direction) => format!("{} {}", direction.word(), self.metric.name()),
+            None => self.metric.name().to_owned(),
+        }
+    }
+
+    /// Returns the unit of the medians for people, and its size ([`Metric::unit`]).
+    pub(super) fn unit(&self) -> (&'static str, f64) {
+        self.metric.unit(self.medians.iter().flatten().copied().fold(0.0, f64::max))
+    }
+
+    /// Returns the name with the unit.
+    pub(super) fn title(&self) -> String {
+        match self.unit() {
+            ("", _) => self.name(),
+            (unit, _) => format!("{}, {unit}", self.name()),
         }
     }
 

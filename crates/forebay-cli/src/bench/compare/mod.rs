@@ -4,9 +4,10 @@
 //!   in a line;
 //! - [`measure`], with [`child`] and [`progress`]: the runs, pair by pair;
 //! - [`comparison`], with [`metric`] and [`spread`]: ratios, their confidence, and verdicts;
-//! - [`text`], [`json`], [`svg`]: reports; [`machine`]: the machine's name.
+//! - [`text`], [`json`], [`svg`] with [`axis`]: reports; [`machine`]: the machine's name.
 
 mod asked;
+mod axis;
 mod child;
 mod comparison;
 mod fio;

@@ -80,6 +80,20 @@ impl Interval {
     }
 }
 
+/// Returns a ratio for people: with two digits after the point, more if it is small.
+pub(super) fn shown(ratio: f64) -> String {
+    match ratio {
+        10.0.. => format!("{ratio:.1}"),
+        0.1.. => format!("{ratio:.2}"),
+        _ => format!("{ratio:.4}"),
+    }
+}
+
+/// Returns a range of ratios for people.
+pub(super) fn shown_range(low: f64, high: f64) -> String {
+    format!("{}-{}", shown(low), shown(high))
+}
+
 /// Which way is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Better {
@@ -192,6 +206,12 @@ mod tests {
         check_interval(15, Some((4.0, 12.0, 96.48)));
         check_interval(20, Some((6.0, 15.0, 95.86)));
         check_interval(1000, Some((471.0, 530.0, 93.8)));
+    }
+
+    #[test]
+    fn small_ratios_have_more_digits() {
+        assert_eq!([68.871, 1.0249, 0.1, 0.00031].map(shown), ["68.9", "1.02", "0.10", "0.0003"]);
+        assert_eq!(shown_range(0.85, 19.0), "0.85-19.0");
     }
 
     #[track_caller]

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::comparison::{Comparison, Row};
-use super::spread::{Tolerance, Verdict};
+use super::spread::{Tolerance, Verdict, shown, shown_range};
 
 /// The columns of the table before the verdict.
 const NR_CELLS: usize = 8;
@@ -113,18 +113,18 @@ fn opening(comparison: &Comparison, indent: &str) -> String {
 }
 
 fn cells(row: &Row) -> [String; NR_CELLS] {
-    let [a, b] = row.medians.map(|value| row.metric.show(value));
+    let (_, scale) = row.unit();
+    let [a, b] = row.medians.map(|value| row.metric.show(value, scale));
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let range = |(low, high): (f64, f64)| format!("{low:.2}-{high:.2}");
     let interval = row.ratio.and_then(|ratio| ratio.interval);
     let limit = row.metric.tolerance().as_ref().map(Tolerance::to_string).unwrap_or_default();
     [
         row.title(),
         a,
         b,
-        or_dash(row.ratio.map(|ratio| format!("{:.2}", ratio.median))),
-        or_dash(interval.map(|interval| range((interval.low, interval.high)))),
-        or_dash(row.ratio.map(|ratio| range((ratio.min, ratio.max)))),
+        or_dash(row.ratio.map(|ratio| shown(ratio.median))),
+        or_dash(interval.map(|interval| shown_range(interval.low, interval.high))),
+        or_dash(row.ratio.map(|ratio| shown_range(ratio.min, ratio.max))),
         row.metric.better().word().to_owned(),
         limit,
     ]
