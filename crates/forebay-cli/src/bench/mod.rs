@@ -229,3 +229,6 @@ fn help_of(name: &str) -> Result<String, Failure> {
     let text = compared.map_or_else(|| options::help_of(name), Ok);
     text.map_err(|error| Failure::Usage(format!("--help={name}: {error}")))
 }
+
+#[cfg(test)]
+mod tests;
