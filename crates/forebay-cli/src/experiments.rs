@@ -43,8 +43,8 @@ pub(crate) fn of(policy: &Policy) -> Vec<(&'static str, &'static str)> {
 }
 
 /// The explanation of `wake=stash`. The figures are those of `forebay lab tags`.
-const STASH: &str = "for experiments only: starves most threads while requests wait for tags (68 of \
-                     72 in `forebay lab tags`)";
+const STASH: &str = "for experiments only: starves most threads while requests wait for tags \
+                     (68 of 72 in `forebay lab tags`)";
 
 /// Returns a warning, if the policy lets threads starve.
 pub(crate) fn starvation(policy: &Policy) -> Option<String> {

@@ -39,7 +39,8 @@ pub(crate) fn main(
     print_command(&words.iter().map(OsString::from).collect::<Vec<_>>())
 }
 
-/// Returns Markdown as plain text: without marks of headings and code, with blocks of code indented.
+/// Returns Markdown as plain text: without marks of headings and code, with blocks of code
+/// indented.
 fn plain(markdown: &str) -> String {
     let mut text = String::new();
     let mut is_code = false;

@@ -1,5 +1,5 @@
-//! Block devices in use. Writing to a mounted device destroys its file system, so it needs an option,
-//! as in fio (`allow_mounted_write`).
+//! Block devices in use. Writing to a mounted device destroys its file system, so it needs an
+//! option, as in fio (`allow_mounted_write`).
 //!
 //! Mounts are found by the number of the device in `/proc/self/mountinfo`, and by that of their
 //! source, since some file systems (btrfs) have numbers of their own. A disk is in use if one of

@@ -94,8 +94,8 @@ impl Queued {
         self.tag_waits
     }
 
-    /// Runs I/Os until there are no more or the time is over, and reaps all of them. Without `TIMED`
-    /// the clock is not read for each I/O.
+    /// Runs I/Os until there are no more or the time is over, and reaps all of them. Without
+    /// `TIMED` the clock is not read for each I/O.
     pub(super) fn run<const TIMED: bool>(&mut self, tally: &mut Tally<'_>, ops: &mut impl Stream) {
         let job = tally.job;
         let (min, max) = (job.iodepth_batch_complete_min, job.iodepth_batch_complete_max);
@@ -207,8 +207,8 @@ impl Queued {
         Submitted::Yes
     }
 
-    /// Handles a refusal. With `nr_bios` below `iodepth` the layer has no room: the I/O is submitted
-    /// again after the next reaping. Any other refusal ends the job.
+    /// Handles a refusal. With `nr_bios` below `iodepth` the layer has no room: the I/O is
+    /// submitted again after the next reaping. Any other refusal ends the job.
     #[cold]
     fn refuse(&mut self, tally: &mut Tally<'_>, op: Op, refusal: Refusal) -> Submitted {
         if refusal == Refusal::WouldBlock && self.in_flight() > 0 {

@@ -1,4 +1,5 @@
-//! Every option of `bench` changes a job, a disk or the run, or is refused, or comes with a warning.
+//! Every option of `bench` changes a job, a disk or the run, or is refused, or comes with a
+//! warning.
 
 use forebay::Disk;
 use forebay_fio::options::{Kind, OPTIONS, known};

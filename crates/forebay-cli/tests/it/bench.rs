@@ -208,7 +208,8 @@ fn user_time_and_system_time_are_not_exchanged() {
     assert!(user > system, "user {user} %, system {system} %");
 }
 
-/// What the layer reports of a load without timing: sixteen reads at a time, of which fifteen merge.
+/// What the layer reports of a load without timing: sixteen reads at a time, of which fifteen
+/// merge.
 #[test]
 fn the_layer_block_explains_its_counters_by_their_labels() {
     let folder = folder();

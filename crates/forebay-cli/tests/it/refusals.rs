@@ -69,7 +69,8 @@ fn all_wrong_options_are_reported_at_once() {
                     (accepted: read, write, randread, randwrite, rw, readwrite, randrw, trim, \
                     randtrim)\n  3 | rw=raed\n    |    ^^^^\n\
                     forebay: a.fio:4:1: nrfiles: forebay does not support this fio option; a job \
-                    has one file or device; write one job for each\n  4 | nrfiles=2\n    | ^^^^^^^\n";
+                    has one file or device; write one job for each\n  4 | nrfiles=2\n    \
+                    | ^^^^^^^\n";
     assert_eq!((stderr(&output).as_str(), output.status.code()), (expected, Some(2)));
 }
 
@@ -280,8 +281,8 @@ fn jobs_must_fit_their_disk() {
     check(
         "--name=a --filename=ram:1M --size=2M",
         1,
-        "a: offset 0 + size 2097152 is beyond the end of the device, which has 1048576 bytes; lower \
-         --size or --offset",
+        "a: offset 0 + size 2097152 is beyond the end of the device, which has 1048576 bytes; \
+         lower --size or --offset",
     );
     check(
         "--name=a --filename=disk.img --bs=2m",
@@ -305,8 +306,8 @@ fn direct_io_needs_aligned_blocks() {
     );
 }
 
-/// Runs a copy of the program on a file of this mode, as a user without privileges. The superuser may
-/// do anything.
+/// Runs a copy of the program on a file of this mode, as a user without privileges. The superuser
+/// may do anything.
 #[track_caller]
 fn as_nobody(test: &str, mode: u32, args: &[&str]) -> Option<std::process::Output> {
     // The build may be in a folder that other users cannot enter.

@@ -155,7 +155,8 @@ fn files() {
     check_open(
         &format!("{path}?direct=on"),
         &format!(
-            "{path}: its 100 bytes are less than one block of 512 bytes; make it larger, or use capacity=growing"
+            "{path}: its 100 bytes are less than one block of 512 bytes; make it larger, or use \
+            capacity=growing"
         ),
     );
     check_open(
