@@ -58,6 +58,8 @@ mod runtime;
 mod settings;
 mod size;
 mod spec;
+#[cfg(test)]
+mod spec_docs;
 
 pub use buf::{BUF_ALIGN, Buf};
 pub use commit::{
