@@ -78,6 +78,22 @@ fn the_iops_of_a_row_are_those_beside_its_ratio() {
 }
 
 #[test]
+fn the_processor_times_of_a_row_are_cells_of_the_tables() {
+    let cells: Vec<&str> =
+        TABLES.iter().flat_map(|(_, table)| table.split('|').map(str::trim)).collect();
+    let mut nr = 0;
+    for row in README.lines().filter(|line| line.starts_with("| ")) {
+        let pairs = row.split(" | ").filter_map(|cell| cell.split_once(": ")?.0.split_once(", "));
+        for time in pairs.flat_map(<[&str; 2]>::from) {
+            let is_time = time.parse::<f64>().is_ok() && time.contains('.');
+            assert!(!is_time || cells.contains(&time), "README.md: {time} is no cell in bench/");
+            nr += usize::from(is_time);
+        }
+    }
+    assert!(nr > 10, "only {nr} times were found");
+}
+
+#[test]
 fn the_parsers_find_what_is_there() {
     let row = "| random 4k reads | 155k | fio: 154k | 1.02 (0.95-1.03) | 11.04 (1.01-51.05) |";
     assert_eq!(ratios(row).collect::<Vec<_>>(), ["1.02 (0.95-1.03)", "11.04 (1.01-51.05)"]);
