@@ -17,6 +17,12 @@ impl Keys {
         Keys { driver: spec.driver(), left: spec.keys().to_vec(), known: Vec::new() }
     }
 
+    /// Returns the keys that were looked for so far.
+    #[cfg(test)]
+    pub(crate) fn known(&self) -> &[&'static str] {
+        &self.known
+    }
+
     /// Takes `key`'s value, where it was given.
     ///
     /// # Errors

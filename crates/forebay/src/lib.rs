@@ -58,6 +58,8 @@ mod runtime;
 mod settings;
 mod size;
 mod spec;
+#[cfg(test)]
+mod spec_docs;
 
 pub use buf::{BUF_ALIGN, Buf};
 pub use commit::{
@@ -82,7 +84,12 @@ pub use runtime::gates::Hold;
 pub use runtime::plug::{DeferGuard, PlugGuard, defer, plug};
 pub use spec::Spec;
 
-/// The README's example is one of the tests.
+/// Compiles and runs the examples of the README as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// Compiles and runs the examples of the guide as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide.md")]
+struct Guide;
