@@ -365,7 +365,7 @@ pub(crate) fn issued<'a>(
     tag: Tag,
 ) -> IssuedRequest<'a> {
     let is_data = rq.steps.current() == Some(Steps::DATA);
-    // Without a volatile cache every write is durable. Without native FUA there is a POST step.
+    // Without a volatile cache every write is durable; without native FUA there is a POST step.
     let fua = limits.volatile_cache && limits.fua && rq.flags.contains(BioFlags::FUA);
     IssuedRequest {
         tag,
