@@ -76,21 +76,21 @@ impl fmt::Display for Refusal {
                  {len} of {len_unit}; use a `Buf`, which is aligned for every disk"
             ),
             Refusal::Memory { op: op @ (Op::Read | Op::Write), len } => {
-                write!(f, "a {} of another length than its memory, {len} bytes", op.name())
+                write!(f, "the length of the {} differs from its memory, {len} bytes", op.name())
             }
             Refusal::Memory { op, len } => {
-                write!(f, "a {} has no memory, and {len} bytes were given", op.name())
+                write!(f, "a {} takes no memory, but {len} bytes were given", op.name())
             }
             Refusal::ReadOnly => f.write_str("the disk is read-only"),
             Refusal::NotSupported(op) => write!(f, "the disk does not support {}", op.name()),
             Refusal::Unsplittable { max_segments } => write!(
                 f,
-                "memory in too many pieces: {max_segments} segments, the most that one request \
-                 may have, hold less than a logical block; use larger segments"
+                "memory segments too small: {max_segments} segments, the maximum per request, hold \
+                 less than a logical block; use larger segments"
             ),
-            Refusal::WouldBlock => f.write_str(
-                "as many bios are in the layer as it takes at once; reap some, then try again",
-            ),
+            Refusal::WouldBlock => {
+                f.write_str("the queue is full; reap completions, then try again")
+            }
             Refusal::Forked => f.write_str(
                 "the disk was opened by the parent of this process; open it again after the fork",
             ),

@@ -84,10 +84,10 @@ impl fmt::Display for BlockStatus {
             BlockStatus::NoSpace => "no space left on the device",
             BlockStatus::NotSupported => "operation not supported by the device",
             BlockStatus::Timeout => "the device did not answer in time",
-            BlockStatus::Transport => "the path to the device failed",
+            BlockStatus::Transport => "the connection to the device failed",
             BlockStatus::Offline => "the device is gone",
-            BlockStatus::Resource => "out of memory or of another resource",
-            BlockStatus::Again => "would have had to wait",
+            BlockStatus::Resource => "out of memory or another resource",
+            BlockStatus::Again => "the operation would block",
             BlockStatus::ReadOnly => "the device is read-only",
             BlockStatus::Invalid => "the device refused the request as malformed",
         })

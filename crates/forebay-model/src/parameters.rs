@@ -42,7 +42,7 @@ pub(crate) const BYTES: Span =
     Span { min: 0, max: 1 << 50, expected: "a number of bytes, up to 1024t" };
 
 /// A count.
-pub(crate) const NUMBER: Span = Span { min: 1, max: 65_536, expected: "a number of 1 to 65536" };
+pub(crate) const NUMBER: Span = Span { min: 1, max: 65_536, expected: "a number from 1 to 65536" };
 
 /// Defines the struct of a machine's constants from one list: fields, documentation, published
 /// values, ranges and names.

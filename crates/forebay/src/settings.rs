@@ -32,14 +32,14 @@ fn take_flushes(keys: &mut Keys, policy: &mut Policy) -> Result<Option<bool>, Sp
         FlushPolicy::ALL.into_iter().find(|flush| flush.name() == value)
     })?;
     policy.flush = flush.unwrap_or(policy.flush);
-    let expected = "a number of milliseconds, 0 to 3600000";
+    let expected = "a number of milliseconds from 0 to 3600000";
     let pending_ms = keys.take_number("flush_pending_ms", expected, 0..=3_600_000)?;
     policy.flush_pending_ns = pending_ms.map_or(policy.flush_pending_ns, |ms| ms * 1_000_000);
     keys.take_switch("elide")
 }
 
-const UP_TO_QUEUE_DEPTH: &str = "a number of 1 to queue_depth, which forebay info shows";
-const BELOW_NR_REQUESTS: &str = "a number below nr_requests, or below queue_depth without that";
+const UP_TO_QUEUE_DEPTH: &str = "a number from 1 to queue_depth (see forebay info)";
+const BELOW_NR_REQUESTS: &str = "a number below nr_requests (default: queue_depth)";
 
 fn bad(key: &str, value: impl ToString, expected: &'static str) -> SpecError {
     SpecError::BadValue { key: key.to_owned(), value: value.to_string(), expected }
@@ -107,8 +107,8 @@ impl Settings {
             RunQueuePolicy::ALL.into_iter().find(|policy| policy.name() == value)
         })?;
         let depth_max = u64::from(QUEUE_DEPTH_MAX);
-        let depth = keys.take_number("queue_depth", "a number of 1 to 10240", 1..=depth_max)?;
-        let nr_bios = keys.take_number("nr_bios", "a number of 1 to 1048576", 1..=1 << 20)?;
+        let depth = keys.take_number("queue_depth", "a number from 1 to 10240", 1..=depth_max)?;
+        let nr_bios = keys.take_number("nr_bios", "a number from 1 to 1048576", 1..=1 << 20)?;
         policy.plug = plug.unwrap_or(policy.plug);
         policy.nomerges = nomerges.unwrap_or(policy.nomerges);
         policy.kick = kick.unwrap_or(policy.kick);
@@ -117,7 +117,7 @@ impl Settings {
         let elide = take_flushes(keys, &mut policy)?;
         policy.nr_bios = nr_bios.map_or(policy.nr_bios, |nr_bios| nr_bios as u32);
         policy.iostats = keys.take_switch("iostats")?.unwrap_or(policy.iostats);
-        let expected = "a number of 1 to 1024";
+        let expected = "a number from 1 to 1024";
         let nr_hw_queues = keys.take_number("nr_hw_queues", expected, 1..=1024)?;
         let expected = "a number of KiB, 1 to 1048576";
         Ok(Settings {
@@ -163,13 +163,13 @@ impl Settings {
             return Err(bad("nr_hw_queues", nr_hw_queues, expected));
         }
         if self.tag_set.is_some() && nr_hw_queues != 1 {
-            return Err(bad("nr_hw_queues", nr_hw_queues, "1, where disks share a tag_set"));
+            return Err(bad("nr_hw_queues", nr_hw_queues, "1 for disks that share a tag_set"));
         }
         if self.tag_set.is_some() && self.service == Some(false) {
-            return Err(bad("service", "off", "on, where disks share a tag_set"));
+            return Err(bad("service", "off", "on for disks that share a tag_set"));
         }
         if self.tag_set.is_some() && policy.wake != WakePolicy::Fair {
-            return Err(bad("wake", policy.wake.name(), "fair, where disks share a tag_set"));
+            return Err(bad("wake", policy.wake.name(), "fair for disks that share a tag_set"));
         }
         Ok(policy)
     }
@@ -211,7 +211,7 @@ impl Settings {
     /// Adds the reason to features that the settings disable, and describes shared tags.
     pub(crate) fn amend(&self, features: &mut Vec<Feature>) {
         if let Some(name) = &self.tag_set {
-            let how = format!("{name}: disks of this process that name it share its tags");
+            let how = format!("{name}: disks of this process with this name share tags");
             features.push(Feature::present("tag_set", how));
         }
         for feature in features {

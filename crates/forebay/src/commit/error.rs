@@ -8,8 +8,8 @@ use thiserror::Error;
 /// otherwise. All callers that depended on that sync get the same error.
 #[derive(Clone, Debug, Error)]
 #[error(
-    "a sync failed: {source}. What was written and not committed before may be lost, whatever \
-     later syncs say: write it anew, then call acknowledge_loss()"
+    "a sync failed: {source}; uncommitted writes may be lost even if a later sync succeeds: write \
+     them again, then call acknowledge_loss()"
 )]
 pub struct CommitError {
     source: Arc<io::Error>,
