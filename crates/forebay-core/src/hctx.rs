@@ -106,7 +106,7 @@ pub enum Commit {
     Unless(u32),
 }
 
-/// What a turn may do. Each flag is false while the matching gate is closed.
+/// The permissions of a turn. Each flag is false while the matching gate is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gates {
     /// Admit requests. False while frozen.

@@ -67,7 +67,7 @@ pub enum RunQueuePolicy {
     Always,
 }
 
-/// What goes first on a device that accepts a flush only by itself (`flush_queueable` is false).
+/// Order of flushes on a device that accepts a flush only by itself (`flush_queueable` is false).
 ///
 /// Source: "block: hold queue if flush is running for non-queueable flush drive", linux-kernel,
 /// 2011.
@@ -124,7 +124,7 @@ pub struct Policy {
     pub async_depth: u32,
     /// The tag wait policy: what waits for a tag, and which waiters a freed tag wakes.
     pub wake: WakePolicy,
-    /// What goes first on a device that accepts a flush only by itself.
+    /// Order of flushes on a device that accepts a flush only by itself.
     pub flush: FlushPolicy,
     /// How long a flush waits at most for writes at the device that will need a flush themselves,
     /// in nanoseconds. It is checked when the hardware context turns. Linux uses 5 s

@@ -8,7 +8,7 @@
 //! waits in the driver. A mark counts only if its partner cannot miss it. Hence this one argument:
 //!
 //! **Every change is a read-modify-write of the same word, and acquires and releases.** So all
-//! changes have one order, and each happens before all that follow. What a thread did before its
+//! changes have one order, and each happens before all that follow. A thread's work before its
 //! change is visible to every thread that makes a later one. Two threads that each publish
 //! something and then change the word can therefore not miss each other. One of them comes second,
 //! finds the other's bits, and sees what the other published. That is why a change that finds its

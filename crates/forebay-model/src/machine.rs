@@ -9,7 +9,7 @@ use forebay_core::BlockStatus;
 ///
 /// A [`Model`](crate::Model) knows the completion time of a command when it begins. A machine does
 /// not, because a later command may be served earlier. Its user asks when the next completion is
-/// due, and advances the machine to that time. What a machine does depends on its commands and
+/// due, and advances the machine to that time. Its behaviour depends on the commands and on
 /// their times, not on how often it is asked. One thread at a time uses it.
 pub trait Machine: Debug + Send {
     /// Returns whether the machine accepts a command at this time. If not, its user answers "busy".

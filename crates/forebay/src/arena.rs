@@ -100,7 +100,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new`; nobody has a part in it any more.
+        // SAFETY: mapped in `new`; no part is in use any more.
         unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.len) };
     }
 }

@@ -73,7 +73,7 @@ pub enum OpenError {
     NotFound {
         /// The path.
         path: PathBuf,
-        /// What the user may have meant; begins with a separator, or is empty.
+        /// A guess at the intended name; begins with a separator, or is empty.
         hint: String,
     },
     /// The permissions do not allow to open the file.
@@ -83,7 +83,7 @@ pub enum OpenError {
         path: PathBuf,
         /// `read` or `read and write`.
         access: &'static str,
-        /// What may help; begins with a separator, or is empty.
+        /// A possible remedy; begins with a separator, or is empty.
         hint: &'static str,
     },
     /// Neither a regular file nor a block device.
@@ -198,7 +198,7 @@ pub enum OpenError {
         key: String,
         /// The kernel's error.
         source: io::Error,
-        /// What may help; begins with a separator, or is empty.
+        /// A possible remedy; begins with a separator, or is empty.
         hint: String,
     },
     /// Memory for a disk in memory is not available.
@@ -210,7 +210,7 @@ pub enum OpenError {
         len: u64,
         /// The kernel's error.
         source: io::Error,
-        /// What may help; begins with a separator, or is empty.
+        /// A possible remedy; begins with a separator, or is empty.
         hint: &'static str,
     },
     /// An NBD export cannot be opened.

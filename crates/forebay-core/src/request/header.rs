@@ -28,7 +28,7 @@ pub struct Header {
     pub(crate) level: u32,
     pub(crate) nr_bios: u32,
     pub(crate) nr_segments: u32,
-    /// What is left to do: first byte on the device, and length.
+    /// The remaining work: first byte on the device, and length.
     pub(crate) start: u64,
     pub(crate) len: u64,
     /// The number of bytes of the first bio before `start`.
