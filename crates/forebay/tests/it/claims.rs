@@ -128,8 +128,8 @@ fn flushes_are_not_skipped_where_others_may_write() {
         assert_eq!(
             refusal(&spec),
             format!(
-                "{}: elide=on: others may write to it, and a flush must not be skipped for what \
-                 they wrote; add exclusive=on, which keeps them away, or leave out elide=on",
+                "{}: elide=on: other programs may write to it, and a skipped flush would not cover \
+                 their writes; add exclusive=on to keep them out, or omit elide=on",
                 spec.trim_start_matches("file:")
             )
         );

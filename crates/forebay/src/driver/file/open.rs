@@ -121,7 +121,7 @@ fn ring_options(keys: &mut Keys) -> Result<RingOptions, OpenError> {
     // A ring registers at most 1 GiB as one buffer.
     let fixed_buffers = keys.take_number("fixed_buffers", "a size of 4k to 1G", 4096..=1 << 30)?;
     let sqpoll = keys.take_switch("sqpoll")?.unwrap_or(false);
-    let idle = keys.take_number("sqpoll_idle_ms", "a number of 1 to 600000", 1..=600_000)?;
+    let idle = keys.take_number("sqpoll_idle_ms", "a number from 1 to 600000", 1..=600_000)?;
     if let (Some(idle), false) = (idle, sqpoll) {
         return Err(OpenError::Spec(SpecError::BadValue {
             key: String::from("sqpoll_idle_ms"),
