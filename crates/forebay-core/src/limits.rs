@@ -54,6 +54,14 @@ pub struct QueueLimits {
     /// Whether the driver makes a single write durable by itself. Without it, and with a volatile
     /// cache, such a write is followed by a flush.
     pub fua: bool,
+    /// Whether such a write syncs what a flush syncs, as `RWF_DSYNC` on a file does: its failure
+    /// may be that of an earlier write, and no flush reports it again. So a failed one counts as a
+    /// failed flush.
+    pub fua_is_sync: bool,
+    /// Whether the success of such a write is about its own data, whatever else is synced at the
+    /// same time. Without it (a page cache, which reports a failed write to one of several syncs)
+    /// one sync is at the device at a time; other writes with FUA are followed by a flush.
+    pub fua_queueable: bool,
     /// Whether a flush may be at the device beside other commands. Where not, either is refused as
     /// busy while the other runs.
     ///
@@ -92,6 +100,8 @@ impl Default for QueueLimits {
             max_write_zeroes_sectors: 0,
             volatile_cache: false,
             fua: false,
+            fua_is_sync: false,
+            fua_queueable: true,
             flush_queueable: true,
             exact_counts: true,
             rotational: false,
