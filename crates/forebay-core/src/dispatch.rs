@@ -8,7 +8,6 @@ use crate::bio::{BioFlags, Op};
 use crate::driver::{Driver, Issue, IssuedRequest};
 use crate::flush::Steps;
 use crate::hctx::{HardwareContext, Slot, SlotState, Turn};
-use crate::limits::QueueLimits;
 use crate::policy::KickPolicy;
 use crate::request::{Request, nr_parts};
 use crate::splits::Splits;
@@ -149,8 +148,13 @@ impl Turn<'_> {
         if is_noted {
             rq.issued_after = retries.moment(hctx.index, &hctx.writes);
         }
+        if rq.steps.is_native_fua() {
+            self.choose_fua(&mut rq);
+        }
+        let hctx = &mut *self.hctx;
+        let retries = &hctx.device.retries;
         rq.issued_ns = self.now;
-        let answer = driver.queue_rq(&issued(&hctx.splits, &hctx.limits, &rq, tag), last);
+        let answer = driver.queue_rq(&issued(&hctx.splits, &rq, tag), last);
         if is_write {
             retries.write_is_out(hctx.index);
         }
@@ -196,7 +200,7 @@ impl Turn<'_> {
         hctx.bios_per_request_max = hctx.bios_per_request_max.max(rq.nr_bios);
         if !rq.is_plain() {
             hctx.nr_with_more_commands += u32::from(rq.has_more_commands());
-            hctx.flush.count_before_flush(rq, true);
+            hctx.flush.count_issued(rq.steps);
         }
         hctx.nr_in_flight += 1;
         hctx.nr_uncommitted += 1;
@@ -358,19 +362,12 @@ fn note_wait(rq: &mut Request, splits: &mut Splits, waited_ns: u64) {
 /// Builds the driver's view of a request: the command of its current step.
 // Always inlined, as `note_issue`.
 #[inline(always)]
-pub(crate) fn issued<'a>(
-    splits: &'a Splits,
-    limits: &QueueLimits,
-    rq: &'a Request,
-    tag: Tag,
-) -> IssuedRequest<'a> {
+pub(crate) fn issued<'a>(splits: &'a Splits, rq: &'a Request, tag: Tag) -> IssuedRequest<'a> {
     let is_data = rq.steps.current() == Some(Steps::DATA);
-    // Without a volatile cache every write is durable; without native FUA there is a POST step.
-    let fua = limits.volatile_cache && limits.fua && rq.flags.contains(BioFlags::FUA);
     IssuedRequest {
         tag,
         op: if is_data { rq.op } else { Op::Flush },
-        fua: fua && is_data && rq.op == Op::Write,
+        fua: rq.steps.is_native_fua(),
         metadata: !is_data && rq.flags.contains(BioFlags::FSYNC),
         start: if is_data { rq.start } else { 0 },
         len: if is_data { rq.window_len(splits) } else { 0 },

@@ -309,7 +309,7 @@ impl HardwareContext {
         assert_eq!(nr_tagged, self.tags.nr_busy());
         let issued = tagged.clone().filter(|slot| slot.state == SlotState::Issued).count() as u32;
         let is_flushing = row_of_flush[0].state == SlotState::Issued;
-        assert_eq!(is_flushing, self.flush.is_running());
+        assert_eq!(is_flushing, self.flush.is_at_device());
         assert_eq!(issued + u32::from(is_flushing), self.nr_in_flight);
         assert_eq!((self.dispatch.len() + self.held.len()) as u32 + issued, nr_tagged);
         let waiting = self.backlog.iter().chain(&self.nowait).chain(&self.outside);

@@ -55,6 +55,14 @@ pub struct QueueLimits {
     /// Whether the driver can make a single write durable. If not, and with a volatile cache, the
     /// layer issues a flush after such a write.
     pub fua: bool,
+    /// Whether such a write is a sync of the whole file, as `RWF_DSYNC` is. Its failure may then be
+    /// that of an earlier write, and no flush reports it again. The layer therefore treats a failed
+    /// one as a failed flush.
+    pub fua_is_sync: bool,
+    /// Whether the success of such a write proves its own data durable while another sync is in
+    /// flight. If not (a page cache reports a failed write-back to one of several syncs), the layer
+    /// issues one sync at a time, and a flush follows the other writes with FUA.
+    pub fua_queueable: bool,
     /// Whether a flush may be in flight together with other commands. If not, the device refuses
     /// either as busy while the other runs.
     ///
@@ -93,6 +101,8 @@ impl Default for QueueLimits {
             max_write_zeroes_sectors: 0,
             volatile_cache: false,
             fua: false,
+            fua_is_sync: false,
+            fua_queueable: true,
             flush_queueable: true,
             exact_counts: true,
             rotational: false,

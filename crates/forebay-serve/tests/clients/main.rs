@@ -2,8 +2,11 @@
 
 mod client;
 mod counters;
+mod durability;
 mod embedded;
 mod ends;
 mod fairness;
 mod order;
 mod server;
+#[path = "../../../forebay/tests/support/thin_device.rs"]
+mod thin_device;

@@ -25,4 +25,7 @@ mod seccomp;
 mod signals;
 mod soak;
 mod tags;
+#[path = "../support/thin_device.rs"]
+mod thin_device;
 mod threads;
+mod write_back;
