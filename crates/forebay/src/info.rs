@@ -131,6 +131,10 @@ pub struct DiskStats {
     /// How many times a thread slept until it was woken for tags (never under `wake=fair`, where
     /// bios wait).
     pub tag_sleeps: u64,
+    /// How many waits for tags of a shared set (`tag_set=`) no wake-up has ended. A disk that waits
+    /// with nothing in flight also tries again every 3 ms. Each wait that only this, or another
+    /// turn made for another reason, has ended is a lost wake-up: always 0, unless there is a bug.
+    pub tag_rescues: u64,
     /// What completions asked a worker for; nothing but under `run_queue=always`.
     pub run_queue: RunQueueStats,
 }
