@@ -180,6 +180,19 @@ impl Toy {
         }
     }
 
+    /// For the device's thread: waits until a request was begun.
+    pub(crate) fn await_request(&self) {
+        let mut state = lock(&self.state);
+        while state.at_device.is_empty() {
+            state = self.committed.wait(state).expect("nobody panics under the lock");
+        }
+    }
+
+    /// How many requests were begun, and have not completed.
+    pub(crate) fn nr_at_device(&self) -> usize {
+        lock(&self.state).at_device.len()
+    }
+
     /// Begins all that was committed, taken back, or left to a wait.
     fn begin(&self, state: &mut State) {
         let State { left, taken_back, at_device, .. } = state;
