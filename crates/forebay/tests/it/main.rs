@@ -23,6 +23,9 @@ mod refusals;
 mod run_queue;
 mod seccomp;
 mod signals;
+#[path = "../support/skip.rs"]
+mod skip;
+mod skips;
 mod soak;
 mod tags;
 mod threads;
