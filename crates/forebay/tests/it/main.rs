@@ -20,6 +20,7 @@ mod overlap;
 mod plug;
 mod progress;
 mod refusals;
+mod rings;
 mod run_queue;
 mod seccomp;
 mod signals;
