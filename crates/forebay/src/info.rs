@@ -130,6 +130,10 @@ pub struct DiskStats {
     pub skipped_runs: u64,
     /// How often a thread slept until it was woken for tags. 0 with `wake=fair`, where bios wait.
     pub tag_sleeps: u64,
+    /// Waits for tags of a shared set (`tag_set=`) that ended without a wake-up. A disk that waits
+    /// with nothing in flight also retries every 3 ms. A wait that ends by such a retry, or by a
+    /// turn made for another reason, is a lost wake-up: always 0, unless there is a bug.
+    pub tag_rescues: u64,
     /// Runs that completions requested of a worker. All 0 without `run_queue=always`.
     pub run_queue: RunQueueStats,
 }

@@ -33,6 +33,8 @@ pub(crate) mod stack;
 #[cfg(test)]
 mod tag_models;
 pub(crate) mod tag_pool;
+#[cfg(test)]
+mod take_back_models;
 pub(crate) mod thread;
 #[cfg(test)]
 pub(crate) mod toy;

@@ -219,16 +219,17 @@ impl Shared {
         queue.add_plugs(&plugs.retired);
         drop(plugs);
         let mut nr_syscalls = self.waiter.nr_syscalls();
-        let (mut skipped_runs, mut tag_sleeps) = (0, 0);
+        let (mut skipped_runs, mut tag_sleeps, mut tag_rescues) = (0, 0, 0);
         for hctx in self.hctxs.iter() {
             queue.add_runs(&hctx.counters);
             nr_syscalls += hctx.nr_syscalls();
             skipped_runs += hctx.nr_skipped();
             tag_sleeps += hctx.nr_tag_sleeps();
+            tag_rescues += hctx.nr_tag_rescues();
         }
         let run_work = self.hctxs[SHARED].run_work.as_ref();
         let run_queue = run_work.map_or_else(Default::default, |work| work.stats());
-        DiskStats { queue, nr_syscalls, skipped_runs, tag_sleeps, run_queue }
+        DiskStats { queue, nr_syscalls, skipped_runs, tag_sleeps, tag_rescues, run_queue }
     }
 
     pub(crate) fn new_plug_counters(&self) -> Arc<PlugCounters> {

@@ -2,8 +2,11 @@
 //!
 //! It is as strict as a driver may be, and as the ring of `file` is. A wait returns when more was
 //! completed, ever, than had been reaped when it began. A kick is a completion of the device's own:
-//! one that is reaped before the wait begins wakes nobody, which K8 excludes. A wait with a time
-//! limit returns at once, since no time passes in a model.
+//! one that is reaped before the wait begins wakes nobody, which K8 excludes.
+//!
+//! No time passes in a model. A wait with a time limit returns at once if the device is busy at
+//! times ([`How::nr_busy`]): then only the limit ends it. Otherwise the limit never ends a wait: a
+//! lost wake-up must show as a deadlock, and not be hidden by a leader that tries again every 3 ms.
 //!
 //! Each bio has a page, which the device writes when it completes the request. So a checker sees
 //! whether the device's work happens before what the bio's owner does after its end.
@@ -14,12 +17,13 @@ use crate::claim::Claim;
 use crate::driver::{Device, DriverQueue, Mode, Waiter};
 use crate::info::{DiskFacts, DiskInfo};
 use crate::runtime::ctx::Ctx;
+use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{Condvar, Mutex, UnsafeCell, lock, thread};
 use crate::runtime::shared::{SHARED, Shared};
 use crate::runtime::tag_pool::TagPool;
 use forebay_core::{
-    Bio, Completions, Driver, Issue, IssuedRequest, Look, Op, Policy, QueueLimits, RunQueuePolicy,
-    Segment, Tag, WakePolicy,
+    Bio, Completions, Driver, Issue, IssuedRequest, Look, Op, Policy, QueueLimits, QueuedBio,
+    RunQueuePolicy, Segment, Tag, WakePolicy,
 };
 use std::rc::Rc;
 use std::sync::Arc;
@@ -176,6 +180,19 @@ impl Toy {
         }
     }
 
+    /// For the device's thread: waits until a request was begun.
+    pub(crate) fn await_request(&self) {
+        let mut state = lock(&self.state);
+        while state.at_device.is_empty() {
+            state = self.committed.wait(state).expect("nobody panics under the lock");
+        }
+    }
+
+    /// How many requests were begun, and have not completed.
+    pub(crate) fn nr_at_device(&self) -> usize {
+        lock(&self.state).at_device.len()
+    }
+
     /// Begins all that was committed, taken back, or left to a wait.
     fn begin(&self, state: &mut State) {
         let State { left, taken_back, at_device, .. } = state;
@@ -301,7 +318,8 @@ impl Waiter for ToyWaiter {
         if !state.left.is_empty() {
             self.0.begin(&mut state);
         }
-        if timeout.is_some() || self.0.how.by == By::Silence {
+        let is_limited = timeout.is_some() && self.0.how.nr_busy > 0;
+        if is_limited || self.0.how.by == By::Silence {
             drop(state);
             return thread::yield_now();
         }
@@ -350,5 +368,50 @@ impl Caller {
         // SAFETY: there is no memory.
         let result = unsafe { shared.run_in(&self.ctx, Bio::flush()) };
         assert_eq!(result, Ok(Ok(0)));
+    }
+}
+
+/// A read that its submitter does not wait for.
+pub(crate) struct Posted {
+    disk: Arc<Shared>,
+    kept: Option<Box<(Page, Arc<Mailbox>)>>,
+}
+
+impl Posted {
+    /// Submits a read.
+    pub(crate) fn submit(disk: &Arc<Shared>) -> Posted {
+        let kept = Box::new((Page::default(), Arc::new(Mailbox::of_thread())));
+        let mut boxed = QueuedBio::new(kept.1.owner(), 0);
+        boxed.fill(kept.0.bio());
+        let ctx = Ctx::new(disk, SHARED);
+        ctx.queue_bio(boxed, 0).expect("a toy takes every read");
+        ctx.turn(disk, 0, None);
+        Posted { disk: Arc::clone(disk), kept: Some(kept) }
+    }
+
+    /// Returns whether the read has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.1.nr_delivered() == 1)
+    }
+
+    /// Checks that the read has ended, or that only its completion is left to reap; and that it has
+    /// written its page once.
+    pub(crate) fn check(mut self) {
+        self.disk.poll_shared();
+        assert!(self.has_ended(), "a read has not ended");
+        let (page, mailbox) = *self.kept.take().expect("it is checked once");
+        let boxed = mailbox.take().and_then(|mut ended| ended.next());
+        assert_eq!(boxed.map(|boxed| boxed.result()), Some(Ok(512)));
+        assert_eq!(page.nr_written(), 1);
+    }
+}
+
+impl Drop for Posted {
+    /// Leaks what a read that is in the layer uses, and its disk, whose end would wait for it: a
+    /// check has failed then.
+    fn drop(&mut self) {
+        if let Some(kept) = self.kept.take() {
+            std::mem::forget((kept, Arc::clone(&self.disk)));
+        }
     }
 }

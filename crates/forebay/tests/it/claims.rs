@@ -148,10 +148,8 @@ fn flushes_are_not_skipped_where_others_may_write() {
 
 #[test]
 fn a_block_device_for_one_disk_is_open_with_o_excl() {
-    let device = match LoopDevice::new(1 << 20) {
-        Ok(device) => device,
-        Err(why) => return eprintln!("skipped: a_block_device_for_one_disk_...: {why}"),
-    };
+    let test = "a_block_device_for_one_disk_is_open_with_o_excl";
+    let Some(device) = LoopDevice::or_skip(test, 1 << 20) else { return };
     let exclusive = || OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(&device.node);
     for driver in DRIVERS {
         let spec = format!("{driver}{}?exclusive=on&elide=on", device.node);
