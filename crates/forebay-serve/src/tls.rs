@@ -3,6 +3,7 @@
 //!
 //! X.509 only: rustls has no shared keys of its users' choice (`tls-psk`).
 
+mod current;
 mod stream;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 
+pub(crate) use current::Tls;
 pub(crate) use stream::TlsStream;
 
 const CA_CERT: &str = "ca-cert.pem";
@@ -23,7 +25,7 @@ const SERVER_KEY: &str = "server-key.pem";
 
 /// Why there can be no TLS.
 #[derive(Debug, thiserror::Error)]
-#[error("no TLS: {}: {problem}", .file.display())]
+#[error("cannot set up TLS: {}: {problem}", .file.display())]
 pub struct TlsError {
     file: PathBuf,
     problem: Problem,
@@ -72,10 +74,7 @@ impl fmt::Display for Problem {
 ///
 /// # Errors
 /// Names the file and what is wrong with it.
-pub(crate) fn server_config(
-    folder: &Path,
-    verify_peer: bool,
-) -> Result<Arc<ServerConfig>, TlsError> {
+fn server_config(folder: &Path, verify_peer: bool) -> Result<Arc<ServerConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let certificate_file = folder.join(SERVER_CERT);
     let chain = certificates(&certificate_file)?;
@@ -105,6 +104,7 @@ pub(crate) fn server_config(
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
+
 fn client_verifier(
     folder: &Path,
     provider: Arc<rustls::crypto::CryptoProvider>,

@@ -4,6 +4,7 @@ mod certificates;
 mod folder;
 mod gnutls;
 mod peers;
+mod reload;
 mod stream;
 
 use std::io::{self, IoSlice};

@@ -34,7 +34,7 @@ fn what_is_missing_or_broken_is_named_by_its_file() {
         }
         let error = server_config(folder.path(), true).unwrap_err().to_string();
         let file = folder.path().join(name);
-        assert!(error.starts_with(&format!("no TLS: {}: ", file.display())), "{error}");
+        assert!(error.starts_with(&format!("cannot set up TLS: {}: ", file.display())), "{error}");
         assert!(error.contains(reason), "{error}");
     }
     let folder = authority.folder();
