@@ -36,6 +36,9 @@ pub struct DiskFacts {
     /// Whether zeroing a range is known to cost less than writing as many zeroes: by the device's
     /// or the file system's own means. (NBD asks, so that a client can choose.)
     pub zeroes_fast: bool,
+    /// Whether reading a range fills a cache that later reads of it find: the page cache, or that
+    /// of a server.
+    pub caches_reads: bool,
     /// Whether it talks to another process or machine over TCP: from when it is opened, and over
     /// more connections whenever a queue is made.
     pub uses_tcp: bool,
@@ -51,6 +54,7 @@ impl Default for DiskFacts {
             keeps_data: true,
             discards_to_zeroes: false,
             zeroes_fast: false,
+            caches_reads: false,
             uses_tcp: false,
             out_of_reach_bytes: 0,
         }
