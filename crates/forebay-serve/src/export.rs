@@ -21,6 +21,8 @@ pub(crate) struct Export {
     opened_point: u64,
     /// Whether a read fills its memory. Where not, that is cleared: it has been somebody else's.
     pub(crate) keeps_data: bool,
+    /// Whether a read fills a cache that later reads find.
+    pub(crate) caches_reads: bool,
 }
 
 impl Export {
@@ -67,8 +69,8 @@ impl Export {
         info.check().map_err(|why| ServeError::NotOffered { spec: options.spec.clone(), why })?;
         let discards_to_zeroes = can.trim && facts.discards_to_zeroes;
         let opened_point = disk.durable_point();
-        let keeps_data = facts.keeps_data;
-        Ok(Export { disk, info, discards_to_zeroes, opened_point, keeps_data })
+        let (keeps_data, caches_reads) = (facts.keeps_data, facts.caches_reads);
+        Ok(Export { disk, info, discards_to_zeroes, opened_point, keeps_data, caches_reads })
     }
 
     /// Whether writes have ended, and no flush has succeeded since.

@@ -138,6 +138,12 @@ impl Pool {
         self.kept_bytes = 0;
     }
 
+    /// Returns whether everything that was lent has come back.
+    #[cfg(test)]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.lent_bytes == 0 && self.beyond_bytes == 0
+    }
+
     /// Whether anything is kept.
     pub(crate) fn keeps_any(&self) -> bool {
         self.kept_bytes > 0

@@ -7,6 +7,7 @@
 //!
 //! - `input`: bytes become requests; `negotiate`: the handshake;
 //! - `disks`: requests become bios; `payload`: those of writes, `waves`: large reads, in pieces;
+//!   `cache`: reads ahead of their use, below all others;
 //! - `ends`: completions become replies;
 //! - `output`: replies become bytes; `flush`: they are sent, and what is over is closed;
 //! - `gather`: how long to let requests gather;
@@ -14,9 +15,12 @@
 //! - `door`: where new connections come in; `life`: how they begin and end; `timer`: when to look
 //!   at deadlines.
 
+mod cache;
 mod conn;
 mod disks;
 pub(crate) mod door;
+#[cfg(test)]
+mod driven;
 mod ending;
 mod ends;
 mod flush;
@@ -230,6 +234,7 @@ impl Worker {
                 break;
             }
         }
+        self.read_ahead();
     }
 
     /// Looks at what a client has sent. A panic meanwhile would be a fault of ours that it has
