@@ -5,6 +5,7 @@ mod folder;
 mod gnutls;
 mod peers;
 mod reload;
+mod rsa;
 mod stream;
 
 use std::io::{self, IoSlice};
