@@ -92,24 +92,14 @@ pub enum ServeError {
         /// How long it was waited for.
         limit: Duration,
     },
-    /// A flush at the end failed: what clients have written last may not be on stable storage.
-    #[error("{spec}: the last flush failed{}: {source}", lost(*.has_unflushed))]
+    /// A flush at the end failed, and writes may be lost.
+    #[error("{spec}: the last flush failed, and writes may be lost: {source}")]
     LastFlush {
         /// The disk.
         spec: String,
-        /// Whether there are writes that no earlier flush has covered.
-        has_unflushed: bool,
         /// How it failed.
         source: forebay::IoError,
     },
-}
-
-/// What a failed flush may cost.
-fn lost(has_unflushed: bool) -> &'static str {
-    match has_unflushed {
-        true => ", and writes may be lost",
-        false => ", and nothing is lost, since all that was written had been flushed before",
-    }
 }
 
 /// Names what the failed system call was for.

@@ -75,10 +75,14 @@ impl Export {
         Ok(Export { disk, info, discards_to_zeroes, opened_point, keeps_data, caches_reads })
     }
 
-    /// Whether writes have ended, and no flush has succeeded since.
+    /// Returns whether a client's write may not be on stable storage: one has ended and no flush
+    /// has succeeded since, or a failed flush has lost some. A flush that fails before any write
+    /// loses at most what others wrote before the disk was opened.
     pub(crate) fn has_unflushed_writes(&self) -> bool {
         let point = self.disk.durable_point();
-        point != self.opened_point && !self.disk.is_durable(point)
+        let is_unflushed = point != self.opened_point && !self.disk.is_durable(point);
+        let lost = self.disk.lost_writes();
+        is_unflushed || lost.is_some_and(|lost| lost.up_to > self.opened_point)
     }
 }
 

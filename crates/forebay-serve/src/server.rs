@@ -204,7 +204,9 @@ impl Server {
         observer.ready();
         let accepted = accept_until(stop, &self.listeners, &threads, &self.shared, observer);
         observer.stopping();
-        let mut failures = end::drain_and_flush(END, || threads.end(), &self.shared.exports);
+        let shared = &self.shared;
+        let note = |note| shared.log.line(now_ns(), note);
+        let mut failures = end::drain_and_flush(END, || threads.end(), &shared.exports, note);
         failures.extend(accepted.err());
         end::gravest(&self.shared.log, failures)
     }
