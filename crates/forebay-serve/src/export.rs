@@ -3,7 +3,7 @@
 use crate::config::ExportOptions;
 use crate::error::ServeError;
 use crate::pool::PIECE_MAX;
-use forebay::Disk;
+use forebay::{Disk, OpenError};
 use forebay_nbd::export::{Abilities, BlockSizes, ExportInfo};
 
 /// The largest payload of a read or a write, bytes, as in nbdkit. The protocol lets clients assume
@@ -30,11 +30,7 @@ pub(crate) struct Export {
 impl Export {
     /// Opens the disk of an export.
     pub(crate) fn open(options: &ExportOptions) -> Result<Export, ServeError> {
-        let failed = |source| ServeError::Open { spec: options.spec.clone(), source };
-        let disk = Disk::open(&spec(options)).map_err(failed)?;
-        let Some(size_bytes) = disk.capacity_bytes() else {
-            return Err(ServeError::Grows { spec: options.spec.clone() });
-        };
+        let (disk, size_bytes) = open_disk(options)?;
         let (limits, facts) = (disk.limits(), disk.info().facts);
         // Whoever copies it would have a copy without its end, and not know.
         if facts.out_of_reach_bytes > 0 {
@@ -86,12 +82,36 @@ impl Export {
     }
 }
 
+/// Opens the disk of an export, and returns it with its size in bytes.
+fn open_disk(options: &ExportOptions) -> Result<(Disk, u64), ServeError> {
+    let failed = |source| ServeError::Open { spec: options.spec.clone(), source };
+    let spec = spec(options);
+    let disk = match Disk::open(&spec) {
+        // The library has no disk of size 0, since few programs mean one. Servers of NBD have.
+        // A disk that may grow has no size of its own, and no client gets beyond that of the
+        // export.
+        Err(OpenError::TooSmall { len: 0, .. }) => {
+            let disk = Disk::open(&with_key(&spec, "capacity=growing")).map_err(failed)?;
+            return Ok((disk, 0));
+        }
+        opened => opened.map_err(failed)?,
+    };
+    let Some(size_bytes) = disk.capacity_bytes() else {
+        return Err(ServeError::Grows { spec: options.spec.clone() });
+    };
+    Ok((disk, size_bytes))
+}
+
+/// Returns a spec with one more key.
+fn with_key(spec: &str, key: &str) -> String {
+    format!("{spec}{}{key}", if spec.contains('?') { '&' } else { '?' })
+}
+
 /// The spec of an export's disk. One that is not to be written to is not opened for that, either.
 fn spec(options: &ExportOptions) -> String {
     let spec = &options.spec;
     match options.read_only && !spec.contains("read_only=") {
-        true if spec.contains('?') => format!("{spec}&read_only=on"),
-        true => format!("{spec}?read_only=on"),
+        true => with_key(spec, "read_only=on"),
         false => spec.clone(),
     }
 }
