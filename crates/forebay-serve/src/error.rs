@@ -48,6 +48,24 @@ pub enum ServeError {
     /// Nothing to serve.
     #[error("no disk to serve")]
     NoExport,
+    /// Less memory than the connections need.
+    #[error(
+        "{} MiB of memory is too little: {connections} connections on {threads} threads need {} \
+         MiB, so that each can always have {} KiB",
+        .given >> 20, .needed.div_ceil(1 << 20), .piece >> 10
+    )]
+    Memory {
+        /// The memory of the limits, bytes.
+        given: usize,
+        /// The least that would do, bytes.
+        needed: usize,
+        /// Connections of the limits.
+        connections: usize,
+        /// Threads of the limits.
+        threads: usize,
+        /// What each connection must be able to have, bytes.
+        piece: usize,
+    },
     /// Two exports of one name.
     #[error("two exports are named `{0}`")]
     SameName(String),

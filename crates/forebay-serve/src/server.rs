@@ -9,6 +9,7 @@ use crate::handle::ServerHandle;
 use crate::listen::Listener;
 use crate::log::Log;
 use crate::metrics::{CountedExport, Counters, Endpoint};
+use crate::pool::Budget;
 use crate::threads::Threads;
 use crate::tls::Tls;
 use forebay::{Disk, now_ns};
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     pub(crate) tls: Option<Tls>,
     pub(crate) tls_policy: TlsPolicy,
     pub(crate) limits: Limits,
+    pub(crate) budget: Budget,
     /// Connections that have chosen an export.
     pub(crate) nr_open: Arc<AtomicUsize>,
     pub(crate) counters: Arc<Counters>,
@@ -112,6 +114,8 @@ impl Server {
             }
             exports.push(Export::open(export)?);
         }
+        let blocks = exports.iter().map(|export| export.info.block_size.min);
+        let budget = Budget::new(&options.limits, blocks.max().unwrap_or(1))?;
         let mut listeners = Vec::new();
         for socket in options.sockets {
             listeners.push(Listener::adopt(socket).map_err(system("a socket to take over"))?);
@@ -137,6 +141,7 @@ impl Server {
             tls,
             tls_policy,
             limits: options.limits,
+            budget,
             nr_open: Arc::default(),
             counters,
             log: Log::to(options.log),
@@ -189,6 +194,15 @@ impl Server {
         let metrics = self.metrics.take();
         if let Some(metrics) = &metrics {
             self.shared.log.line(now_ns(), format_args!("metrics at {}", metrics.place()));
+        }
+        if let Some(bytes) = self.shared.budget.raised_bytes(&self.shared.limits) {
+            let Limits { connections, threads, .. } = self.shared.limits;
+            let line = format_args!(
+                "memory for data in flight: {} MiB, as {connections} connections on {threads} \
+                 threads need",
+                bytes.div_ceil(1 << 20)
+            );
+            self.shared.log.line(now_ns(), line);
         }
         let _metrics = metrics.map(Endpoint::start).transpose()?;
         let threads = Threads::start(&self.shared)?;

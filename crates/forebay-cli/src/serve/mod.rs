@@ -80,9 +80,10 @@ pub(crate) struct ServeArgs {
     /// How many threads serve connections [default: one for each processor]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Memory for data on its way, of all connections together, MiB
-    #[arg(long, default_value_t = Limits::default().memory_bytes >> 20, value_name = "N")]
-    memory_mib: usize,
+    /// Memory for data in flight, of all connections together, MiB [default: 64, or more if the
+    /// connections and threads need it]
+    #[arg(long, value_name = "N")]
+    memory_mib: Option<usize>,
     /// Where metrics are served, to Prometheus or curl: tcp:HOST[:PORT] or unix:PATH [default port:
     /// 9809; default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
@@ -156,7 +157,7 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
         );
         return Err(Failure::Usage(told));
     }
-    if args.memory_mib == 0 || args.memory_mib > MAX_MEMORY_MIB {
+    if args.memory_mib.is_some_and(|nr| nr == 0 || nr > MAX_MEMORY_MIB) {
         let told = format!("--memory-mib must be from 1 to {MAX_MEMORY_MIB}");
         return Err(Failure::Usage(told));
     }
@@ -175,7 +176,7 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
         limits: Limits {
             connections: args.max_connections,
             threads: args.threads.unwrap_or(Limits::default().threads),
-            memory_bytes: args.memory_mib << 20,
+            memory_bytes: args.memory_mib.map(|nr| nr << 20),
         },
         metrics,
         sockets: Vec::new(),
@@ -211,10 +212,15 @@ fn tls(args: &ServeArgs) -> Result<Option<TlsOptions>, Failure> {
 
 /// What a server has said, with the option that mends it.
 fn failure(error: &ServeError) -> Failure {
-    Failure::Run(match error {
-        ServeError::SameName(_) => format!("{error}; give each SPEC a --name of its own"),
-        _ => error.to_string(),
-    })
+    match error {
+        ServeError::SameName(_) => {
+            Failure::Run(format!("{error}; give each SPEC a --name of its own"))
+        }
+        ServeError::Memory { .. } => Failure::Usage(format!(
+            "{error}; raise --memory-mib, or lower --max-connections or --threads"
+        )),
+        _ => Failure::Run(error.to_string()),
+    }
 }
 
 /// What a disk is called that was given no name: of several, the last part of the target.

@@ -12,7 +12,7 @@ use super::slots::{Key, Slots};
 use super::status::Asker;
 use super::waves::Wave;
 use crate::export::Export;
-use crate::pool::{PIECE_MAX, Pool};
+use crate::pool::{Budget, PIECE_MAX, Pool};
 use forebay::{BioQueue, Buf, Completion, Io, Refusal};
 use forebay_nbd::server::{Command, NbdError, Request};
 use std::sync::Arc;
@@ -78,8 +78,7 @@ impl Disks {
     pub(crate) fn new(
         exports: Arc<[Export]>,
         (asker, door): (Arc<Asker>, Arc<Door>),
-        budget_bytes: usize,
-        nr_clients: usize,
+        budget: Budget,
     ) -> Disks {
         let queues = exports.iter().map(|export| export.disk.queue()).collect();
         let is_told = vec![false; exports.len()];
@@ -95,7 +94,7 @@ impl Disks {
             flights: Slots::new(),
             to_settle: Vec::new(),
             caching,
-            pool: Pool::new(budget_bytes, nr_clients),
+            pool: Pool::new(budget),
             nr_begun: 0,
             was_used: false,
             now_ns: 0,
@@ -199,6 +198,7 @@ impl Disks {
                     buf: None,
                     filled: 0,
                     piece_len: 0,
+                    lent_ns: 0,
                     at: rq.offset,
                     left: rq.len,
                 });

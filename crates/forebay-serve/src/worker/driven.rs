@@ -8,6 +8,7 @@ use crate::export::Export;
 use crate::listen::Peer;
 use crate::log::Log;
 use crate::metrics::{CountedExport, Counters};
+use crate::pool::Budget;
 use crate::server::Shared;
 use forebay::Disk;
 use forebay_nbd::server::TlsPolicy;
@@ -33,12 +34,14 @@ impl Driven {
         change(&mut export);
         let disk = export.disk.clone();
         let counted = CountedExport { name: export.info.name.clone(), disk: disk.clone() };
+        let budget = Budget::new(&limits, export.info.block_size.min).unwrap();
         let shared = Arc::new(Shared {
             infos: vec![export.info.clone()],
             exports: [export].into(),
             tls: None,
             tls_policy: TlsPolicy::Off,
             limits,
+            budget,
             nr_open: Arc::default(),
             counters: Counters::new(vec![counted]),
             log: Log::to(None),

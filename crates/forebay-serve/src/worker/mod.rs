@@ -124,13 +124,9 @@ impl Worker {
         asker: Arc<Asker>,
         (epoll, timer): (OwnedFd, Timer),
     ) -> Worker {
-        let limits = &shared.limits;
-        let nr_threads = limits.threads.max(1);
-        let budget_bytes = limits.memory_bytes / nr_threads;
-        let nr_clients = limits.connections.div_ceil(nr_threads);
         let asks = (asker, Arc::clone(&door));
         Worker {
-            disks: Disks::new(Arc::clone(&shared.exports), asks, budget_bytes, nr_clients),
+            disks: Disks::new(Arc::clone(&shared.exports), asks, shared.budget),
             counters: shared.counters.worker(),
             shared,
             door,
@@ -166,7 +162,9 @@ impl Worker {
 
     /// Waits until something has happened.
     fn wait(&mut self) {
-        if self.nr_deadlines > 0 || self.is_stopping || self.disks.pool.keeps_any() {
+        let pool = &self.disks.pool;
+        let is_timed = self.nr_deadlines > 0 || pool.keeps_any() || pool.is_short();
+        if is_timed || self.is_stopping {
             self.timer.arm();
         }
         self.let_gather();
