@@ -37,6 +37,9 @@ pub struct DiskFacts {
     /// Whether zeroing a range is known to be cheaper than writing zeroes, by means of the device
     /// or the file system. NBD reports this to clients.
     pub zeroes_fast: bool,
+    /// Whether a read fills a cache that later reads of the range use: the page cache, or that of a
+    /// server.
+    pub caches_reads: bool,
     /// Whether the disk uses TCP connections: at open, and again whenever a queue is created.
     pub uses_tcp: bool,
     /// The number of bytes of the file or export after the last whole logical block. They are not
@@ -51,6 +54,7 @@ impl Default for DiskFacts {
             keeps_data: true,
             discards_to_zeroes: false,
             zeroes_fast: false,
+            caches_reads: false,
             uses_tcp: false,
             out_of_reach_bytes: 0,
         }

@@ -1,5 +1,6 @@
 //! What clients get of a server that runs in the process of the test.
 
+mod cache;
 mod client;
 mod counters;
 mod durability;

@@ -48,7 +48,8 @@ impl File {
     /// This file on a device of which this is known.
     pub(super) fn with(&self, Known { device, facts, features }: Known) -> Opened {
         let out_of_reach_bytes = self.probed.out_of_reach_bytes;
-        let facts = DiskFacts { out_of_reach_bytes, ..facts };
+        let caches_reads = !self.options.direct;
+        let facts = DiskFacts { out_of_reach_bytes, caches_reads, ..facts };
         let block = self.probed.limits.logical_block_size;
         let notice = (out_of_reach_bytes > 0).then(|| {
             format!(
