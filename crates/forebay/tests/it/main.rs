@@ -26,3 +26,4 @@ mod signals;
 mod soak;
 mod tags;
 mod threads;
+mod wakeups;
