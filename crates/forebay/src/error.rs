@@ -6,6 +6,7 @@ use forebay_core::{BlockStatus, LimitsError, Refusal};
 use forebay_nbd::uri::UriError;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 use thiserror::Error;
 
 /// An invalid device spec. See [`Spec`](crate::Spec) for the syntax.
@@ -228,6 +229,35 @@ pub enum OpenError {
         spec: String,
         /// The contradiction.
         source: LimitsError,
+    },
+}
+
+/// A disk that could not be frozen. It is not frozen then.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FreezeError {
+    /// The disk is quiesced, and I/O that it has admitted ends only when it is not.
+    #[error("{disk}: not frozen: the disk is quiesced, with I/O admitted; drop that hold first")]
+    Quiesced {
+        /// The spec of the disk.
+        disk: String,
+    },
+    /// The disk is stopped, and I/O that it has admitted ends only when it is not.
+    #[error("{disk}: not frozen: the disk is stopped, with I/O admitted; drop that hold first")]
+    Stopped {
+        /// The spec of the disk.
+        disk: String,
+    },
+    /// I/O that the disk has admitted has not ended in time.
+    #[error(
+        "{disk}: not frozen: I/O admitted before is still there after {timeout:?}; have its \
+         threads reap it, or wait longer"
+    )]
+    TimedOut {
+        /// The spec of the disk.
+        disk: String,
+        /// For how long the call waited.
+        timeout: Duration,
     },
 }
 

@@ -70,7 +70,7 @@ pub use commit::{
 };
 pub use disk::Disk;
 pub use durable::{Durable, DurableFuture};
-pub use error::{IoError, OpenError, SpecError, SubmitError};
+pub use error::{FreezeError, IoError, OpenError, SpecError, SubmitError};
 pub use extent::{Extent, ExtentKind};
 pub use forebay_core::{
     Bio, BioFlags, BlockStatus, FlushPolicy, Histogram, KickPolicy, LimitsError, LostWrites,

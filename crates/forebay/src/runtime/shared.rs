@@ -9,6 +9,7 @@ use crate::error::OpenError;
 use crate::info::{DiskInfo, DiskStats};
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::ctx::Ctx;
+use crate::runtime::event::AnyOf;
 use crate::runtime::fork::Origin;
 use crate::runtime::hctx::{Hctx, Inner, PoolUser, now_ns};
 use crate::runtime::mailbox::Mailbox;
@@ -25,7 +26,7 @@ use forebay_core::{
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The hardware context that threads share; the others are owned.
 pub(crate) const SHARED: usize = 0;
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     is_owned: Box<[AtomicBool]>,
     /// Waits in the driver of the shared context.
     waiter: Arc<dyn Waiter>,
+    /// The descriptor for an event loop, once it was asked for.
+    poll: OnceLock<AnyOf>,
     plugs: Mutex<Plugs>,
     origin: Origin,
     /// The thread of a disk with `service=on`.
@@ -97,6 +100,7 @@ impl Shared {
             hctxs: hctxs.into(),
             is_owned: (0..nr_hctxs as usize).map(|at| AtomicBool::new(at == SHARED)).collect(),
             waiter,
+            poll: OnceLock::new(),
             plugs: Mutex::default(),
             origin,
             service: None,
@@ -316,16 +320,21 @@ impl Shared {
         self.poll_shared();
     }
 
-    /// What tells of progress to be made on the shared context, if the driver has such a thing.
-    /// None in a child of a fork: it is the parent's, and so are the threads that may hold its
-    /// locks.
+    /// Returns a descriptor that is readable when a turn of the shared context is due. It is
+    /// readable at first, for the turn that sees that it exists. None if the driver has no
+    /// descriptor, or the system has no room for one; and in a child of a fork, where the
+    /// descriptor is the parent's, and so are the threads that may hold its locks.
     pub(crate) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         if self.is_foreign() {
             return None;
         }
-        // Relaxed: who is told of something by the descriptor asks for a turn, and sees this there.
-        self.hctxs[SHARED].is_polled.store(true, std::sync::atomic::Ordering::Relaxed);
-        self.waiter.poll_fd()
+        if self.poll.get().is_none() {
+            let hctx = &self.hctxs[SHARED];
+            let any = hctx.watch([self.waiter.poll_fd()?]).ok()?;
+            let _ = self.poll.set(any);
+            hctx.alarm.fire();
+        }
+        self.poll.get().map(AnyOf::fd)
     }
 
     /// Takes a bio in, and waits for its end. Says what became of it.

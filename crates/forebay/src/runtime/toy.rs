@@ -32,6 +32,8 @@ use std::time::Duration;
 /// How a toy works.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
+    /// The first hardware context is shared, the others are owned.
+    pub(crate) nr_hw_queues: u32,
     pub(crate) queue_depth: u32,
     /// It completes so many at once, when it has them, the newest first.
     pub(crate) batch: usize,
@@ -59,6 +61,7 @@ pub(crate) enum By {
 
 /// At once, one by one, when it is committed.
 pub(crate) const AT_ONCE: How = How {
+    nr_hw_queues: 1,
     queue_depth: 8,
     batch: 1,
     nr_busy: 0,
@@ -138,7 +141,7 @@ impl Toy {
         Arc::new(Toy { how, state, completed, committed })
     }
 
-    /// A disk with one hardware context, which is shared.
+    /// A disk on a device that works so.
     pub(crate) fn disk(how: How) -> Arc<Shared> {
         Toy::open(&Toy::new(how))
     }
@@ -149,8 +152,10 @@ impl Toy {
 
     /// As [`Toy::open`], with tags that other disks use as well.
     pub(crate) fn open_with(toy: &Arc<Toy>, tags: Option<Arc<TagPool>>) -> Arc<Shared> {
-        let How { queue_depth, wake, run_queue, .. } = toy.how;
-        let policy = Policy { queue_depth, wake, run_queue, iostats: false, ..Policy::default() };
+        let How { nr_hw_queues, queue_depth, wake, run_queue, .. } = toy.how;
+        let iostats = false;
+        let default = Policy::default();
+        let policy = Policy { nr_hw_queues, queue_depth, wake, run_queue, iostats, ..default };
         let info = DiskInfo {
             spec: String::from("toy"),
             driver: "toy",
@@ -239,8 +244,12 @@ impl Device for ToyDevice {
         self.0.limits()
     }
 
-    fn open_queue(&self, _: u32, _: Mode) -> std::io::Result<DriverQueue> {
-        let toy = Arc::clone(&self.0);
+    fn open_queue(&self, _: u32, mode: Mode) -> std::io::Result<DriverQueue> {
+        let toy = match mode {
+            Mode::Shared => Arc::clone(&self.0),
+            // Tags are those of one context: each has a part of the device for itself.
+            Mode::Owned => Toy::new(self.0.how),
+        };
         let waiter = Arc::new(ToyWaiter(Arc::clone(&toy)));
         let nr_busy = toy.how.nr_busy;
         let driver = ToyDriver { toy, queued: Vec::new(), nr_busy, nr_ready: 0 };
@@ -294,7 +303,7 @@ impl Driver for ToyDriver {
     }
 
     fn wait(&mut self, _: u32) {
-        unreachable!("its one context is shared");
+        unreachable!("the owner of a context does not wait in it");
     }
 
     fn kick(&mut self) {

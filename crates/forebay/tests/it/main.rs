@@ -32,4 +32,5 @@ mod tags;
 #[path = "../support/thin_device.rs"]
 mod thin_device;
 mod threads;
+mod wakeups;
 mod write_back;
