@@ -14,10 +14,13 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod experiments;
 mod failure;
 mod info;
 mod lab;
 mod machine;
+#[cfg(test)]
+mod option_examples;
 mod output;
 mod serve;
 mod sim;
@@ -71,9 +74,7 @@ fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if let Some(message) = failure.message() {
-                output::stderr(&format!("forebay: {message}\n"));
-            }
+            output::stderr(&failure.text());
             failure.exit_code()
         }
     }

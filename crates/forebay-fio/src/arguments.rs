@@ -198,7 +198,7 @@ mod tests {
     fn check(args: &str) {
         let before = jobs(args.split_whitespace().map(str::to_owned));
         let again = jobs(before.iter().flat_map(|job| of(job).into_iter().chain(policies(job))));
-        let strip = |job: &Job| Job { options: Vec::new(), ..job.clone() };
+        let strip = |job: &Job| Job { options: Vec::new(), warnings: Vec::new(), ..job.clone() };
         let strip = |jobs: &[Job]| jobs.iter().map(strip).collect::<Vec<_>>();
         assert_eq!(strip(&before), strip(&again), "{args}");
     }

@@ -37,6 +37,7 @@
 pub mod arguments;
 mod assembly;
 pub mod cmdline;
+pub mod errors;
 pub mod generator;
 pub mod histogram;
 pub mod host;
@@ -44,6 +45,7 @@ pub mod job;
 pub mod jobfile;
 pub mod logs;
 pub mod options;
+pub mod origin;
 pub mod pace;
 pub mod permutation;
 pub mod random;

@@ -95,15 +95,21 @@ impl Keys {
             return Ok(());
         };
         self.known.sort_unstable();
-        let nearest = self.known.iter().min_by_key(|known| distance(known, &key));
-        let hint = match nearest {
-            Some(near) if distance(near, &key) <= 1 + key.len() / 3 => {
-                format!("did you mean `{near}`?")
-            }
-            _ => format!("there are: {}", self.known.join(", ")),
+        let hint = match nearest(&key, &self.known) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("there are: {}", self.known.join(", ")),
         };
         Err(SpecError::UnknownKey { key, driver: self.driver, hint })
     }
+}
+
+/// Returns the known key that `key` abbreviates: the shortest that begins with it, if `key` has three
+/// letters or more. If there is none, the one with the fewest changed letters, if they are few.
+fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
+    let prefixed = known.iter().filter(|known| key.len() >= 3 && known.starts_with(key));
+    let similar = || known.iter().min_by_key(|known| distance(known, key));
+    let is_near = |known: &&&str| distance(known, key) <= 1 + key.len() / 3;
+    prefixed.min_by_key(|known| known.len()).or_else(|| similar().filter(is_near)).copied()
 }
 
 /// Returns the number of single-letter changes between `a` and `b`.
@@ -134,5 +140,13 @@ mod tests {
         keys.take_switch("plug").unwrap();
         let message = keys.finish().unwrap_err().to_string();
         assert_eq!(message, "unknown key `plugg` for driver `ram`; did you mean `plug`?");
+    }
+
+    #[test]
+    fn a_prefix_wins_over_a_smaller_distance() {
+        let known = ["seed", "seek_ns", "size"];
+        assert_eq!(nearest("seek", &known), Some("seek_ns"));
+        assert_eq!(nearest("sed", &known), Some("seed"));
+        assert_eq!(nearest("nothing", &known), None);
     }
 }

@@ -17,15 +17,15 @@ fn check(args: &str, code: i32, message: &str) {
 
 #[test]
 fn unknown_options_get_the_nearest_one() {
-    check("--name=a --iodpth=4", 2, "bench: unknown option --iodpth; did you mean --iodepth?");
+    check("--name=a --iodpth=4", 2, "unknown option --iodpth; did you mean --iodepth?");
     check(
         "--name=a --rate_min=4k",
         2,
-        "bench: --rate_min: fio knows it, forebay bench does not support it yet; use --rate \
-         or --rate_iops, and --thinktime",
+        "--rate_min: forebay does not support this fio option; check the figures of the report \
+         (--output-format=json); a job does not end because it is too slow",
     );
-    check("job.fio", 1, "job.fio: cannot be read: No such file or directory (os error 2)");
-    check("-x", 2, "bench: '-x' is not an option; options begin with --");
+    check("job.fio", 1, "job.fio: cannot read the file: No such file or directory (os error 2)");
+    check("-x", 2, "'-x' is not an option; options begin with --");
 }
 
 #[test]
@@ -33,28 +33,44 @@ fn bad_values_say_what_would_do() {
     check(
         "--name=a --bs=4z",
         2,
-        "bench: --bs=4z: 'z' is not a unit here; accepted: a size such as 4096, 4k, 1m or 1g \
-         (k = 1024, ki = 1000), or up to three: read,write,trim",
+        "--bs=4z: unknown unit 'z' (accepted: a size such as 4096, 4k, 1m or 1g, where k = 1024 \
+         and ki = 1000, or up to three: read,write,trim)",
     );
     check(
-        "--name=a --rw=reed",
+        "--name=a --rw=raed",
         2,
-        "bench: --rw=reed: it is none of the words; did you mean read?; accepted: read, write, \
-         randread, randwrite, rw, readwrite, randrw, trim, randtrim",
+        "--rw=raed: unknown value 'raed'; did you mean 'read'? (accepted: read, write, randread, \
+         randwrite, rw, readwrite, randrw, trim, randtrim)",
     );
     check(
         "--name=a --ioengine=mmap",
         2,
-        "bench: --ioengine=mmap: it is none of the words; accepted: libaio, io_uring, psync, sync, \
-         null",
+        "--ioengine=mmap: unknown value 'mmap' (accepted: libaio, io_uring, psync, sync, null)",
     );
-    check("--name=a --time_based", 2, "bench: a: --time_based needs a --runtime");
+    check("--name=a --time_based", 2, "a: --time_based needs --runtime");
     check(
         "--name=a --rw=write --verify=crc32c --verify_only --time_based --runtime=1",
         2,
-        "bench: a: --verify_only needs a job with an end of its own, since how far one of \
-         --time_based came is not known; leave that out",
+        "a: --verify_only does not work with --time_based: which blocks an earlier run has \
+         written depends on its speed; leave out --time_based",
     );
+}
+
+#[test]
+fn all_wrong_options_are_reported_at_once() {
+    let folder = folder();
+    let text = "[a]\nfilename=ram:1M\nrw=raed\nnrfiles=2\n";
+    std::fs::write(folder.path().join("a.fio"), text).expect("a file");
+    let output = bench(&folder, "--iodpth=4 --compare=fio --compare-pairs=0 a.fio");
+    let expected = "forebay: --compare-pairs=0: unknown value '0' (accepted: a number from 1 to \
+                    1000)\n\
+                    forebay: unknown option --iodpth; did you mean --iodepth?\n\
+                    forebay: a.fio:3:4: rw=raed: unknown value 'raed'; did you mean 'read'? \
+                    (accepted: read, write, randread, randwrite, rw, readwrite, randrw, trim, \
+                    randtrim)\n  3 | rw=raed\n    |    ^^^^\n\
+                    forebay: a.fio:4:1: nrfiles: forebay does not support this fio option; a job \
+                    has one file or device; write one job for each\n  4 | nrfiles=2\n    | ^^^^^^^\n";
+    assert_eq!((stderr(&output).as_str(), output.status.code()), (expected, Some(2)));
 }
 
 #[test]
@@ -72,7 +88,7 @@ fn bad_specs_are_errors_of_usage() {
     check(
         "--name=a --filename=disk.img?direct",
         2,
-        "bench: a: --filename=disk.img?direct: `direct` is not key=value; in a path, write `?` \
+        "a: --filename=disk.img?direct: `direct` is not key=value; in a path, write `?` \
          as %3F",
     );
 }
@@ -82,8 +98,8 @@ fn one_job_takes_one_file() {
     check(
         "--name=a --filename=rma:1M",
         2,
-        "bench: a: --filename=rma:1M: `rma` is no driver, and `:` separates files, of which a job \
-         takes one (`\\:` is a colon in a name); did you mean the driver `ram`?",
+        "a: --filename=rma:1M: `rma` is not a driver, and a job has one file, so `:` cannot \
+         separate several; a colon in a name is written `\\:`; did you mean the driver `ram`?",
     );
     let folder = folder();
     let output = bench(&folder, r"--name=a --rw=write --size=4k --filename=one\:name");
@@ -100,7 +116,7 @@ fn a_refused_command_leaves_no_file_behind() {
         ("--name=a --size=1m --direct=1 --bs=1000", "--bs=1000 is not a multiple"),
         ("--name=a --size=1m --name=b --filename=missing", "missing does not exist or is empty"),
         ("--name=a --size=1m --name=b --filename=ram:1M?x=1", "unknown key `x`"),
-        ("--name=a --size=1m --name=b --size=2m --filename=ram:1M", "goes past the end"),
+        ("--name=a --size=1m --name=b --size=2m --filename=ram:1M", "is beyond the end"),
         ("--name=a --size=4096p --offset=4096p", "is more than a file can have"),
         ("--name=a --size=1m --filename=no/folder", "laying out no/folder: No such file"),
     ] {
@@ -209,14 +225,14 @@ fn jobs_must_fit_their_disk() {
     check(
         "--name=a --filename=ram:1M --size=2M",
         1,
-        "a: offset 0 + size 2097152 goes past the end of the device, which has 1048576 bytes; \
-         lower --size or --offset",
+        "a: offset 0 + size 2097152 is beyond the end of the device, which has 1048576 bytes; lower \
+         --size or --offset",
     );
     check(
         "--name=a --filename=disk.img --bs=2m",
         1,
-        "a: the block size (2097152 bytes) is larger than what there is to work on (1048576 \
-         bytes); lower --bs or raise --size",
+        "a: the block size (2097152 bytes) is larger than the region (1048576 bytes); lower --bs \
+         or raise --size",
     );
 }
 
@@ -274,7 +290,7 @@ fn info_says_when_it_could_only_read() {
     let Some(output) = as_nobody(test, 0o444, &["info", "disk.img"]) else { return };
     assert_eq!(
         stderr(&output),
-        "forebay: disk.img: no permission to write to it; shown as with read_only=on\n"
+        "forebay: disk.img: no permission to write to it; opened with read_only=on\n"
     );
     assert!(stdout(&output).contains("\nread-only                   yes\n"), "{}", stdout(&output));
     assert_eq!(output.status.code(), Some(0));
@@ -312,6 +328,19 @@ fn info_describes_and_refuses() {
 
     let text = stdout(&info(&["null:1M"]));
     assert!(text.contains("\n  flush                     no: there is no cache"), "{text}");
+
+    let output = info(&["ram:1M?wake=stash&nr_hw_queues=1"]);
+    let starves =
+        "starves most threads while requests wait for tags (68 of 72 in `forebay lab tags`)";
+    let warning = format!(
+        "forebay: warning: ram:1M: wake=stash is for experiments only: {starves}; use wake=fair\n"
+    );
+    assert_eq!(stderr(&output), warning);
+    let line = format!("\n  wake                      stash (for experiments only: {starves})\n");
+    assert!(stdout(&output).contains(&line), "{}", stdout(&output));
+    let value = crate::common::json(&info(&["ram:1M?plug=per-level", "--json"]));
+    let why = &value["experimental_settings"]["plug"];
+    assert!(why.as_str().is_some_and(|why| why.starts_with("for comparison: ")), "{why}");
 
     let output = info(&["rbd:somewhere"]);
     assert_eq!(output.status.code(), Some(2));

@@ -139,8 +139,8 @@ impl<'a> Parser<'a> {
 
     fn unexpected(&self) -> NumberError {
         NumberError::Expression(match self.rest.chars().next() {
-            None => "it ends too early".to_owned(),
-            Some(c) => format!("'{c}' is not expected there"),
+            None => "unexpected end".to_owned(),
+            Some(c) => format!("unexpected '{c}'"),
         })
     }
 
@@ -276,20 +276,20 @@ mod tests {
 
     #[test]
     fn what_cannot_be_evaluated_says_why() {
-        check_error("(4k", "the expression is wrong: it ends too early");
-        check_error("()", "the expression is wrong: ')' is not expected there");
-        check_error("(4k*)", "the expression is wrong: ')' is not expected there");
-        check_error("(4k)8", "the expression is wrong: '8' is not expected there");
-        check_error("(1/0)", "it divides by zero");
-        check_error("(1%0)", "it divides by zero");
-        check_error("(1.5%2)", "% and ^ take whole numbers");
-        check_error("(2^-1)", "% and ^ take whole numbers");
-        check_error("(1-2)", "it is below zero");
-        check_error("(2^9999)", "it is too large");
-        check_error("(2^64)", "it is too large");
-        check_error("(4zz*2)", "'zz' is not a unit here");
-        check_error(&"(".repeat(100_000), "its parentheses are too deep");
-        check_error(&format!("({}1)", "-".repeat(100_000)), "its parentheses are too deep");
+        check_error("(4k", "error in the expression: unexpected end");
+        check_error("()", "error in the expression: unexpected ')'");
+        check_error("(4k*)", "error in the expression: unexpected ')'");
+        check_error("(4k)8", "error in the expression: unexpected '8'");
+        check_error("(1/0)", "division by zero");
+        check_error("(1%0)", "division by zero");
+        check_error("(1.5%2)", "% and ^ need whole numbers");
+        check_error("(2^-1)", "% and ^ need whole numbers");
+        check_error("(1-2)", "negative value");
+        check_error("(2^9999)", "too large");
+        check_error("(2^64)", "too large");
+        check_error("(4zz*2)", "unknown unit 'zz'");
+        check_error(&"(".repeat(100_000), "too many nested parentheses");
+        check_error(&format!("({}1)", "-".repeat(100_000)), "too many nested parentheses");
     }
 
     #[test]

@@ -155,12 +155,16 @@ fn open_file(path: &Path, options: Options) -> Result<fs::File, OpenError> {
         .map_err(|source| refused(path, options, source))
 }
 
-/// Why a file could not be opened, from the kernel's answer.
+/// Returns why a file could not be opened, from the kernel's answer.
 fn refused(path: &Path, options: Options, source: io::Error) -> OpenError {
     let path = path.to_owned();
     match source.raw_os_error() {
         Some(libc::ENOENT) => OpenError::NotFound { hint: not_found_hint(&path), path },
-        Some(libc::EACCES | libc::EPERM | libc::EROFS) if options.read_only => {
+        Some(libc::EPERM) if options.read_only => {
+            let hint = "; in a container, pass the device to it";
+            OpenError::NoPermission { path, access: "read", hint }
+        }
+        Some(libc::EACCES | libc::EROFS) if options.read_only => {
             OpenError::NoPermission { path, access: "read", hint: "" }
         }
         Some(libc::EACCES | libc::EPERM | libc::EROFS) => {
