@@ -12,7 +12,7 @@ const AIO: i64 = libc::SYS_io_setup;
 pub(crate) fn under(calls: &[(i64, i32)], body: impl FnOnce() + Send) {
     thread::scope(|scope| {
         let work = || {
-            seccomp::refuse(calls).expect("a filter");
+            seccomp::refuse(calls.iter().copied()).expect("a filter");
             body();
         };
         scope.spawn(work).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -157,9 +157,12 @@ fn a_durable_write_by_a_blocking_call_says_so() {
     const FLAGS: u32 = 5;
     thread::scope(|scope| {
         scope.spawn(|| {
-            let dsync = libc::RWF_DSYNC as u32;
-            seccomp::refuse_argument(libc::SYS_pwritev2, FLAGS, dsync, libc::EIO)
-                .expect("a filter");
+            let refused = seccomp::Refused {
+                call: libc::SYS_pwritev2,
+                argument: Some((FLAGS, libc::RWF_DSYNC as u32)),
+                errno: libc::EIO,
+            };
+            seccomp::refuse([refused]).expect("a filter");
             let scratch = Scratch::new(1 << 20);
             for keys in ["fua=on&nr_hw_queues=1", "fua=on&nr_hw_queues=2"] {
                 let disk = open(&format!("psync:{}", scratch.spec(keys)));
