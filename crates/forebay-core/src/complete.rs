@@ -91,19 +91,24 @@ impl Turn<'_> {
 
     /// What is no usual case: a step of several, a short count, a failure.
     #[inline(never)]
-    fn complete_step(&mut self, tag: Tag, rq: Request, result: Result<u64, BlockStatus>) {
+    fn complete_step(&mut self, tag: Tag, mut rq: Request, result: Result<u64, BlockStatus>) {
         let hctx = &mut *self.hctx;
         if tag == hctx.flush.tag() {
             hctx.table[tag.index()].state = SlotState::Idle;
             return self.flush_done(rq, result);
         }
         hctx.nr_with_more_commands -= u32::from(rq.has_more_commands());
-        hctx.flush.count_before_flush(&rq, false);
+        hctx.flush.count_completed(rq.steps);
+        let is_fua = rq.steps.is_native_fua();
+        let is_lost = is_fua && self.check_fua(&mut rq, result);
         let after = match result {
             Ok(n) => self.progress(tag, rq, n),
             Err(status) => self.fail(tag, rq, status),
         };
         self.settle(tag, after);
+        if is_fua {
+            self.end_flushes_after_fua(is_lost);
+        }
     }
 
     /// A request that failed for good when it was to be issued.

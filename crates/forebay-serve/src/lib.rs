@@ -15,6 +15,7 @@ mod config;
 mod end;
 mod error;
 mod export;
+mod handle;
 mod listen;
 mod log;
 mod metrics;
@@ -26,6 +27,7 @@ mod worker;
 
 pub use config::{ExportOptions, Limits, Options, TlsOptions};
 pub use error::ServeError;
+pub use handle::ServerHandle;
 pub use listen::{Address, AddressError, ListenError};
 pub use metrics::{EndpointError, metrics_address};
 pub use server::{Needs, Observer, Server};

@@ -5,11 +5,13 @@ use crate::config::{Limits, Options};
 use crate::end::{self, END};
 use crate::error::{ServeError, system};
 use crate::export::Export;
+use crate::handle::ServerHandle;
 use crate::listen::Listener;
 use crate::log::Log;
 use crate::metrics::{CountedExport, Counters, Endpoint};
+use crate::pool::Budget;
 use crate::threads::Threads;
-use crate::tls::server_config;
+use crate::tls::Tls;
 use forebay::{Disk, now_ns};
 use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::TlsPolicy;
@@ -24,9 +26,10 @@ use std::time::Duration;
 pub(crate) struct Shared {
     pub(crate) exports: Arc<[Export]>,
     pub(crate) infos: Vec<ExportInfo>,
-    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
+    pub(crate) tls: Option<Tls>,
     pub(crate) tls_policy: TlsPolicy,
     pub(crate) limits: Limits,
+    pub(crate) budget: Budget,
     /// Connections that have chosen an export.
     pub(crate) nr_open: Arc<AtomicUsize>,
     pub(crate) counters: Arc<Counters>,
@@ -82,11 +85,13 @@ pub trait Observer {
 
 impl Observer for () {}
 
-/// What a server that is open still needs of the system, for who confines the process.
+/// Rights that an open server still needs, for a caller that confines the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// The socket files that it removes at its end.
+    /// Socket files that the server removes when it ends.
     pub socket_files: Vec<PathBuf>,
+    /// Directories whose files a reload reads ([`ServerHandle::reload`]).
+    pub readable: Vec<PathBuf>,
     /// Whether a disk may connect to another server.
     pub connects: bool,
 }
@@ -97,13 +102,8 @@ impl Server {
     /// # Errors
     /// What cannot be opened, and what to do.
     pub fn open(options: Options) -> Result<Server, ServeError> {
-        let tls = options.tls.as_ref();
-        let tls_policy = match tls.map(|tls| tls.is_required) {
-            None => TlsPolicy::Off,
-            Some(false) => TlsPolicy::On,
-            Some(true) => TlsPolicy::Require,
-        };
-        let tls = tls.map(|tls| server_config(&tls.certificates, tls.verify_peer)).transpose()?;
+        let tls = options.tls.map(Tls::open).transpose()?;
+        let tls_policy = tls.as_ref().map_or(TlsPolicy::Off, Tls::policy);
         if options.exports.is_empty() {
             return Err(ServeError::NoExport);
         }
@@ -114,6 +114,8 @@ impl Server {
             }
             exports.push(Export::open(export)?);
         }
+        let blocks = exports.iter().map(|export| export.info.block_size.min);
+        let budget = Budget::new(&options.limits, blocks.max().unwrap_or(1))?;
         let mut listeners = Vec::new();
         for socket in options.sockets {
             listeners.push(Listener::adopt(socket).map_err(system("a socket to take over"))?);
@@ -139,6 +141,7 @@ impl Server {
             tls,
             tls_policy,
             limits: options.limits,
+            budget,
             nr_open: Arc::default(),
             counters,
             log: Log::to(options.log),
@@ -161,14 +164,20 @@ impl Server {
         self.listeners.iter().flat_map(of).collect()
     }
 
-    /// What is still needed from here on, beside what is open: its files are opened again for
-    /// queues of their own.
+    /// Returns a handle for other threads.
+    pub fn handle(&self) -> ServerHandle {
+        ServerHandle::new(&self.shared)
+    }
+
+    /// Returns the rights that the server needs from now on, beyond what it has open. Its open
+    /// files are opened again, once for each queue.
     pub fn needs(&self) -> Needs {
         let files = self.listeners.iter().filter_map(Listener::file);
         let files = files.chain(self.metrics.as_ref().and_then(Endpoint::file));
         let mut exports = self.shared.exports.iter();
         Needs {
             socket_files: files.map(Path::to_owned).collect(),
+            readable: self.shared.tls.as_ref().map_or_else(Vec::new, Tls::directories),
             connects: exports.any(|export| export.disk.info().facts.uses_tcp),
         }
     }
@@ -186,6 +195,15 @@ impl Server {
         if let Some(metrics) = &metrics {
             self.shared.log.line(now_ns(), format_args!("metrics at {}", metrics.place()));
         }
+        if let Some(bytes) = self.shared.budget.raised_bytes(&self.shared.limits) {
+            let Limits { connections, threads, .. } = self.shared.limits;
+            let line = format_args!(
+                "memory for data in flight: {} MiB, as {connections} connections on {threads} \
+                 threads need",
+                bytes.div_ceil(1 << 20)
+            );
+            self.shared.log.line(now_ns(), line);
+        }
         let _metrics = metrics.map(Endpoint::start).transpose()?;
         let threads = Threads::start(&self.shared)?;
         self.serve(threads, stop.as_fd(), observer)
@@ -200,7 +218,9 @@ impl Server {
         observer.ready();
         let accepted = accept_until(stop, &self.listeners, &threads, &self.shared, observer);
         observer.stopping();
-        let mut failures = end::drain_and_flush(END, || threads.end(), &self.shared.exports);
+        let shared = &self.shared;
+        let note = |note| shared.log.line(now_ns(), note);
+        let mut failures = end::drain_and_flush(END, || threads.end(), &shared.exports, note);
         failures.extend(accepted.err());
         end::gravest(&self.shared.log, failures)
     }

@@ -4,7 +4,7 @@
 
 use crate::buf::Buf;
 use crate::driver;
-use crate::error::{IoError, OpenError, SpecError};
+use crate::error::{FreezeError, IoError, OpenError, SpecError};
 use crate::extent::{Extent, ExtentKind, Extents};
 use crate::future::IoFuture;
 use crate::info::{DiskInfo, DiskStats};
@@ -18,6 +18,7 @@ use crate::spec::Spec;
 use forebay_core::{Bio, BlockStatus, Gate, Op, QueueLimits, Refusal};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An open disk. Handles are cheap to clone and name the same disk.
 ///
@@ -285,17 +286,51 @@ impl Disk {
         Ok(())
     }
 
-    /// Freezes the disk: nothing new is let in, and this waits until all that was let in has ended;
-    /// also what other threads have in flight, who must reap it if they own a hardware context.
-    /// Meanwhile blocking calls wait, submitted I/O is kept, and I/O that does not want to wait
-    /// ends with [`BlockStatus::Again`](crate::BlockStatus::Again). The thread that keeps the hold
-    /// is no exception: a blocking call of its own waits for ever; so with the two that follow.
+    /// Freezes the disk: it admits no more I/O, and this call waits until all admitted I/O has
+    /// ended. A thread that owns a hardware context has to reap its I/O meanwhile.
+    ///
+    /// While the hold lives, blocking calls wait, submitted I/O is kept, and I/O with
+    /// [`nowait`](Io::nowait) ends with [`BlockStatus::Again`](crate::BlockStatus::Again). This
+    /// includes the thread that keeps the hold: its own blocking calls never return. The same is
+    /// true of [`quiesce`](Disk::quiesce) and [`stop`](Disk::stop).
     ///
     /// Counterpart in Linux: `blk_mq_freeze_queue`.
-    pub fn freeze(&self) -> Hold {
+    ///
+    /// # Errors
+    /// [`FreezeError::Quiesced`] or [`FreezeError::Stopped`] if another hold, of this thread or
+    /// another, keeps admitted I/O from the driver. I/O that the driver has ends all the same, and
+    /// `freeze` waits for it.
+    ///
+    /// ```
+    /// use forebay::{Buf, Disk, FreezeError, Io};
+    ///
+    /// let disk = Disk::open("ram:1M")?;
+    /// let mut queue = disk.queue();
+    /// let quiesced = disk.quiesce();
+    /// queue.submit(Io::read(Buf::new(4096), 0))?;
+    /// assert!(matches!(disk.freeze(), Err(FreezeError::Quiesced { .. })));
+    /// drop(quiesced);
+    /// let frozen = disk.freeze()?; // the read has ended
+    /// # drop(frozen);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn freeze(&self) -> Result<Hold, FreezeError> {
+        self.freeze_within(None)
+    }
+
+    /// As [`freeze`](Disk::freeze), but waits for `timeout` at most.
+    ///
+    /// # Errors
+    /// As `freeze`; and [`FreezeError::TimedOut`] if admitted I/O has not ended in that time. Then
+    /// the disk admits I/O again.
+    pub fn freeze_timeout(&self, timeout: Duration) -> Result<Hold, FreezeError> {
+        self.freeze_within(Some(timeout))
+    }
+
+    fn freeze_within(&self, timeout: Option<Duration>) -> Result<Hold, FreezeError> {
         let hold = Hold::new(&self.shared, Gate::Frozen);
-        hold.await_drained();
-        hold
+        hold.await_drained(timeout)?;
+        Ok(hold)
     }
 
     /// Quiesces the disk: once this returns, no request is handed to the driver. What is in flight

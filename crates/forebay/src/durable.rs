@@ -145,6 +145,6 @@ impl Disk {
     /// same. (A loss is that of an open disk: when the last one on a file is closed, nobody is left
     /// to be told.)
     pub fn acknowledge_loss(&self) -> Option<LostWrites> {
-        self.shared.device_state().durability().acknowledge_loss()
+        self.shared.acknowledge_loss()
     }
 }

@@ -10,7 +10,7 @@ mod signals;
 
 use self::notify::Manager;
 use self::sandbox::confine;
-use self::signals::StopSignal;
+use self::signals::Signals;
 use crate::failure::Failure;
 use crate::output;
 use clap::{Args, ValueEnum};
@@ -18,6 +18,7 @@ use forebay_serve::{
     Address, ExportOptions, Limits, Options, ServeError, Server, TlsOptions, metrics_address,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
@@ -31,8 +32,10 @@ Examples:
   forebay serve disk.img --nbd tcp:0.0.0.0 --tls require --tls-certificates pki/
   forebay serve a.img b.img --name a --name b     two exports
 It prints the URIs of its exports, and on standard error a line for each connection. It runs in the
-foreground until SIGTERM or SIGINT: then it takes no more connections, finishes what was begun,
-flushes the disks, and ends, with status 0 if nothing is lost.";
+foreground until SIGTERM or SIGINT, or SIGHUP when its terminal is closed: then it takes no more
+connections, finishes the requests in flight, flushes the disks, and ends, with status 0 if nothing
+is lost. Without a terminal, or under nohup, SIGHUP reloads the TLS certificates for new
+connections: replace the files in the directory, not the directory.";
 
 /// The most memory for data on its way, MiB: beyond it there is a slip of the hand.
 const MAX_MEMORY_MIB: usize = 1 << 20;
@@ -77,9 +80,10 @@ pub(crate) struct ServeArgs {
     /// How many threads serve connections [default: one for each processor]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Memory for data on its way, of all connections together, MiB
-    #[arg(long, default_value_t = Limits::default().memory_bytes >> 20, value_name = "N")]
-    memory_mib: usize,
+    /// Memory for data in flight, of all connections together, MiB [default: 64, or more if the
+    /// connections and threads need it]
+    #[arg(long, value_name = "N")]
+    memory_mib: Option<usize>,
     /// Where metrics are served, to Prometheus or curl: tcp:HOST[:PORT] or unix:PATH [default port:
     /// 9809; default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
@@ -103,16 +107,28 @@ pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
     raise_nr_descriptors();
     let server = Server::open(options).map_err(|error| failure(&error))?;
     server.disks().for_each(|disk| output::notice(disk.info()));
-    // Who is told the URI may also stop the server: from here on that goes by the orderly way.
-    let signal = StopSignal::install();
-    let signal = signal.map_err(|error| Failure::Run(format!("handling signals: {error}")))?;
+    // A reader of the URIs may also send a signal: from here on signals end the server in order.
+    let signals = Signals::install();
+    let mut signals = signals.map_err(|error| signals_failed(&error))?;
     for uri in server.uris() {
         output::stdout(&format!("{uri}\n"))?;
     }
-    // Before any thread is started: each has the rights of who starts it.
+    // Before any thread is started: a thread inherits the rights of the one that starts it.
     output::stderr(&format!("forebay: {}\n", confine(&server.needs())));
-    let mut manager = Manager { nr_exports: args.specs.len(), signal: &signal };
-    server.run(&signal, &mut manager).map_err(|error| failure(&error))
+    let handle = server.handle();
+    let reload = move || {
+        notify::reloading();
+        // The outcome is in the log, and a failure changes nothing.
+        let _ = handle.reload();
+        notify::reloaded();
+    };
+    signals.start_reloads(reload).map_err(|error| signals_failed(&error))?;
+    let mut manager = Manager { nr_exports: args.specs.len(), signals: &signals };
+    server.run(&signals, &mut manager).map_err(|error| failure(&error))
+}
+
+fn signals_failed(error: &io::Error) -> Failure {
+    Failure::Run(format!("cannot handle signals: {error}"))
 }
 
 /// Allows this process as many descriptors as it may allow itself: each connection takes one.
@@ -141,7 +157,7 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
         );
         return Err(Failure::Usage(told));
     }
-    if args.memory_mib == 0 || args.memory_mib > MAX_MEMORY_MIB {
+    if args.memory_mib.is_some_and(|nr| nr == 0 || nr > MAX_MEMORY_MIB) {
         let told = format!("--memory-mib must be from 1 to {MAX_MEMORY_MIB}");
         return Err(Failure::Usage(told));
     }
@@ -160,7 +176,7 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
         limits: Limits {
             connections: args.max_connections,
             threads: args.threads.unwrap_or(Limits::default().threads),
-            memory_bytes: args.memory_mib << 20,
+            memory_bytes: args.memory_mib.map(|nr| nr << 20),
         },
         metrics,
         sockets: Vec::new(),
@@ -196,10 +212,15 @@ fn tls(args: &ServeArgs) -> Result<Option<TlsOptions>, Failure> {
 
 /// What a server has said, with the option that mends it.
 fn failure(error: &ServeError) -> Failure {
-    Failure::Run(match error {
-        ServeError::SameName(_) => format!("{error}; give each SPEC a --name of its own"),
-        _ => error.to_string(),
-    })
+    match error {
+        ServeError::SameName(_) => {
+            Failure::Run(format!("{error}; give each SPEC a --name of its own"))
+        }
+        ServeError::Memory { .. } => Failure::Usage(format!(
+            "{error}; raise --memory-mib, or lower --max-connections or --threads"
+        )),
+        _ => Failure::Run(error.to_string()),
+    }
 }
 
 /// What a disk is called that was given no name: of several, the last part of the target.

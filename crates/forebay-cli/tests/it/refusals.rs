@@ -89,8 +89,8 @@ fn bad_specs_are_errors_of_usage() {
     check(
         "--name=a --filename=disk.img?direct",
         2,
-        "a: --filename=disk.img?direct: `direct` is not key=value (a `?` in a file name is written \
-         `%3F`)",
+        "a: --filename=disk.img?direct: `direct` is not key=value; in a path, write `?` \
+         as %3F",
     );
 }
 
@@ -407,7 +407,7 @@ fn info_describes_and_refuses() {
 
     let output = info(&["rbd:somewhere"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).starts_with("forebay: rbd:somewhere: driver `rbd` does not exist"));
+    assert!(stderr(&output).starts_with("forebay: rbd:somewhere: driver `rbd` is not in this"));
     let output = info(&["nbd://somewhere/x?socket=y"]);
     assert_eq!(output.status.code(), Some(2));
     let words = "nbd://somewhere/x: `socket` goes with nbd+unix:// and nbds+unix://";

@@ -2,6 +2,7 @@
 
 mod common;
 mod flush;
+mod fua;
 mod gates;
 mod lines;
 mod plug;

@@ -35,6 +35,9 @@ mod null;
 mod own_file;
 mod psync;
 mod ram;
+#[cfg(test)]
+#[path = "../../tests/support/skip.rs"]
+mod skip;
 mod slack;
 #[cfg(test)]
 mod testing;

@@ -9,6 +9,7 @@ use crate::error::OpenError;
 use crate::info::{DiskInfo, DiskStats};
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::ctx::Ctx;
+use crate::runtime::event::AnyOf;
 use crate::runtime::fork::Origin;
 use crate::runtime::hctx::{Hctx, Inner, PoolUser, now_ns};
 use crate::runtime::mailbox::Mailbox;
@@ -19,13 +20,13 @@ use crate::runtime::service::{self, Service};
 use crate::runtime::tag_pool::{TagPool, Woken};
 use crate::runtime::{thread, wait};
 use forebay_core::{
-    Bio, BlockStatus, Commit, DeviceState, HardwareContext, Op, PlugCounters, QueueStats, Refusal,
-    RunQueuePolicy, TagSet, UnplugCause,
+    Bio, BlockStatus, Commit, DeviceState, HardwareContext, LostWrites, Op, PlugCounters,
+    QueueStats, Refusal, RunQueuePolicy, TagSet, UnplugCause,
 };
 use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The hardware context that threads share; the others are owned.
 pub(crate) const SHARED: usize = 0;
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     is_owned: Box<[AtomicBool]>,
     /// Waits in the driver of the shared context.
     waiter: Arc<dyn Waiter>,
+    /// The descriptor for an event loop, once it was asked for.
+    poll: OnceLock<AnyOf>,
     plugs: Mutex<Plugs>,
     origin: Origin,
     /// The thread of a disk with `service=on`.
@@ -52,7 +55,7 @@ pub(crate) struct Shared {
     /// How many holds there are on each gate.
     pub(crate) holds: Mutex<[u32; 3]>,
     /// Ends after all else: nobody gets the file before nothing of this disk is left.
-    _claim: Claim,
+    claim: Claim,
 }
 
 /// The counters of the threads' software queues.
@@ -97,6 +100,7 @@ impl Shared {
             hctxs: hctxs.into(),
             is_owned: (0..nr_hctxs as usize).map(|at| AtomicBool::new(at == SHARED)).collect(),
             waiter,
+            poll: OnceLock::new(),
             plugs: Mutex::default(),
             origin,
             service: None,
@@ -105,7 +109,7 @@ impl Shared {
             holds: Mutex::default(),
             state,
             info,
-            _claim: claim,
+            claim,
         };
         let own_set = || Arc::new(TagSet::new(depth));
         let set = tags.as_ref().map_or_else(own_set, |pool| Arc::clone(&pool.set));
@@ -181,6 +185,14 @@ impl Shared {
         self.device.arena()
     }
 
+    /// Records the losses that the kernel knows of, and acknowledges all of them.
+    pub(crate) fn acknowledge_loss(&self) -> Option<LostWrites> {
+        if !self.is_foreign() {
+            self.claim.check_before_acknowledging();
+        }
+        self.state.durability().acknowledge_loss()
+    }
+
     pub(crate) fn device_state(&self) -> &DeviceState {
         &self.state
     }
@@ -211,16 +223,17 @@ impl Shared {
         queue.add_plugs(&plugs.retired);
         drop(plugs);
         let mut nr_syscalls = self.waiter.nr_syscalls();
-        let (mut skipped_runs, mut tag_sleeps) = (0, 0);
+        let (mut skipped_runs, mut tag_sleeps, mut tag_rescues) = (0, 0, 0);
         for hctx in self.hctxs.iter() {
             queue.add_runs(&hctx.counters);
             nr_syscalls += hctx.nr_syscalls();
             skipped_runs += hctx.nr_skipped();
             tag_sleeps += hctx.nr_tag_sleeps();
+            tag_rescues += hctx.nr_tag_rescues();
         }
         let run_work = self.hctxs[SHARED].run_work.as_ref();
         let run_queue = run_work.map_or_else(Default::default, |work| work.stats());
-        DiskStats { queue, nr_syscalls, skipped_runs, tag_sleeps, run_queue }
+        DiskStats { queue, nr_syscalls, skipped_runs, tag_sleeps, tag_rescues, run_queue }
     }
 
     pub(crate) fn new_plug_counters(&self) -> Arc<PlugCounters> {
@@ -250,6 +263,8 @@ impl Shared {
         };
         match self.device.open_queue(self.info.policy.queue_depth + 1, Mode::Owned) {
             Ok(queue) => {
+                // Its file was opened later than others on the same place.
+                self.claim.check_after_open();
                 let tags = Arc::new(TagSet::new(self.info.policy.queue_depth));
                 let inner = Inner::new(self.new_core(at, tags), queue);
                 self.hctxs[at].set_inner(Some(inner));
@@ -305,16 +320,21 @@ impl Shared {
         self.poll_shared();
     }
 
-    /// What tells of progress to be made on the shared context, if the driver has such a thing.
-    /// None in a child of a fork: it is the parent's, and so are the threads that may hold its
-    /// locks.
+    /// Returns a descriptor that is readable when a turn of the shared context is due. It is
+    /// readable at first, for the turn that sees that it exists. None if the driver has no
+    /// descriptor, or the system has no room for one; and in a child of a fork, where the
+    /// descriptor is the parent's, and so are the threads that may hold its locks.
     pub(crate) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         if self.is_foreign() {
             return None;
         }
-        // Relaxed: who is told of something by the descriptor asks for a turn, and sees this there.
-        self.hctxs[SHARED].is_polled.store(true, std::sync::atomic::Ordering::Relaxed);
-        self.waiter.poll_fd()
+        if self.poll.get().is_none() {
+            let hctx = &self.hctxs[SHARED];
+            let any = hctx.watch([self.waiter.poll_fd()?]).ok()?;
+            let _ = self.poll.set(any);
+            hctx.alarm.fire();
+        }
+        self.poll.get().map(AnyOf::fd)
     }
 
     /// Takes a bio in, and waits for its end. Says what became of it.

@@ -9,7 +9,7 @@
 //! state (out, in line, or woken) is under the lock as well.
 
 use crate::runtime::fork::Origin;
-use crate::runtime::primitive::{Mutex, MutexGuard, lock};
+use crate::runtime::primitive::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use crate::runtime::shared::Shared;
 use forebay_core::{TagSet, TagShares, TagWaits, Wait, WaitId, WaiterCount, WakePolicy};
 use std::fmt;
@@ -40,6 +40,7 @@ struct User {
     disk: Weak<Shared>,
     nr_held: u32,
     place: Place,
+    is_putting: Arc<AtomicBool>,
 }
 
 /// Where a user stands.
@@ -93,13 +94,14 @@ impl TagPool {
         lock(&self.state)
     }
 
-    /// One more user.
-    pub(crate) fn join(&self, disk: &Weak<Shared>) -> WaitId {
+    /// Adds a user. It sets `is_putting` before it puts tags, and clears it after the call of
+    /// [`put`](Self::put) that follows.
+    pub(crate) fn join(&self, disk: &Weak<Shared>, is_putting: &Arc<AtomicBool>) -> WaitId {
         let mut state = self.lock();
         state.next_id += 1;
         let id = WaitId(state.next_id);
-        let disk = Weak::clone(disk);
-        state.users.push(User { id, disk, nr_held: 0, place: Place::Out });
+        let (disk, is_putting) = (Weak::clone(disk), Arc::clone(is_putting));
+        state.users.push(User { id, disk, nr_held: 0, place: Place::Out, is_putting });
         id
     }
 
@@ -170,6 +172,24 @@ impl TagPool {
                 self.count.leave();
             }
         });
+    }
+
+    /// Returns whether a wake-up was lost (T1), for a user that held no tag, was in line before its
+    /// latest turn, and got tags in that turn. It has `nr_held` now.
+    ///
+    /// It was, if no other user holds a tag, is putting some, or was woken and has not made its
+    /// turn yet: then nothing would have woken this one. Exact under the lock: a tag comes with the
+    /// `is_putting` of the user that put it, and a cleared one with the places of those it woke.
+    pub(crate) fn lost_wake_up(&self, id: WaitId, nr_held: u32) -> bool {
+        let mut state = self.lock();
+        let is_on_its_way = |user: &User| {
+            // Acquire: pairs with the release that follows `put`.
+            let is_putting = user.id != id && user.is_putting.load(Ordering::Acquire);
+            is_putting || user.place == Place::Woken
+        };
+        state.user(id).place == Place::InLine
+            && self.set.nr_busy() <= nr_held
+            && !state.users.iter().any(is_on_its_way)
     }
 
     /// Lets the line say whom something wakes.

@@ -20,9 +20,17 @@ mod overlap;
 mod plug;
 mod progress;
 mod refusals;
+mod rings;
 mod run_queue;
 mod seccomp;
 mod signals;
+#[path = "../support/skip.rs"]
+mod skip;
+mod skips;
 mod soak;
 mod tags;
+#[path = "../support/thin_device.rs"]
+mod thin_device;
 mod threads;
+mod wakeups;
+mod write_back;

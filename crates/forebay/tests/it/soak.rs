@@ -141,7 +141,7 @@ fn hold(disk: &Disk, mut numbers: Numbers, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(numbers.below(20)));
         let held = match numbers.below(3) {
-            0 => disk.freeze(),
+            0 => disk.freeze().expect("no other hold"),
             1 => disk.quiesce(),
             _ => disk.stop(),
         };

@@ -6,6 +6,7 @@
 //! - `refusals`: what is wrong with its options, before it serves;
 //! - `chain`: a server whose disk is another server's;
 //! - `process`, `activation`, `signals`: what it does with its process, and who has started it;
+//! - `hangup`: SIGHUP, with a controlling terminal and without;
 //! - `endings`: what it says when it ends badly;
 //! - `load`, `registers`: four clients whose log is checked, also behind a kill;
 //! - `rude`, `hostile`: clients that leave in the middle, and that mean harm.
@@ -18,6 +19,7 @@ mod client;
 mod endings;
 mod fio;
 mod guest;
+mod hangup;
 mod hostile;
 mod libnbd;
 mod load;

@@ -33,6 +33,11 @@ fn limits_that_cannot_be_kept_are_refused() {
     check(&["disk.img", "--memory-mib=0"], 2, "--memory-mib must be from 1");
     check(&["disk.img", "--memory-mib=17592186044417"], 2, "--memory-mib must be from 1");
     check(&["disk.img", "--threads=0"], 2, "--threads and --max-connections must be");
+    let args = ["disk.img", "--memory-mib=1", "--max-connections=1000", "--threads=2"];
+    let little = "1 MiB of memory is too little: 1000 connections on 2 threads need 16 MiB, so \
+                  that each can always have 4 KiB; raise --memory-mib, or lower --max-connections \
+                  or --threads";
+    check(&args, 2, little);
 }
 
 #[test]

@@ -28,8 +28,9 @@ impl Managed {
         let notify = UnixDatagram::bind(&path).expect("a socket");
         notify.set_read_timeout(Some(PATIENCE)).expect("a limit");
         let socket = folder.path().join("s");
-        let server = Command::new("sh")
-            .args(["-c", "WATCHDOG_PID=$$ exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_forebay")])
+        // Without a terminal, as a manager starts it.
+        let server = Command::new("setsid")
+            .args(["sh", "-c", "WATCHDOG_PID=$$ exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_forebay")])
             .args(["serve", spec, "--threads=1", &format!("--nbd=unix:{}", socket.display())])
             .current_dir(folder.path())
             .env("NOTIFY_SOCKET", &path)
@@ -79,6 +80,21 @@ fn a_manager_is_told_that_it_serves_lives_and_ends() {
         assert_eq!(managed.message(), "WATCHDOG=1");
     }
     managed.send(Signal::INT);
+    assert_eq!(managed.told(), "STOPPING=1\nSTATUS=draining");
+    assert!(managed.server.wait().expect("its end").success());
+}
+
+#[test]
+fn a_manager_is_told_of_a_reload_and_its_end() {
+    let folder = folder();
+    let mut managed = Managed::start(&folder, "ram:1m");
+    assert_eq!(managed.told(), "READY=1\nSTATUS=1 exports");
+    managed.send(Signal::HUP);
+    let began = managed.told();
+    let time = began.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("a reload");
+    assert!(time.parse::<u64>().is_ok(), "{began}");
+    assert_eq!(managed.told(), "READY=1");
+    managed.send(Signal::TERM);
     assert_eq!(managed.told(), "STOPPING=1\nSTATUS=draining");
     assert!(managed.server.wait().expect("its end").success());
 }

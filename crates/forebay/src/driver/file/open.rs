@@ -48,7 +48,8 @@ impl File {
     /// This file on a device of which this is known.
     pub(super) fn with(&self, Known { device, facts, features }: Known) -> Opened {
         let out_of_reach_bytes = self.probed.out_of_reach_bytes;
-        let facts = DiskFacts { out_of_reach_bytes, ..facts };
+        let caches_reads = !self.options.direct;
+        let facts = DiskFacts { out_of_reach_bytes, caches_reads, ..facts };
         let block = self.probed.limits.logical_block_size;
         let notice = (out_of_reach_bytes > 0).then(|| {
             format!(
@@ -121,7 +122,7 @@ fn ring_options(keys: &mut Keys) -> Result<RingOptions, OpenError> {
     // A ring registers at most 1 GiB as one buffer.
     let fixed_buffers = keys.take_number("fixed_buffers", "a size of 4k to 1G", 4096..=1 << 30)?;
     let sqpoll = keys.take_switch("sqpoll")?.unwrap_or(false);
-    let idle = keys.take_number("sqpoll_idle_ms", "a number of 1 to 600000", 1..=600_000)?;
+    let idle = keys.take_number("sqpoll_idle_ms", "a number from 1 to 600000", 1..=600_000)?;
     if let (Some(idle), false) = (idle, sqpoll) {
         return Err(OpenError::Spec(SpecError::BadValue {
             key: String::from("sqpoll_idle_ms"),

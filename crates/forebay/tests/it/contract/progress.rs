@@ -154,7 +154,7 @@ pub(super) fn a_freeze_waits_for_what_is_in(subject: &Subject) {
             };
             let threads = [scope.spawn(work), scope.spawn(work)];
             for _ in 0..20 {
-                let frozen = disk.freeze();
+                let frozen = disk.freeze().expect("no other hold");
                 let issued = disk.stats().queue.issued;
                 let mut queue = disk.queue();
                 submit(&mut queue, Io::read(Buf::new(512), 0).nowait());
