@@ -55,8 +55,9 @@ fn message(error: &Error) -> Option<String> {
     let value = || text(ContextKind::InvalidValue).unwrap_or_default();
     Some(match error.kind() {
         ErrorKind::UnknownArgument => {
-            let hint = text(ContextKind::SuggestedArg)
-                .map_or(String::new(), |near| format!("; did you mean {near}?"));
+            let near = text(ContextKind::SuggestedArg).map(|near| format!("did you mean {near}?"));
+            let hint =
+                near.or_else(|| tip(error)).map_or(String::new(), |hint| format!("; {hint}"));
             match name() {
                 name if name.starts_with('-') => format!("unknown option {name}{hint}"),
                 name => format!("unexpected argument '{name}'{hint}"),
@@ -107,6 +108,18 @@ fn message(error: &Error) -> Option<String> {
             first.strip_prefix("error: ").unwrap_or(first).to_owned()
         }
     })
+}
+
+/// Returns the tip of an error. clap's own one is wrong for options: it suggests to pass the
+/// unknown option as a value.
+fn tip(error: &Error) -> Option<String> {
+    match error.get(ContextKind::Suggested)? {
+        ContextValue::StyledStrs(tips) => {
+            let mut tips = tips.iter().map(ToString::to_string);
+            tips.find(|tip| !tip.contains("as a value"))
+        }
+        _ => None,
+    }
 }
 
 fn context(error: &Error, kind: ContextKind) -> Option<String> {
