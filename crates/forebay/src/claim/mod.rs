@@ -18,7 +18,7 @@ mod place;
 
 use crate::error::OpenError;
 use crate::info::Feature;
-use forebay_core::Durability;
+use forebay_core::{Backing, DeviceState};
 use place::{Name, Place};
 use std::fs::File;
 use std::path::Path;
@@ -29,7 +29,6 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 pub(crate) struct Claim {
     /// None: memory of its own, or remote.
     place: Option<Arc<Place>>,
-    durability: Arc<Durability>,
     /// Others may write to it, whatever is done here.
     is_remote: bool,
 }
@@ -53,15 +52,16 @@ static PLACES: Mutex<Vec<Weak<Place>>> = Mutex::new(Vec::new());
 impl Claim {
     /// The claim of a disk that nothing else can write to.
     pub(crate) fn memory() -> Claim {
-        Claim { place: None, durability: Arc::default(), is_remote: false }
+        Claim { place: None, is_remote: false }
     }
 
     /// The claim of a disk of another machine or program, which decides itself who may use it.
     pub(crate) fn remote() -> Claim {
-        Claim { place: None, durability: Arc::default(), is_remote: true }
+        Claim { place: None, is_remote: true }
     }
 
-    /// The claim of a disk on `file`, which was opened by `path`; for itself, if `exclusive`.
+    /// The claim of a disk on `file`, which was opened by `path` and has `nr_hctxs` hardware
+    /// contexts; for itself, if `exclusive`.
     ///
     /// # Errors
     /// Another disk or program has it, or it cannot be opened once more.
@@ -70,6 +70,7 @@ impl Claim {
         path: &Path,
         exclusive: bool,
         read_only: bool,
+        nr_hctxs: u32,
     ) -> Result<Claim, OpenError> {
         let system = |call| move |source| OpenError::System { path: path.to_owned(), call, source };
         let name = Name::of(&file.metadata().map_err(system("fstat"))?);
@@ -95,13 +96,14 @@ impl Claim {
             }
             false => place::open_again(path, name, read_only, 0).map_err(system("open"))?,
         };
-        let place = Arc::new(Place::new(name, own, read_only, exclusive));
+        let place =
+            Arc::new(Place::new(name, (own, read_only), exclusive, Backing::shared(nr_hctxs)));
         places.push(Arc::downgrade(&place));
         Ok(Claim::on(place))
     }
 
     fn on(place: Arc<Place>) -> Claim {
-        Claim { durability: Arc::clone(place.durability()), place: Some(place), is_remote: false }
+        Claim { place: Some(place), is_remote: false }
     }
 
     /// Records a loss that the files which were opened just now will not report. To be called when
@@ -120,9 +122,13 @@ impl Claim {
         }
     }
 
-    /// What of it is durable: the same for all disks on one place.
-    pub(crate) fn durability(&self) -> &Arc<Durability> {
-        &self.durability
+    /// The state of a disk of `nr_hctxs` hardware contexts. All disks on one place share the durable
+    /// points and the retries.
+    pub(crate) fn new_state(&self, nr_hctxs: u32) -> DeviceState {
+        match &self.place {
+            Some(place) => DeviceState::on(place.backing(), nr_hctxs),
+            None => DeviceState::new(nr_hctxs),
+        }
     }
 
     /// Returns whether nothing else writes to it, as far as can be known.
@@ -142,5 +148,31 @@ impl Claim {
             ),
             _ => Feature::missing("exclusive", "not asked for: exclusive=on; others may write"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Disk;
+
+    #[test]
+    fn disks_on_one_file_share_durable_points_and_retries() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("disk.img");
+        std::fs::write(&path, [0; 4096]).expect("a file");
+        std::fs::hard_link(&path, folder.path().join("link")).expect("a link");
+        let open = |spec: String| Disk::open(&spec).expect("it opens");
+        let of = |disk: &Disk| disk.shared.device_state().backing();
+        let one = open(path.display().to_string());
+        let link = format!("psync:{}?read_only=on", folder.path().join("link").display());
+        let other = open(link.clone());
+        assert!(of(&one).is(&of(&other)));
+        std::fs::write(folder.path().join("other.img"), [0; 4096]).expect("a file");
+        let elsewhere = open(folder.path().join("other.img").display().to_string());
+        assert!(!of(&one).is(&of(&elsewhere)));
+        // The place ends with the last disk on it.
+        let first = of(&one);
+        drop((one, other));
+        assert!(!first.is(&of(&open(link))));
     }
 }
