@@ -36,6 +36,7 @@
 // It makes a system call that the standard library does not wrap.
 #![allow(unsafe_code)]
 
+use super::image_lock::{Access, Denied, ImageLocks};
 use super::lock;
 use crate::file_system;
 use crate::runtime::fork::Origin;
@@ -78,6 +79,8 @@ pub(super) struct Place {
     writable: OnceLock<File>,
     /// There is one disk on it.
     pub(super) is_sole: bool,
+    /// The byte locks of all disks, on `file`.
+    image_locks: Mutex<ImageLocks>,
     backing: Backing,
     /// How a check is made, and held during one.
     check: Mutex<Check>,
@@ -117,6 +120,7 @@ impl Place {
             is_read_only,
             writable: OnceLock::new(),
             is_sole,
+            image_locks: Mutex::default(),
             backing,
             check: Mutex::new(check),
         }
@@ -125,6 +129,21 @@ impl Place {
     /// What its disks share in the core.
     pub(super) fn backing(&self) -> &Backing {
         &self.backing
+    }
+
+    /// Takes the byte locks of one more disk.
+    ///
+    /// # Errors
+    /// Another program has the file, or the file system has no such locks.
+    pub(super) fn lock_image(&self, access: Access) -> Result<(), Denied> {
+        let mut locks = self.image_locks.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.add(&self.file, access)
+    }
+
+    /// Gives back the byte locks of a disk.
+    pub(super) fn unlock_image(&self, access: Access) {
+        let mut locks = self.image_locks.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.remove(&self.file, access);
     }
 
     /// Prepares it for one more disk, which was opened by `path` and has not written yet.
