@@ -6,6 +6,7 @@
 mod activation;
 mod notify;
 mod sandbox;
+mod share;
 mod signals;
 
 use self::notify::Manager;
@@ -65,6 +66,10 @@ pub(crate) struct ServeArgs {
     /// Refuse writes, to all exports; disks are opened for reading only
     #[arg(long)]
     read_only: bool,
+    /// Let other programs write to the images too: a running virtual machine, or another server.
+    /// The data are safe only if these programs agree on who writes where (the key lock=shared)
+    #[arg(long)]
+    shared: bool,
     /// Whether clients may use TLS, or must: with `on` those who do not ask for it come in, too
     #[arg(long, value_enum, default_value_t = Tls::Off, value_name = "off|on|require")]
     tls: Tls,
@@ -163,7 +168,8 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
     }
     let metrics = args.metrics.as_deref().map(metrics_address).transpose();
     let metrics = metrics.map_err(|error| Failure::Usage(format!("--metrics: {error}")))?;
-    let exports = args.specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
+    let specs = if args.shared { share::shared(&args.specs)? } else { args.specs.clone() };
+    let exports = specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
         spec: spec.clone(),
         name: args.name.get(nr).cloned().unwrap_or_else(|| default_name(spec, args.specs.len())),
         description: args.description.get(nr).cloned().unwrap_or_default(),

@@ -78,8 +78,7 @@ impl Shared {
     ) -> Result<Arc<Shared>, OpenError> {
         let origin = Origin::here();
         let nr_hctxs = info.policy.nr_hw_queues;
-        let durability = Arc::clone(claim.durability());
-        let state = Arc::new(DeviceState::with_durability(nr_hctxs, durability));
+        let state = Arc::new(claim.new_state(nr_hctxs));
         let depth = info.policy.queue_depth;
         // One more than there are tags: for flushes.
         let queue = device.open_queue(depth + 1, Mode::Shared);
