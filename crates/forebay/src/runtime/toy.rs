@@ -210,17 +210,27 @@ impl Toy {
         }
     }
 
-    fn complete(&self, state: &mut State) {
+    /// For the device's thread: completes the request that was begun first.
+    pub(crate) fn complete_one(&self) {
+        Toy::complete_batch(&mut lock(&self.state), 1);
+        self.completed.notify_one();
+    }
+
+    fn complete_batch(state: &mut State, nr: usize) {
         let State { at_device, done, nr_posted, .. } = state;
-        while at_device.len() >= self.how.batch {
-            for rq in at_device.drain(..self.how.batch).rev() {
-                if let Some(page) = rq.page {
-                    // SAFETY: it is at the device.
-                    unsafe { Page::write(page) };
-                }
-                done.push(rq);
-                *nr_posted += 1;
+        for rq in at_device.drain(..nr).rev() {
+            if let Some(page) = rq.page {
+                // SAFETY: it is at the device.
+                unsafe { Page::write(page) };
             }
+            done.push(rq);
+            *nr_posted += 1;
+        }
+    }
+
+    fn complete(&self, state: &mut State) {
+        while state.at_device.len() >= self.how.batch {
+            Toy::complete_batch(state, self.how.batch);
         }
         if self.how.by != By::Silence {
             self.completed.notify_one();
