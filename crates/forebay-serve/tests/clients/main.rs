@@ -6,5 +6,7 @@ mod counters;
 mod embedded;
 mod ends;
 mod fairness;
+mod flags;
+mod merging;
 mod order;
 mod server;
