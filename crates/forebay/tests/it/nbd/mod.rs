@@ -1,6 +1,7 @@
 //! The `nbd` driver: what a server says becomes what a disk is; whatever a server does, each I/O
 //! ends, and no caller waits for ever.
 
+mod flags;
 mod hostile;
 mod sending;
 
