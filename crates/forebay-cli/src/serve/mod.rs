@@ -11,7 +11,7 @@ mod signals;
 
 use self::notify::Manager;
 use self::sandbox::confine;
-use self::signals::Signals;
+use self::signals::{Reloads, StopSignals};
 use crate::failure::Failure;
 use crate::output;
 use clap::{Args, ValueEnum};
@@ -105,6 +105,7 @@ enum Tls {
 /// Serves until it is told to stop.
 pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
     let mut options = options(args)?;
+    let reloads = Reloads::install().map_err(|error| signals_failed(&error))?;
     options.sockets = activation::sockets()?;
     if options.sockets.is_empty() && options.listen.is_empty() {
         options.listen.push(Address::Unix(PathBuf::from(DEFAULT_SOCKET)));
@@ -113,8 +114,7 @@ pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
     let server = Server::open(options).map_err(|error| failure(&error))?;
     server.disks().for_each(|disk| output::notice(disk.info()));
     // A reader of the URIs may also send a signal: from here on signals end the server in order.
-    let signals = Signals::install();
-    let mut signals = signals.map_err(|error| signals_failed(&error))?;
+    let signals = StopSignals::install(&reloads).map_err(|error| signals_failed(&error))?;
     for uri in server.uris() {
         output::stdout(&format!("{uri}\n"))?;
     }
@@ -127,7 +127,7 @@ pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
         let _ = handle.reload();
         notify::reloaded();
     };
-    signals.start_reloads(reload).map_err(|error| signals_failed(&error))?;
+    reloads.start(reload).map_err(|error| signals_failed(&error))?;
     let mut manager = Manager { nr_exports: args.specs.len(), signals: &signals };
     server.run(&signals, &mut manager).map_err(|error| failure(&error))
 }

@@ -48,18 +48,24 @@ pub(crate) fn bench_until(folder: &TempDir, args: &str, sign: &str) -> Child {
     child
 }
 
-/// Says that a test cannot run on this machine, and why.
+/// Prints that a test cannot run on this machine, and why.
 #[allow(clippy::print_stderr)]
 pub(crate) fn skip(test: &str, why: &str) {
     eprintln!("{test}: SKIPPED: {why}");
 }
 
-/// The same for want of a tool. Under `FOREBAY_REQUIRE_TOOLS=1` there has to be one.
+/// Skips a test that needs a tool. Under `FOREBAY_REQUIRE_TOOLS=1` that is an error.
 #[track_caller]
 pub(crate) fn skip_without(tool: &str, test: &str) {
+    skip_unless_required(test, &format!("{tool} is not installed"));
+}
+
+/// Skips a test that needs a tool or a privilege. Under `FOREBAY_REQUIRE_TOOLS=1` that is an error.
+#[track_caller]
+pub(crate) fn skip_unless_required(test: &str, why: &str) {
     let is_required = std::env::var_os("FOREBAY_REQUIRE_TOOLS").is_some_and(|value| value == "1");
-    assert!(!is_required, "{test}: {tool} is not installed");
-    skip(test, &format!("{tool} is not installed"));
+    assert!(!is_required, "{test}: {why}, and FOREBAY_REQUIRE_TOOLS=1 requires it");
+    skip(test, why);
 }
 
 /// Runs a bench that must succeed, and gives its JSON.
