@@ -7,15 +7,15 @@ pub(crate) fn of(policy: &Policy) -> Vec<(&'static str, &'static str)> {
     let wake = match policy.wake {
         WakePolicy::Stash => Some(STASH),
         WakePolicy::Batch => {
-            Some("for comparison: emulates Linux 6.2, which wakes waiters in batches")
+            Some("for comparison: emulates Linux 6.2 and later, which wakes waiters in batches")
         }
         WakePolicy::Single => Some("for comparison: wakes one waiter for each tag"),
         _ => None,
     };
     let plug = (policy.plug == PlugPolicy::PerLevel)
-        .then_some("for comparison: emulates Linux before 2015, where inner plugs end a batch");
+        .then_some("for comparison: the end of an inner plug ends a batch");
     let kick = match policy.kick {
-        KickPolicy::PerDevice => Some("for comparison: emulates the lock of QEMU before 2023"),
+        KickPolicy::PerDevice => Some("for comparison: emulates the lock of QEMU before 8.1"),
         KickPolicy::PerRequest => Some("for comparison: one system call for each request"),
         KickPolicy::LoopEnd => Some(
             "for comparison: emulates QEMU 10.2, which submits at the end \
@@ -24,12 +24,12 @@ pub(crate) fn of(policy: &Policy) -> Vec<(&'static str, &'static str)> {
         KickPolicy::Deferred => None,
     };
     let run_queue = (policy.run_queue == RunQueuePolicy::Always).then_some(
-        "for comparison: emulates Linux before 2019, which queues a run for each \
+        "for comparison: emulates Linux in 2019, which queues a run for each \
                     completion",
     );
     let flush = match policy.flush {
         FlushPolicy::Requeue => Some("for comparison: tries requests during a flush, in vain"),
-        FlushPolicy::Tail => Some("for comparison: emulates Linux before 2011"),
+        FlushPolicy::Tail => Some("for comparison: emulates Linux 2.6.39"),
         FlushPolicy::Hold => None,
     };
     let all = [
@@ -43,8 +43,8 @@ pub(crate) fn of(policy: &Policy) -> Vec<(&'static str, &'static str)> {
 }
 
 /// The explanation of `wake=stash`. The figures are those of `forebay lab tags`.
-const STASH: &str = "for experiments only: starves most threads while requests wait for tags (68 of \
-                     72 in `forebay lab tags`)";
+const STASH: &str = "for experiments only: starves most threads while requests wait for tags \
+                     (68 of 72 in `forebay lab tags`)";
 
 /// Returns a warning, if the policy lets threads starve.
 pub(crate) fn starvation(policy: &Policy) -> Option<String> {

@@ -13,8 +13,8 @@ use forebay_fio::jobfile::Problem;
 use crate::failure::Failure;
 use crate::output;
 
-/// The most that is read of a job file. It is more than one may have, so that a device or an endless
-/// file is refused as too large.
+/// The most that is read of a job file. It is more than one may have, so that a device or an
+/// endless file is refused as too large.
 const BYTES_MAX: u64 = 2 << 20;
 
 /// This machine.

@@ -22,6 +22,7 @@ use self::options::Settings;
 use crate::failure::Failure;
 use crate::machine::{self, Machine};
 use crate::output::{self, ProgressLine};
+use crate::usage;
 
 /// Between two updates of the progress line.
 const PROGRESS_PERIOD: Duration = Duration::from_millis(500);
@@ -51,7 +52,7 @@ pub(crate) struct Args {
     seed: Option<u64>,
     /// Number of seeds to run
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(value_parser = usage::number::<1, { u64::MAX }>)]
     seeds: u64,
     /// The device: fixed[:latency_ns=80000,channels=8], or flaky[:fail=1000,...], which reorders
     /// and fails requests
@@ -63,8 +64,8 @@ pub(crate) struct Args {
     wake: Option<String>,
     /// Requests at the device at once [default: 256; chosen by the seed with --random]
     #[arg(long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(QUEUE_DEPTH_MAX)))]
-    queue_depth: Option<u32>,
+    #[arg(value_parser = usage::number::<1, { QUEUE_DEPTH_MAX as u64 }>)]
+    queue_depth: Option<u64>,
 }
 
 /// Runs what the arguments ask for.
@@ -82,7 +83,7 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     }
     let mut options = Options {
         wake: args.wake.as_deref().map(wake_policy).transpose()?,
-        queue_depth: args.queue_depth,
+        queue_depth: args.queue_depth.map(|depth| depth as u32),
         ..Options::default()
     };
     let jobs = match args.job.as_deref() {

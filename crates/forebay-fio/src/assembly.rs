@@ -211,8 +211,8 @@ impl Assembly {
         self.base = std::mem::take(&mut self.defaults);
     }
 
-    /// Begins job file number `nth`. Its defaults end with it, and its first job waits for all those
-    /// of the files before.
+    /// Begins job file number `nth`. Its defaults end with it, and its first job waits for all
+    /// those of the files before.
     pub(crate) fn begin_file(&mut self, nth: usize) {
         self.defaults = self.base.clone();
         self.follows_file = nth > 0;
@@ -273,8 +273,8 @@ fn check_read_only(jobs: &[Job]) -> Result<(), UsageError> {
     }
 }
 
-/// Returns whether the option is `name`, which opens a job on a command line and renames the section
-/// in a job file.
+/// Returns whether the option is `name`, which opens a job on a command line and renames the
+/// section in a job file.
 pub(crate) fn is_job_name(found: Found) -> bool {
     matches!(found, Found::Supported(spec) if matches!(spec.kind, Kind::JobName))
 }

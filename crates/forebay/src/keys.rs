@@ -103,8 +103,9 @@ impl Keys {
     }
 }
 
-/// Returns the known key that `key` abbreviates: the shortest that begins with it, if `key` has three
-/// letters or more. If there is none, the one with the fewest changed letters, if they are few.
+/// Returns the known key that `key` abbreviates: the shortest that begins with it, if `key` has
+/// three letters or more. If there is none, the one with the fewest changed letters, if they are
+/// few.
 fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
     let prefixed = known.iter().filter(|known| key.len() >= 3 && known.starts_with(key));
     let similar = || known.iter().min_by_key(|known| distance(known, key));

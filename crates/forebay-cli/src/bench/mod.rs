@@ -135,8 +135,8 @@ fn prepare(jobs: &[Job], targets: &[Target]) -> Result<Layout, Failure> {
     Ok(layout)
 }
 
-/// Parses the arguments. Returns `None` if there is nothing left to do. `errors` are those of options
-/// that were taken out before.
+/// Parses the arguments. Returns `None` if there is nothing left to do. `errors` are those of
+/// options that were taken out before.
 fn parse(args: Vec<OsString>, errors: Vec<String>) -> Result<Option<CommandLine>, Failure> {
     // Scripts use it to check options: a wrong option is then a result, not wrong usage.
     let only = args.iter().any(|arg| arg == "--parse-only" || arg == "--parse_only");
@@ -229,3 +229,6 @@ fn help_of(name: &str) -> Result<String, Failure> {
     let text = compared.map_or_else(|| options::help_of(name), Ok);
     text.map_err(|error| Failure::Usage(format!("--help={name}: {error}")))
 }
+
+#[cfg(test)]
+mod tests;

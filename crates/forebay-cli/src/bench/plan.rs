@@ -198,8 +198,8 @@ fn spec_of(job: &Job, clone: u32) -> Result<Spec, Failure> {
     Ok(spec)
 }
 
-/// Returns the spec with the driver of fio's engine. A driver or an engine that the spec itself names
-/// is kept.
+/// Returns the spec with the driver of fio's engine. A driver or an engine that the spec itself
+/// names is kept.
 fn with_engine(mut spec: Spec, engine: Engine) -> Result<Spec, SpecError> {
     let driver = match engine {
         Engine::Libaio => "aio",

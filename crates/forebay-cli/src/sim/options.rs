@@ -1,7 +1,8 @@
 //! The options of a job file in virtual time: which of them take effect, and errors for the others.
 //!
-//! An option that is accepted has its effect. So an option that is not listed here is an error, with
-//! its place in the file, unless its value is the default, or is what the simulator does anyway.
+//! An option that is accepted has its effect. So an option that is not listed here is an error,
+//! with its place in the file, unless its value is the default, or is what the simulator does
+//! anyway.
 
 use std::sync::Arc;
 

@@ -99,8 +99,8 @@ fn a_fio_that_is_missing_old_or_fails_is_said() {
     let mut command = forebay(&folder);
     let output = command.env("PATH", "/nowhere").arg("bench").args(args.split(' ')).output();
     let output = output.expect("it can be run");
-    let message = "forebay: --compare=fio: no program fio in PATH; install it (apt install fio, dnf \
-                   install fio), or compare with another spec\n";
+    let message = "forebay: --compare=fio: no program fio in PATH; install it (apt install fio, \
+                   dnf install fio), or compare with another spec\n";
     assert_eq!((stderr(&output).as_str(), output.status.code()), (message, Some(1)));
 
     let output = with_fio(&folder, "fio-2.1", "exit 0", args);

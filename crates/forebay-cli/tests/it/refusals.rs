@@ -1,9 +1,9 @@
-//! What is refused: with which words, and which exit code.
+//! Refused usage and failed runs: messages and exit codes.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 
-use crate::common::{bench, data_file, folder, forebay, skip, stderr, stdout};
+use crate::common::{bench, data_file, folder, forebay, skip_unless_required, stderr, stdout};
 
 #[track_caller]
 fn check(args: &str, code: i32, message: &str) {
@@ -69,7 +69,8 @@ fn all_wrong_options_are_reported_at_once() {
                     (accepted: read, write, randread, randwrite, rw, readwrite, randrw, trim, \
                     randtrim)\n  3 | rw=raed\n    |    ^^^^\n\
                     forebay: a.fio:4:1: nrfiles: forebay does not support this fio option; a job \
-                    has one file or device; write one job for each\n  4 | nrfiles=2\n    | ^^^^^^^\n";
+                    has one file or device; write one job for each\n  4 | nrfiles=2\n    \
+                    | ^^^^^^^\n";
     assert_eq!((stderr(&output).as_str(), output.status.code()), (expected, Some(2)));
 }
 
@@ -178,7 +179,7 @@ fn more_memory_than_there_is_is_refused() {
     }
 }
 
-/// A block device that is mounted here, if there is one.
+/// Returns a block device that is mounted here, if there is one.
 fn mounted_device() -> Option<String> {
     let mountinfo = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     mountinfo.lines().find_map(|line| {
@@ -189,18 +190,73 @@ fn mounted_device() -> Option<String> {
     })
 }
 
+/// A loop device with a file system, mounted for a test.
+struct MountedLoop {
+    folder: tempfile::TempDir,
+    device: Option<String>,
+    is_mounted: bool,
+}
+
+impl MountedLoop {
+    /// Sets one up, or returns why that is not possible.
+    fn new() -> Result<Self, String> {
+        let run = |program: &str, args: &[&str]| {
+            let output = std::process::Command::new(program).args(args).output();
+            let output = output.map_err(|error| format!("{program}: {error}"))?;
+            match output.status.success() {
+                true => Ok(stdout(&output).trim().to_owned()),
+                false => Err(format!("{program}: {}", stderr(&output).trim())),
+            }
+        };
+        let mut mounted = Self { folder: folder(), device: None, is_mounted: false };
+        let path = |name: &str| mounted.folder.path().join(name).display().to_string();
+        let (image, point) = (path("image"), path("point"));
+        std::fs::write(&image, vec![0; 4 << 20]).expect("a file");
+        std::fs::create_dir(&point).expect("a folder");
+        let device = run("losetup", &["--find", "--show", &image])?;
+        mounted.device = Some(device.clone());
+        run("mkfs.ext2", &["-q", &device])?;
+        run("mount", &[&device, &point])?;
+        mounted.is_mounted = true;
+        Ok(mounted)
+    }
+}
+
+impl Drop for MountedLoop {
+    fn drop(&mut self) {
+        let run = |program: &str, arg: &std::ffi::OsStr| {
+            // If it fails, the device stays; the test itself has ended by then.
+            let _ = std::process::Command::new(program).arg(arg).status();
+        };
+        if self.is_mounted {
+            run("umount", self.folder.path().join("point").as_os_str());
+        }
+        if let Some(device) = &self.device {
+            let _ = std::process::Command::new("losetup").args(["--detach", device]).status();
+        }
+    }
+}
+
 #[test]
 fn a_mounted_device_is_not_written_to() {
-    let Some(device) = mounted_device() else {
-        // A container need not have one; the rules themselves have their own tests.
-        return skip("a_mounted_device_is_not_written_to", "no block device is mounted here");
+    let test = "a_mounted_device_is_not_written_to";
+    // A container need not have a mounted device, but may be able to make one.
+    let (device, _guard) = match mounted_device() {
+        Some(device) => (device, None),
+        None => match MountedLoop::new() {
+            Ok(made) => (made.device.clone().unwrap_or_default(), Some(made)),
+            Err(why) => {
+                let why = format!("no block device is mounted here, and none can be: {why}");
+                return skip_unless_required(test, &why);
+            }
+        },
     };
-    // Were this not refused, the layer would still refuse each write.
+    // If this were not refused, the layer would still refuse each write.
     let args = format!("--name=a --rw=write --size=4k --filename={device}?read_only=on");
     let output = bench(&folder(), &args);
     let message = stderr(&output);
     assert!(message.starts_with(&format!("forebay: a: {device} is mounted at /")), "{message}");
-    assert!(message.ends_with("; --allow_mounted_write=1 does it all the same\n"), "{message}");
+    assert!(message.ends_with("; --allow_mounted_write=1 allows it\n"), "{message}");
     assert_eq!(output.status.code(), Some(1));
     let output = bench(&folder(), &format!("{args} --allow_mounted_write=1"));
     assert!(!stderr(&output).contains("is mounted"), "{}", stderr(&output));
@@ -225,8 +281,8 @@ fn jobs_must_fit_their_disk() {
     check(
         "--name=a --filename=ram:1M --size=2M",
         1,
-        "a: offset 0 + size 2097152 is beyond the end of the device, which has 1048576 bytes; lower \
-         --size or --offset",
+        "a: offset 0 + size 2097152 is beyond the end of the device, which has 1048576 bytes; \
+         lower --size or --offset",
     );
     check(
         "--name=a --filename=disk.img --bs=2m",
@@ -250,18 +306,23 @@ fn direct_io_needs_aligned_blocks() {
     );
 }
 
-/// Runs the program on a file of this mode, as somebody who is not the superuser: who may do
-/// everything.
+/// Runs a copy of the program on a file of this mode, as a user without privileges. The superuser
+/// may do anything.
+#[track_caller]
 fn as_nobody(test: &str, mode: u32, args: &[&str]) -> Option<std::process::Output> {
-    let folder = folder();
+    // The build may be in a folder that other users cannot enter.
+    let folder = tempfile::tempdir().expect("a folder");
     let path = data_file(&folder, "disk.img", 1 << 20);
+    let program = folder.path().join("forebay");
+    std::fs::copy(env!("CARGO_BIN_EXE_forebay"), &program).expect("a copy of the program");
     let set = |path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("chmod");
     };
     set(folder.path(), 0o755);
+    set(&program, 0o755);
     set(&path, mode);
-    let mut command = forebay(&folder);
-    command.args(args);
+    let mut command = std::process::Command::new(&program);
+    command.current_dir(folder.path()).args(args);
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0);
     if is_root {
         command.uid(65_534).gid(65_534);
@@ -269,24 +330,24 @@ fn as_nobody(test: &str, mode: u32, args: &[&str]) -> Option<std::process::Outpu
     match command.output() {
         Ok(output) => Some(output),
         Err(error) => {
-            // The build may lie where nobody else may look.
-            skip(test, &error.to_string());
+            let why = format!("{} cannot be run as another user: {error}", program.display());
+            skip_unless_required(test, &why);
             None
         }
     }
 }
 
 #[test]
-fn no_permission_is_said_so() {
+fn missing_permission_is_reported() {
     let args = ["bench", "--name=a", "--filename=disk.img", "--output-format=json"];
-    let Some(output) = as_nobody("no_permission_is_said_so", 0o000, &args) else { return };
+    let Some(output) = as_nobody("missing_permission_is_reported", 0o000, &args) else { return };
     assert_eq!(stderr(&output), "forebay: a: disk.img: no permission to read it\n");
     assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
-fn info_says_when_it_could_only_read() {
-    let test = "info_says_when_it_could_only_read";
+fn info_opens_a_disk_read_only_if_it_may_not_write() {
+    let test = "info_opens_a_disk_read_only_if_it_may_not_write";
     let Some(output) = as_nobody(test, 0o444, &["info", "disk.img"]) else { return };
     assert_eq!(
         stderr(&output),
@@ -294,6 +355,8 @@ fn info_says_when_it_could_only_read() {
     );
     assert!(stdout(&output).contains("\nread-only                   yes\n"), "{}", stdout(&output));
     assert_eq!(output.status.code(), Some(0));
+    let Some(output) = as_nobody(test, 0o000, &["info", "disk.img"]) else { return };
+    assert_eq!(stderr(&output), "forebay: disk.img: no permission to read it\n");
 }
 
 #[test]

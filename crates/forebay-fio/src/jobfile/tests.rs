@@ -249,7 +249,8 @@ fn all_errors_of_all_files_are_reported_at_once() {
         "a.fio:1:1: no section before this line: start with a section such as [job1]",
         "a.fio:4:1: unknown option iodpth; did you mean iodepth?",
         "b.fio:1:1: missing = between option and value: write bs=4k",
-        "b.fio:2:1: section in an included file: its options belong to the section that includes it",
+        "b.fio:2:1: section in an included file: its options belong to the section that includes \
+        it",
         "a.fio:6:1: cannot read the file: none.fio: no such file",
         "a.fio:7:1: a section header starts with [ and ends with ], with nothing after it",
         "a.fio:9:1: c: --time_based needs --runtime",
@@ -283,7 +284,8 @@ fn options_keep_their_places() {
 fn an_empty_value_has_a_caret_behind_it() {
     check(
         "[a]\nfilename=\n",
-        "a.fio:2:10: filename=: empty value (accepted: any text)\n  2 | filename=\n    |          ^",
+        "a.fio:2:10: filename=: empty value (accepted: any text)\n  2 | filename=\n    |          \
+        ^",
     );
 }
 

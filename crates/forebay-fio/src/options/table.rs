@@ -41,7 +41,8 @@ const JOBS_MAX: u64 = 4096;
 pub static OPTIONS: &[OptionSpec] = &[
     row("name", &[], "", "start a job; 'global' sets defaults for the jobs after it",
         Kind::JobName),
-    row("filename", &[], "", "file, block device or device spec such as ram:1G (forebay help specs)",
+    row("filename", &[], "",
+        "file, block device or device spec such as ram:1G (forebay help specs)",
         Kind::Text { set: |g, text| g.filename = Some(text.to_owned()) }),
     row("rw", &["readwrite"], "read", "access pattern; read:4k skips 4k after each I/O, randread:8 \
          seeks after 8 I/Os",
@@ -53,12 +54,14 @@ pub static OPTIONS: &[OptionSpec] = &[
                 Ok(())
             },
         }),
-    row("rw_sequencer", &[], "sequential", "with rw=randread:N: read on in order between seeks, or the same block again",
+    row("rw_sequencer", &[], "sequential",
+        "with rw=randread:N: read on in order between seeks, or the same block again",
         Kind::Choice {
             words: &["sequential", "identical"],
             set: |g, word| g.load.identical = word == "identical",
         }),
-    row("percentage_random", &[], "100", "percentage of the I/Os of a random pattern that are random",
+    row("percentage_random", &[], "100",
+        "percentage of the I/Os of a random pattern that are random",
         Kind::Parsed { accepts: "up to three percentages: read,write,trim",
             set: |g, text| {
                 g.load.percentage_random = Some(values::each(text, values::percent)?);
@@ -98,7 +101,8 @@ pub static OPTIONS: &[OptionSpec] = &[
                 g.load.bssplit = Some(values::each(text, values::split)?);
                 Ok(())
             } }),
-    row("bs_unaligned", &["blocksize_unaligned"], "0", "use any number of bytes in the range of bsrange, not only multiples of the minimum",
+    row("bs_unaligned", &["blocksize_unaligned"], "0",
+        "use any number of bytes in the range of bsrange, not only multiples of the minimum",
         Kind::Flag { set: |g, on| g.load.bs_unaligned = on }),
     row("blockalign", &["ba"], "as bs", "alignment of random offsets; blocks may then repeat",
         Kind::Parsed { accepts: "a size, or up to three: read,write,trim",
@@ -131,7 +135,8 @@ pub static OPTIONS: &[OptionSpec] = &[
     row("iodepth_low", &[], "as iodepth",
         "drain a full queue to this depth before filling it again",
         Kind::Int { min: 0, max: DEPTH_MAX, set: |g, n| g.iodepth_low = Some(n as u32) }),
-    row("numjobs", &[], "1", "clones of the job, one thread each; with a filename they share one disk",
+    row("numjobs", &[], "1",
+        "clones of the job, one thread each; with a filename they share one disk",
         Kind::Int { min: 1, max: JOBS_MAX, set: |g, n| g.numjobs = Some(n as u32) }),
     row("runtime", &["timeout"], "0", "end the job after this time; 0: no limit",
         Kind::Time { set: |g, time| g.runtime = Some(time) }),
@@ -152,7 +157,8 @@ pub static OPTIONS: &[OptionSpec] = &[
                 g.pace.rate_iops = each.map(Option::unwrap_or_default);
                 Ok(())
             } }),
-    row("rate_process", &[], "linear", "with a rate: even gaps between I/Os, or exponentially distributed ones",
+    row("rate_process", &[], "linear",
+        "with a rate: even gaps between I/Os, or exponentially distributed ones",
         Kind::Choice {
             words: &["linear", "poisson"],
             set: |g, word| g.pace.poisson = word == "poisson",
@@ -173,7 +179,9 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bool { set: |g, on| g.direct = Some(on) }),
     row("buffered", &[], "as the spec says, else 1", "use the page cache: the opposite of direct",
         Kind::Bool { set: |g, on| g.direct = Some(!on) }),
-    row("ioengine", &[], "", "fio's engine: libaio and psync select the drivers aio and psync; psync and sync make blocking calls, one at a time",
+    row("ioengine", &[], "",
+        "fio's engine: libaio and psync select the drivers aio and psync; psync and sync make \
+         blocking calls, one at a time",
         Kind::Choice {
             words: &["libaio", "io_uring", "psync", "sync", "null"],
             set: |g, word| g.ioengine = Engine::from_word(word),
@@ -213,7 +221,8 @@ pub static OPTIONS: &[OptionSpec] = &[
                 g.verify = Some(g.checks.method != Method::None);
             },
         }),
-    row("verify_pattern", &[], "", "fill blocks with this pattern; verify=pattern checks the pattern alone",
+    row("verify_pattern", &[], "",
+        "fill blocks with this pattern; verify=pattern checks the pattern alone",
         Kind::Parsed { accepts: "numbers, texts in double quotes, and %o, as in 0xff%o\"abc\"12",
             set: |g, text| { g.checks.pattern = Some(Pattern::parse(text, true)?); Ok(()) } }),
     row("verify_only", &[], "0", "write nothing; check the data of an earlier run",
@@ -250,7 +259,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bool { set: |g, on| g.measures.lat_percentiles = on }),
     row("slat_percentiles", &[], "0", "report percentiles of the submission latency",
         Kind::Bool { set: |g, on| g.measures.slat_percentiles = on }),
-    row("unified_rw_reporting", &[], "none", "report reads, writes and trims as one direction (mixed), or both ways",
+    row("unified_rw_reporting", &[], "none",
+        "report reads, writes and trims as one direction (mixed), or both ways",
         Kind::Choice {
             words: &["none", "mixed", "both", "0", "1", "2"],
             set: |g, word| g.measures.unified = match word {
@@ -271,7 +281,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bool { set: |g, on| g.measures.reduce(on) }),
     row("write_bw_log", &[], "", "write a bandwidth log; the value is the prefix of its name",
         Kind::Text { set: |g, text| g.logs.bw = Some(text.to_owned()) }),
-    row("write_lat_log", &[], "", "write logs of the three latencies; the value is the prefix of their names",
+    row("write_lat_log", &[], "",
+        "write logs of the three latencies; the value is the prefix of their names",
         Kind::Text { set: |g, text| g.logs.lat = Some(text.to_owned()) }),
     row("write_iops_log", &[], "", "write a log of IOPS; the value is the prefix of its name",
         Kind::Text { set: |g, text| g.logs.iops = Some(text.to_owned()) }),
@@ -294,7 +305,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Flag { set: |g, on| g.new_group = Some(on) }),
     policy!("plug", "outermost, per-level or none",
         "where bios wait for neighbours: until the outermost plug ends, each plug, or not"),
-    policy!("nomerges", "0, 1 or 2", "merges to try: 0: all, 1: with the last request only, 2: none"),
+    policy!("nomerges", "0, 1 or 2",
+        "0 and 1: merge with the newest request of the plug; 2: no merges"),
     policy!("kick", "deferred, per-device, per-request or loop-end",
         "when the driver starts: once per batch, or for comparison more often"),
     policy!("wake", "fair, batch, stash or single",

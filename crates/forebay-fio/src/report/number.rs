@@ -75,6 +75,22 @@ pub fn count(value: u64) -> String {
     short(value, 4, Base::Decimal, "")
 }
 
+/// Returns fio's unit for times from `min_ns` to `max_ns`, and its size in ns: the one in which the
+/// numbers are short but not blunt.
+///
+/// ```
+/// # use forebay_fio::report::number::time_unit;
+/// assert_eq!(time_unit(1_345_700, 107_073_000), ("usec", 1000));
+/// assert_eq!(time_unit(2_100, 90_000), ("nsec", 1));
+/// ```
+pub fn time_unit(min_ns: u64, max_ns: u64) -> (&'static str, u64) {
+    match (min_ns, max_ns) {
+        (2_000_001.., 100_000_000..) => ("msec", 1_000_000),
+        (2_001.., 100_000..) => ("usec", 1000),
+        _ => ("nsec", 1),
+    }
+}
+
 /// `value / divisor` times ten to the `decimals`, to the nearest whole number.
 fn round(value: u64, divisor: u64, decimals: usize) -> u64 {
     let ten = 10_u128.pow(decimals as u32);

@@ -179,8 +179,9 @@ impl Comparison {
             }
         };
         let mut all = vec![
-            "A, B: the median of the runs of each side. A/B: the median of the ratios of the pairs, \
-             which is not the ratio of the two medians; range: the lowest and the highest ratio."
+            "A, B: the median of the runs of each side. A/B: the median of the ratios of the \
+             pairs, which is not the ratio of the two medians; range: the lowest and the highest \
+             ratio."
                 .to_owned(),
         ];
         all.extend(self.level().map(|level| {

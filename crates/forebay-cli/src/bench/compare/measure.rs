@@ -1,9 +1,10 @@
 //! The measurement: both sides in turn, pair by pair.
 //!
 //! Before the pairs each side warms up. In the warm-up perf counts the system calls of a run, where
-//! it is allowed to, because counting takes time. A run that ends at once shows the cost of starting
-//! the program: fio calibrates a clock for a tenth of a second, which is no cost of an I/O. So CPU
-//! time per I/O is the difference between a run and a run that ends at once, in I/Os as in time.
+//! it is allowed to, because counting takes time. A run that ends at once shows the cost of
+//! starting the program: fio calibrates a clock for a tenth of a second, which is no cost of an
+//! I/O. So CPU time per I/O is the difference between a run and a run that ends at once, in I/Os as
+//! in time.
 
 use std::ffi::OsString;
 use std::process::Command;

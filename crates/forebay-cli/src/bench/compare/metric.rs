@@ -77,8 +77,8 @@ impl Metric {
         }
     }
 
-    /// Returns which way is better. More merges are better, because jobs with neighbours are meant to
-    /// merge.
+    /// Returns which way is better. More merges are better, because jobs with neighbours are meant
+    /// to merge.
     pub(super) fn better(self) -> Better {
         match self {
             Self::Iops | Self::Bandwidth | Self::Merges => Better::Higher,

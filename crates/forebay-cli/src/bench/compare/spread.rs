@@ -60,7 +60,8 @@ impl Spread {
 }
 
 impl Interval {
-    /// Returns the narrowest interval of at least [`LEVEL_MIN`]; `None` if there are too few values.
+    /// Returns the narrowest interval of at least [`LEVEL_MIN`]; `None` if there are too few
+    /// values.
     fn of(sorted: &[f64]) -> Option<Self> {
         let nr = sorted.len();
         let mut found = None;

@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn the_title_is_the_load_and_axes_start_at_zero() {
         let mut comparison = comparison();
-        comparison.workload = "rw=randread, bs=4k, ".repeat(8);
+        comparison.workload = "rw=randread, bs=4k, ".repeat(6);
         let svg = render(&comparison);
         assert_eq!(svg.matches("class=\"title\"").count(), 2, "it is wrapped");
         assert!(svg.contains(">rw=randread, bs=4k, rw=randread,"), "{svg}");

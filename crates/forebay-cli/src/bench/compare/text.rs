@@ -8,7 +8,8 @@ use super::spread::{Tolerance, Verdict, shown, shown_range};
 /// The columns of the table before the verdict.
 const NR_CELLS: usize = 8;
 
-/// The headings of a terminal's table. The first line says what the columns below it have in common.
+/// The headings of a terminal's table. The first line says what the columns below it have in
+/// common.
 const GROUPS: [&str; 3] = ["", "medians of runs", "A/B, pair by pair"];
 const HEADS: [&str; NR_CELLS] = ["", "A", "B", "median", "interval", "range", "better", "limit"];
 
@@ -200,8 +201,8 @@ A, B: the median of the runs of each side. ";
         let text = render(&comparison(), false);
         assert!(text.starts_with(TERMINAL), "{text}");
         assert!(text.lines().take(16).all(|line| line.len() <= 100), "{text}");
-        let level = "\ninterval: it contains the median of all possible pairs with a probability of \
-                     93.8 % (order\n  statistics of 5 pairs).\n";
+        let level = "\ninterval: it contains the median of all possible pairs with a probability \
+                     of 93.8 % (order\n  statistics of 5 pairs).\n";
         assert!(text.contains(level), "{text}");
     }
 
@@ -223,9 +224,9 @@ A, B: the median of the runs of each side. ";
             ratio
         });
         let text = render(&comparison, false);
-        let note = "\nNOTE: Interrupted: 5 of 7 pairs were done.\nNOTE: The ratios of IOPS range from \
-                    0.90 to 2.00: the machine or the device was not quiet.\n  Take more pairs or \
-                    longer runs.\nA, B: ";
+        let note = "\nNOTE: Interrupted: 5 of 7 pairs were done.\nNOTE: The ratios of IOPS range \
+                    from 0.90 to 2.00: the machine or the device was not quiet.\n  Take more \
+                    pairs or longer runs.\nA, B: ";
         assert!(text.contains(note), "{text}");
     }
 

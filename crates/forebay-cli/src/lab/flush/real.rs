@@ -63,7 +63,7 @@ fn measure(
     stop: &Stop,
     tick: &mut dyn FnMut(),
 ) -> Result<Option<Figures>, Failure> {
-    let disk = Disk::open(&spec(&cell)).map_err(|error| Failure::open("lab: ", &error))?;
+    let disk = Disk::open(&spec(&cell)).map_err(|error| Failure::open("", &error))?;
     let board = Board {
         tasks: Mutex::new(FsyncTasks::new(cell.shape)),
         is_measuring: AtomicBool::new(false),
@@ -115,7 +115,7 @@ fn work(disk: &Disk, board: &Board, id: u32) -> Result<Histogram, Failure> {
             }
             FsyncTask::Fsync => disk.flush(),
         };
-        result.map_err(|error| Failure::Run(format!("lab: the disk failed: {error}")))?;
+        result.map_err(|error| Failure::Run(format!("the disk failed: {error}")))?;
         match task {
             _ if !board.is_measuring.load(Ordering::Relaxed) => {}
             FsyncTask::Write => {

@@ -50,7 +50,7 @@ pub(super) fn measure(
     stop: &Stop,
     tick: &mut dyn FnMut(),
 ) -> Result<Option<Measured>, Failure> {
-    let disk = Disk::open(&cell.spec).map_err(|error| Failure::open("lab: ", &error))?;
+    let disk = Disk::open(&cell.spec).map_err(|error| Failure::open("", &error))?;
     let board = Board::new(cell.nr_jobs);
     thread::scope(|scope| {
         let mut jobs = Vec::new();
@@ -62,7 +62,7 @@ pub(super) fn measure(
                 Err(error) => {
                     board.is_over.store(true, Ordering::Relaxed);
                     return Err(Failure::Run(format!(
-                        "lab: {} threads were asked for, and only {id} could be started: {error}; \
+                        "only {id} of {} threads could be started: {error}; \
                          raise the limit (ulimit -u, the container's pids)",
                         cell.nr_jobs
                     )));

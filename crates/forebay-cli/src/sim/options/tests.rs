@@ -42,8 +42,8 @@ fn parse(text: &str) -> CommandLine {
     parsed.unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// Returns everything that a simulated job file has counted, with the hash of its trace, or why it is
-/// refused.
+/// Returns everything that a simulated job file has counted, with the hash of its trace, or why it
+/// is refused.
 fn simulate(lines: &str) -> Result<String, String> {
     let command = parse(&format!("[a]\n{}\n", lines.replace(' ', "\n")));
     let Settings { wake, queue_depth } = check(&command).map_err(|error| error.to_string())?;

@@ -25,7 +25,8 @@ pub(super) static OPTIONS: &[Foreign] = &[
     // Processor, program and file-system engines.
     refused(&["cpuload", "cpuchunks", "cpumode"], CPU),
     refused(&["exit_on_io_done"], CPU),
-    refused(&["program", "arguments", "grace_time", "std_redirect"], "run the program beside forebay"),
+    refused(&["program", "arguments", "grace_time", "std_redirect"],
+        "run the program beside forebay"),
     refused(&["stat_type", "donorname", "inplace", "skip_bad"], ENGINE),
     // Networks.
     refused(&["hostname", "port", "protocol", "proto", "interface", "ttl", "window_size", "mss",
