@@ -14,7 +14,9 @@
 //! - nothing of this for what a failed flush has lost, once that was acknowledged.
 //!
 //! The device is as weak as that: a flush makes durable what had been reaped before it was issued,
-//! and a flush that fails loses what it has not made durable, and what is under way.
+//! and a flush that fails loses what it has not made durable, and what is under way. A device that
+//! is a file may also lose a single block at any time, when its write-back fails; a later sync
+//! reports that (`file.rs`).
 
 use super::{Verdict, broken, rules};
 use crate::image::{Image, Outcome};
@@ -148,6 +150,22 @@ impl Durable {
         self.nr_crash_points += 1;
         self.device.settle(issued, &mut self.settled);
         self.settled.clear();
+    }
+
+    /// The write-back of a block has failed.
+    pub(crate) fn write_back_failed(&mut self, block: u64) {
+        self.nr_crash_points += 1;
+        self.device.lose_block(block);
+    }
+
+    /// Returns whether a write that is under way was lost by a failed write-back.
+    pub(crate) fn is_lost(&self, block: u64, value: u64) -> bool {
+        self.device.is_lost(block, value)
+    }
+
+    /// Returns whether the page cache of the device has something of a block to write back.
+    pub(crate) fn is_dirty(&self, block: u64) -> bool {
+        self.device.is_dirty(block)
     }
 
     /// A flush has failed, and what was not durable may never be.
