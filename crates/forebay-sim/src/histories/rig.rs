@@ -299,19 +299,9 @@ impl Rig {
         for nth in 0..nr_turns {
             self.turn((first + nth) % nr_hctxs)?;
         }
-        self.check_durable_point()?;
+        self.device.durable.check_durable_point(&self.durability)?;
         (0..NR_SECTORS).try_for_each(|sector| self.device.durable.check_block(sector))?;
         Ok(plain.filter(|_| nr_issued == self.device.nr_issued))
-    }
-
-    /// What the disk calls durable is.
-    fn check_durable_point(&mut self) -> Verdict {
-        let durable = self.durability.durable();
-        let up_to = self.durability.lost().map_or(durable, |lost| lost.after.min(durable));
-        match self.durability.is_durable(up_to) {
-            true => self.device.durable.promise_up_to(up_to),
-            false => Ok(()),
-        }
     }
 
     fn queue(&mut self, letter: Letter) {
