@@ -10,7 +10,7 @@ use crate::limits::QueueLimits;
 use crate::policy::Policy;
 use crate::queued::QueuedBio;
 use crate::request::Request;
-use crate::retry::WriteLog;
+use crate::retry::{Retries, WriteLog};
 use crate::splits::Splits;
 use crate::stats::RunCounters;
 use crate::tag::{Tag, TagCache, TagSet};
@@ -39,8 +39,10 @@ pub struct HardwareContext {
     pub(crate) limits: QueueLimits,
     pub(crate) policy: Policy,
     pub(crate) device: Arc<DeviceState>,
-    /// Which of the disk's hardware contexts it is.
-    pub(crate) index: u32,
+    /// Those of all disks on the same file or device.
+    pub(crate) retries: Arc<Retries>,
+    /// Where the writes of this context are counted there.
+    pub(crate) count_at: u32,
     pub(crate) counters: Arc<RunCounters>,
     /// Let in, and without a tag yet.
     pub(crate) backlog: VecDeque<Request>,
@@ -153,8 +155,9 @@ impl HardwareContext {
         HardwareContext {
             limits,
             policy,
+            retries: Arc::clone(&device.retries),
+            count_at: device.count_at(index),
             device,
-            index,
             counters,
             backlog: VecDeque::with_capacity(depth as usize),
             nr_waited: 0,

@@ -49,6 +49,7 @@ mod durable;
 mod errno;
 mod error;
 mod extent;
+mod file_system;
 mod future;
 mod info;
 mod io;

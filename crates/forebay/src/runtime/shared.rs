@@ -19,8 +19,8 @@ use crate::runtime::service::{self, Service};
 use crate::runtime::tag_pool::{TagPool, Woken};
 use crate::runtime::{thread, wait};
 use forebay_core::{
-    Bio, BlockStatus, Commit, DeviceState, HardwareContext, Op, PlugCounters, QueueStats, Refusal,
-    RunQueuePolicy, TagSet, UnplugCause,
+    Bio, BlockStatus, Commit, DeviceState, HardwareContext, LostWrites, Op, PlugCounters,
+    QueueStats, Refusal, RunQueuePolicy, TagSet, UnplugCause,
 };
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -52,7 +52,7 @@ pub(crate) struct Shared {
     /// How many holds there are on each gate.
     pub(crate) holds: Mutex<[u32; 3]>,
     /// Ends after all else: nobody gets the file before nothing of this disk is left.
-    _claim: Claim,
+    claim: Claim,
 }
 
 /// The counters of the threads' software queues.
@@ -75,8 +75,7 @@ impl Shared {
     ) -> Result<Arc<Shared>, OpenError> {
         let origin = Origin::here();
         let nr_hctxs = info.policy.nr_hw_queues;
-        let durability = Arc::clone(claim.durability());
-        let state = Arc::new(DeviceState::with_durability(nr_hctxs, durability));
+        let state = Arc::new(claim.new_state(nr_hctxs));
         let depth = info.policy.queue_depth;
         // One more than there are tags: for flushes.
         let queue = device.open_queue(depth + 1, Mode::Shared);
@@ -105,7 +104,7 @@ impl Shared {
             holds: Mutex::default(),
             state,
             info,
-            _claim: claim,
+            claim,
         };
         let own_set = || Arc::new(TagSet::new(depth));
         let set = tags.as_ref().map_or_else(own_set, |pool| Arc::clone(&pool.set));
@@ -181,6 +180,14 @@ impl Shared {
         self.device.arena()
     }
 
+    /// Records the losses that the kernel knows of, and acknowledges all of them.
+    pub(crate) fn acknowledge_loss(&self) -> Option<LostWrites> {
+        if !self.is_foreign() {
+            self.claim.check_before_acknowledging();
+        }
+        self.state.durability().acknowledge_loss()
+    }
+
     pub(crate) fn device_state(&self) -> &DeviceState {
         &self.state
     }
@@ -250,6 +257,8 @@ impl Shared {
         };
         match self.device.open_queue(self.info.policy.queue_depth + 1, Mode::Owned) {
             Ok(queue) => {
+                // Its file was opened later than others on the same place.
+                self.claim.check_after_open();
                 let tags = Arc::new(TagSet::new(self.info.policy.queue_depth));
                 let inner = Inner::new(self.new_core(at, tags), queue);
                 self.hctxs[at].set_inner(Some(inner));

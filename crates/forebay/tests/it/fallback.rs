@@ -9,7 +9,7 @@ const URING: i64 = libc::SYS_io_uring_setup;
 const AIO: i64 = libc::SYS_io_setup;
 
 /// Runs `body` in a thread whose system calls fail so.
-fn under(calls: &[(i64, i32)], body: impl FnOnce() + Send) {
+pub(crate) fn under(calls: &[(i64, i32)], body: impl FnOnce() + Send) {
     thread::scope(|scope| {
         let work = || {
             seccomp::refuse(calls).expect("a filter");

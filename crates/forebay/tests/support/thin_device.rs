@@ -47,17 +47,17 @@ impl ThinDevice {
     }
 
     fn set_up() -> Result<ThinDevice, String> {
-        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a scratch folder");
+        let folder = tempfile::tempdir().expect("a folder");
         let mount = folder.path().join("full");
         fs::create_dir(&mount).expect("a folder");
-        let path = mount.to_str().expect("a path of the build");
+        let path = mount.to_str().expect("a path in UTF-8");
         run("mount", &["-t", "tmpfs", "-o", &format!("size={FS_LEN}"), "none", path])?;
         // From here on it is unmounted when this is dropped.
         let mut device = ThinDevice { node: String::new(), mount, _folder: folder };
         let image = device.image();
         let file = File::create(&image).expect("a file");
         file.set_len(DEVICE_LEN).expect("a sparse file");
-        let image = image.to_str().expect("a path of the build");
+        let image = image.to_str().expect("a path in UTF-8");
         device.node = run("losetup", &["--find", "--show", image])?;
         Ok(device)
     }

@@ -11,6 +11,7 @@ use crate::info::DiskFacts;
 use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
+use forebay_core::Policy;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -109,11 +110,13 @@ fn open_target(
     let rings = ring_options(keys)?;
     let path = Path::new(spec.target());
     let file = open_file(path, options)?;
-    let claim = Claim::of_file(&file, path, settings.exclusive(), options.read_only)?;
+    let Policy { queue_depth, nr_hw_queues, .. } = settings.policy(Defaults::default())?;
+    let (exclusive, read_only) = (settings.exclusive(), options.read_only);
+    let claim = Claim::of_file(&file, path, exclusive, read_only, nr_hw_queues)?;
     let mut probed = probe::probe(&file, path, options)?;
     probed.features.push(claim.feature());
-    let depth = settings.policy(Defaults::default())?.queue_depth;
-    Ok(File { file: Arc::new(file), options, probed, claim, depth, nr_threads, rings })
+    let file = Arc::new(file);
+    Ok(File { file, options, probed, claim, depth: queue_depth, nr_threads, rings })
 }
 
 /// What is asked of the rings.
