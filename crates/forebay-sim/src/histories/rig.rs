@@ -7,8 +7,8 @@ use crate::histories::script::{Kind, Letter, NR_SECTORS};
 use crate::histories::{Bug, Scope, Setting};
 use crate::image::Outcome;
 use forebay_core::{
-    Commit, DeviceState, Durability, Gates, HardwareContext, Op, PlugCounters, Policy, QueueLimits,
-    QueuedBio, RunCounters, SoftwareQueue, TagSet, UnplugCause,
+    Backing, Commit, DeviceState, Durability, Gates, HardwareContext, Op, PlugCounters, Policy,
+    QueueLimits, QueuedBio, RunCounters, SoftwareQueue, TagSet, UnplugCause,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -131,11 +131,9 @@ impl Rig {
     /// A new disk, on a device to which nothing was written.
     fn open(&mut self) {
         let (limits, policy) = (self.limits, self.policy);
-        self.durability = Arc::default();
-        let open_disk = || {
-            let durability = Arc::clone(&self.durability);
-            Arc::new(DeviceState::with_durability(policy.nr_hw_queues, durability))
-        };
+        let backing = Backing::shared(policy.nr_hw_queues);
+        self.durability = Arc::clone(backing.durability());
+        let open_disk = || Arc::new(DeviceState::on(&backing, policy.nr_hw_queues));
         let first = open_disk();
         let queue = |index| {
             let tags = Arc::new(TagSet::new(policy.queue_depth));
