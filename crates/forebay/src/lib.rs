@@ -24,9 +24,10 @@
 //! # Threads
 //! Any number of threads may use a [`Disk`]. The first that make a [`BioQueue`] own a hardware
 //! context each (`nr_hw_queues` less one), all others share one. A queue stays on its thread; an
-//! [`IoFuture`] may go anywhere. Plugs and sections ([`defer`]) are a thread's. What nobody waits
-//! for makes progress when somebody submits or reaps, when an event loop that watches a descriptor
-//! says so, or by a thread of the disk's own (`service=on`).
+//! [`IoFuture`] may go anywhere. Plugs and sections ([`defer`]) belong to a thread. I/O that no
+//! thread waits for makes progress when a thread submits or reaps; when an event loop that watches
+//! a descriptor reaps or polls; or by a thread of the disk (`service=on`, or started by the first
+//! future that needs one).
 //!
 //! # What may be lost
 //! A write that has ended is durable after the next [`Disk::flush`] that succeeds, or at once if it

@@ -64,7 +64,7 @@ use std::str::FromStr;
 /// | `nr_bios` | 1 to 1048576; 4096 | I/Os in a [`BioQueue`](crate::BioQueue) |
 /// | `nr_hw_queues` | 1 to 1024 | hardware contexts: one is shared, others have a thread each |
 /// | `max_sectors_kb` | 1 to 1048576 | the largest request, KiB |
-/// | `service` | switch; `off`, but for `model` | a thread of the disk makes progress |
+/// | `service` | switch; `off`, but for `model` | a thread of the disk; `off`: futures start it |
 /// | `iostats` | switch; `on` | latencies are recorded |
 /// | `fua` | switch | `off`: a shared flush follows a durable write; `on`: RWF_DSYNC, if it can |
 /// | `flush` | the names of [`FlushPolicy`](crate::FlushPolicy) | what goes first beside a flush |
