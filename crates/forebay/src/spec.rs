@@ -66,7 +66,7 @@ use std::str::FromStr;
 /// | `nr_bios` | 1 to 1048576; 4096 | I/Os in a [`BioQueue`](crate::BioQueue) |
 /// | `nr_hw_queues` | 1 to 1024 | hardware contexts: one shared, the others owned by a thread |
 /// | `max_sectors_kb` | 1 to 1048576 | the largest request, KiB |
-/// | `service` | switch; `off`, except `model` | a thread of the disk makes progress |
+/// | `service` | switch; `off`, except `model` | a thread of the disk; `off`: futures start it |
 /// | `iostats` | switch; `on` | latencies are recorded |
 /// | `fua` | switch | durable writes: `off` by a shared flush, `on` by RWF_DSYNC if available |
 /// | `flush` | the names of [`FlushPolicy`](crate::FlushPolicy) | what goes first beside a flush |
