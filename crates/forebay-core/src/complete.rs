@@ -231,7 +231,7 @@ impl Turn<'_> {
             return true;
         }
         let hctx = &*self.hctx;
-        let retries = &hctx.device.retries;
+        let retries = &hctx.retries;
         let ranges = || rq.ranges(&hctx.splits);
         let start = ranges().map(|(start, _)| start).min().unwrap_or(0);
         let end = ranges().map(|(start, len)| start + len).max().unwrap_or(0);
@@ -242,7 +242,8 @@ impl Turn<'_> {
         let is_first = slot.is_some() && !retries.hold_back(slot, ranges());
         let since = rq.issued_after;
         let has_place = is_first
-            && (is_read || !retries.was_overtaken(hctx.index, &hctx.writes, since, tag, ranges()));
+            && (is_read
+                || !retries.was_overtaken(hctx.count_at, &hctx.writes, since, tag, ranges()));
         if has_place {
             rq.retry = slot;
         } else if let Some(slot) = slot {
@@ -254,7 +255,7 @@ impl Turn<'_> {
     /// Its data are done, or given up: what overlaps may go. (A flush may follow.)
     fn leave_retries(&mut self, rq: &mut Request) {
         if let Some(slot) = rq.retry.take() {
-            self.hctx.device.retries.leave(slot);
+            self.hctx.retries.leave(slot);
         }
     }
 

@@ -122,15 +122,15 @@ impl Turn<'_> {
             return false;
         }
         let last = hctx.dispatch.is_empty() && hctx.backlog.is_empty();
-        let retries = &hctx.device.retries;
+        let retries = &hctx.retries;
         let is_write = rq.op.is_write() && rq.steps.current() == Some(Steps::DATA);
         if is_write {
-            retries.count_write(hctx.index);
+            retries.count_write(hctx.count_at);
         }
         // A1. A retried request is not held back by itself.
         if retries.any() && retries.hold_back(rq.retry, rq.ranges(&hctx.splits)) {
             if is_write {
-                retries.write_is_out(hctx.index);
+                retries.write_is_out(hctx.count_at);
             }
             hctx.held.push(tag);
             hctx.table[tag.index()] = Slot { state: SlotState::Waiting, rq: Some(rq) };
@@ -146,17 +146,17 @@ impl Turn<'_> {
                 _ => !rq.was_issued,
             };
         if is_noted {
-            rq.issued_after = retries.moment(hctx.index, &hctx.writes);
+            rq.issued_after = retries.moment(hctx.count_at, &hctx.writes);
         }
         if rq.steps.is_native_fua() {
             self.choose_fua(&mut rq);
         }
         let hctx = &mut *self.hctx;
-        let retries = &hctx.device.retries;
+        let retries = &hctx.retries;
         rq.issued_ns = self.now;
         let answer = driver.queue_rq(&issued(&hctx.splits, &rq, tag), last);
         if is_write {
-            retries.write_is_out(hctx.index);
+            retries.write_is_out(hctx.count_at);
         }
         match answer {
             Issue::Queued => {

@@ -10,7 +10,7 @@ use crate::limits::QueueLimits;
 use crate::policy::Policy;
 use crate::queued::QueuedBio;
 use crate::request::Request;
-use crate::retry::WriteLog;
+use crate::retry::{Retries, WriteLog};
 use crate::splits::Splits;
 use crate::stats::RunCounters;
 use crate::tag::{Tag, TagCache, TagSet};
@@ -39,8 +39,10 @@ pub struct HardwareContext {
     pub(crate) limits: QueueLimits,
     pub(crate) policy: Policy,
     pub(crate) device: Arc<DeviceState>,
-    /// The index of this context among those of the disk.
-    pub(crate) index: u32,
+    /// The retries and write counts of all disks on the same file or device.
+    pub(crate) retries: Arc<Retries>,
+    /// The index of this context's write count in `retries`.
+    pub(crate) count_at: u32,
     pub(crate) counters: Arc<RunCounters>,
     /// Admitted requests without a tag.
     pub(crate) backlog: VecDeque<Request>,
@@ -154,8 +156,9 @@ impl HardwareContext {
         HardwareContext {
             limits,
             policy,
+            retries: Arc::clone(&device.retries),
+            count_at: device.count_at(index),
             device,
-            index,
             counters,
             backlog: VecDeque::with_capacity(depth as usize),
             nr_waited: 0,

@@ -60,7 +60,7 @@ mod usual;
 pub use bio::{Bio, BioFlags, Op, Segment, Segments};
 pub use ctx::SoftwareQueue;
 pub use defer::Defer;
-pub use device::DeviceState;
+pub use device::{Backing, DeviceState};
 pub use driver::{
     Completed, Completions, Driver, Issue, IssuedRequest, Look, Ranges, RequestSegments,
 };

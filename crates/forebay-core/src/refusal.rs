@@ -56,6 +56,11 @@ pub enum Refusal {
     WouldBlock,
     /// The disk was opened before this process was forked.
     Forked,
+    /// A future needs a thread of the disk, and the system starts none.
+    NoThread {
+        /// The system's error number.
+        errno: i32,
+    },
 }
 
 impl fmt::Display for Refusal {
@@ -91,6 +96,11 @@ impl fmt::Display for Refusal {
             Refusal::WouldBlock => {
                 f.write_str("the queue is full; reap completions, then try again")
             }
+            Refusal::NoThread { errno } => write!(
+                f,
+                "no thread of the disk can be started to complete futures (error {errno}); raise \
+                 the limit of processes (ulimit -u), or drive the disk by `Disk::poll_fd`"
+            ),
             Refusal::Forked => f.write_str(
                 "the disk was opened by the parent of this process; open it again after the fork",
             ),

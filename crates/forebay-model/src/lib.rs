@@ -16,12 +16,15 @@
 //! - [`SsdSas`], [`Nvme`]: flash, with limits of bytes and commands per second;
 //! - [`VirtioRam`]: host memory behind a virtual controller;
 //! - [`Sata`]: a volatile cache, and a flush that runs only by itself.
+//!
+//! [`ErrSeq`] reports the write-back errors of a device that is a file.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 extern crate alloc;
 
+mod errseq;
 mod fixed;
 mod flaky;
 mod flash;
@@ -36,6 +39,7 @@ mod sata;
 mod testing;
 mod virtio_ram;
 
+pub use errseq::{ErrCursor, ErrSeq};
 pub use fixed::Fixed;
 pub use flaky::{Faults, Flaky, PER_MILLION};
 pub use flash::{Nvme, NvmeParams, SsdSas, SsdSasParams};

@@ -166,6 +166,29 @@ impl Image {
         }
     }
 
+    /// The write-back of a block has failed: no flush makes durable what was written there. That
+    /// includes writes that are under way, whose data may be in the cache already.
+    pub(crate) fn lose_block(&mut self, block: u64) {
+        self.cached.retain(|cached| cached.block != block);
+        for version in self.of(block).iter_mut().filter(|version| version.ended == NEVER) {
+            version.is_lost = true;
+        }
+    }
+
+    /// Returns whether a write of this value is under way and lost.
+    pub(crate) fn is_lost(&self, block: u64, value: u64) -> bool {
+        let versions = self.blocks.at(block).map_or(&[][..], Vec::as_slice);
+        let is_it = |version: &Version| version.value == value && version.ended == NEVER;
+        versions.iter().any(|version| is_it(version) && version.is_lost)
+    }
+
+    /// Returns whether something was written to a block that the next flush would make durable.
+    pub(crate) fn is_dirty(&self, block: u64) -> bool {
+        let versions = self.blocks.at(block).map_or(&[][..], Vec::as_slice);
+        let is_under_way = |version: &Version| version.ended == NEVER && !version.is_lost;
+        self.cached.iter().any(|cached| cached.block == block) || versions.iter().any(is_under_way)
+    }
+
     /// What a block may hold after a crash.
     pub(crate) fn values(&self, block: u64) -> impl DoubleEndedIterator<Item = u64> {
         let versions = self.blocks.at(block).map_or(&[][..], Vec::as_slice);
@@ -255,5 +278,22 @@ mod tests {
         let mark = image.mark();
         image.settle(mark, &mut Vec::new());
         assert_eq!(values(&image), [0, 1, 2]);
+    }
+
+    #[test]
+    fn failed_write_back_loses_one_block_and_what_is_under_way_to_it() {
+        let mut image = two();
+        image.begin(0, 3);
+        image.begin(1, 4);
+        assert!(image.is_dirty(0) && image.is_dirty(1) && !image.is_dirty(2));
+        image.lose_block(0);
+        assert!(!image.is_dirty(0) && image.is_lost(0, 3) && !image.is_lost(1, 4));
+        image.end(0, 3, Outcome::Cached(3));
+        image.end(1, 4, Outcome::Cached(4));
+        assert!(!image.is_dirty(0) && !image.is_lost(0, 3));
+        let mark = image.mark();
+        image.settle(mark, &mut Vec::new());
+        assert_eq!(values(&image), [0, 1, 2, 3]);
+        assert_eq!(image.values(1).collect::<Vec<_>>(), [4]);
     }
 }

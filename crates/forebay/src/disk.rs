@@ -221,8 +221,9 @@ impl Disk {
         Ok(())
     }
 
-    /// An I/O as a future; see [`IoFuture`] for who makes it progress. If it is refused, the future
-    /// says so.
+    /// Returns an I/O as a future, which submits it when it is polled. [`IoFuture`] documents what
+    /// makes progress while the task sleeps: by default a thread of the disk, which the first
+    /// future starts. If the I/O is refused, the future returns why.
     ///
     /// ```
     /// # fn block_on<F: Future>(future: F) -> F::Output {
@@ -241,7 +242,7 @@ impl Disk {
     /// # }
     /// use forebay::{Buf, Disk, Io};
     ///
-    /// let disk = Disk::open("ram:1M?service=on")?;
+    /// let disk = Disk::open("ram:1M")?; // or "disk.img?direct=on", "/dev/vdb", ...
     /// let read = block_on(async { disk.start(Io::read(Buf::new(4096), 0)).await })?;
     /// assert_eq!(read.result, Ok(4096));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -256,10 +257,13 @@ impl Disk {
         self.shared.poll_shared();
     }
 
-    /// A descriptor for an event loop: when it is readable, [`poll`](Disk::poll) is due. None where
-    /// the driver's completions are there at once, so that nobody has to wait for them, or come by
-    /// the clock (`model`, and `ram` with service times: `service=on` makes the progress, and is
-    /// the default of `model`); and in a child of a fork.
+    /// Returns a descriptor for an event loop: when it is readable, [`poll`](Disk::poll) is due. It
+    /// is readable at first. From the first call on the event loop drives the disk: futures start
+    /// no thread, and a thread that a future has started ends. (`service=on` keeps its thread.)
+    ///
+    /// None if the driver's completions are there at once, or come by the clock (`model`, and `ram`
+    /// with service times: their futures use a thread of the disk); if the system has no room for a
+    /// descriptor; and in a child of a fork.
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.shared.poll_fd()
     }

@@ -43,6 +43,7 @@ pub(crate) fn of_refusal(refusal: Refusal) -> i32 {
         Refusal::ReadOnly => libc::EROFS,
         Refusal::NotSupported(_) => libc::EOPNOTSUPP,
         Refusal::WouldBlock => libc::EAGAIN,
+        Refusal::NoThread { errno } => errno,
         _ => libc::EINVAL,
     }
 }

@@ -122,12 +122,24 @@ pub enum OpenError {
     /// Another program has locked the whole file.
     #[error(
         "{}: another program has locked it, as exclusive=on does; end that first (lslocks says \
-         which it is), or use read_only=on",
+         which it is), or use read_only=on&lock=off",
         path.display()
     )]
     Locked {
         /// The file.
         path: PathBuf,
+    },
+    /// Another program uses the image, and does not share it as this disk needs.
+    #[error(
+        "{}: another program {why}; stop that program (`fuser -v` names it), or use lock=shared \
+         or lock=off if both may use the image at once",
+        path.display()
+    )]
+    ImageInUse {
+        /// The file.
+        path: PathBuf,
+        /// The end of a sentence about the other program.
+        why: &'static str,
     },
     /// Flushes must not be skipped where other programs may write.
     #[error(

@@ -26,8 +26,8 @@
 //! hardware context each (`nr_hw_queues` less one); all others share one. A queue stays on its
 //! thread; an [`IoFuture`] may move to any thread. Plugs and sections ([`defer`]) belong to a
 //! thread. I/O that no thread waits for makes progress when a thread submits or reaps, when an
-//! event loop reaps after a watched descriptor became readable, or by a thread of the disk
-//! (`service=on`).
+//! event loop reaps or polls after a watched descriptor became readable, or by a thread of the disk
+//! (`service=on`, or started by the first future that needs one).
 //!
 //! # What may be lost
 //! A completed write is durable after the next [`Disk::flush`] that succeeds, or at once if it was

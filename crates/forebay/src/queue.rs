@@ -461,8 +461,11 @@ impl Drop for BioQueue {
             // Who delivered what was taken may still be at the mailbox, which goes now.
             let ready = self.ready.borrow();
             if ready.mailbox().settle(ready.nr_mailed()) {
-                // W3.
-                self.shared.hctx(self.ctx.hctx()).hand_off();
+                // W3, W6.
+                let hctx = self.shared.hctx(self.ctx.hctx());
+                if !hctx.hand_off() {
+                    hctx.run_turn();
+                }
             }
             drop(ready);
             self.ctx.close_queue(&self.ready);

@@ -12,9 +12,9 @@ use std::str::FromStr;
 ///
 /// | driver | target | own keys |
 /// |---|---|---|
-/// | `file`, or nothing | a path | `direct`, `capacity`, `read_only`, `engine`, `nr_threads` |
-/// | `aio` | a path | `direct`, `capacity`, `read_only` |
-/// | `psync` | a path | `direct`, `capacity`, `read_only`, `nr_threads` |
+/// | `file`, or nothing | a path | `direct`, `capacity`, `lock`, `read_only`, `engine`, `nr_threads` |
+/// | `aio` | a path | `direct`, `capacity`, `lock`, `read_only` |
+/// | `psync` | a path | `direct`, `capacity`, `lock`, `read_only`, `nr_threads` |
 /// | `ram` | a size | `req_ns`, `io_ns`, `kick_ns`, `logical_block_size` |
 /// | `model` | a device | `size`, `data`, `seed`, `logical_block_size`, its constants |
 /// | `null` | a size | `kick_ns`, `logical_block_size` |
@@ -66,7 +66,7 @@ use std::str::FromStr;
 /// | `nr_bios` | 1 to 1048576; 4096 | I/Os in a [`BioQueue`](crate::BioQueue) |
 /// | `nr_hw_queues` | 1 to 1024 | hardware contexts: one shared, the others owned by a thread |
 /// | `max_sectors_kb` | 1 to 1048576 | the largest request, KiB |
-/// | `service` | switch; `off`, except `model` | a thread of the disk makes progress |
+/// | `service` | switch; `off`, except `model` | a thread of the disk; `off`: futures start it |
 /// | `iostats` | switch; `on` | latencies are recorded |
 /// | `fua` | switch | durable writes: `off` by a shared flush, `on` by RWF_DSYNC if available |
 /// | `flush` | the names of [`FlushPolicy`](crate::FlushPolicy) | what goes first beside a flush |
@@ -78,6 +78,10 @@ use std::str::FromStr;
 /// The value after a semicolon is the default. Switches are `on` or `off`. Sizes take `k`, `m`, `g`
 /// and `t`, powers of 1024. In a path, `?` is written `%3F`, and `%` is written `%25` if `3F` or
 /// `25` follows it.
+///
+/// A disk on a file or block device takes QEMU's byte locks (`lock=on`; `shared` lets other programs
+/// write, `off` takes none), so that a virtual machine and the disk do not write at once. While
+/// another program holds them, [`Disk::open`](crate::Disk::open) waits for up to 3 s, and then fails.
 ///
 /// `elide=on` is correct only without other writers: on a disk in memory, and on a file or block
 /// device with `exclusive=on`. Elsewhere it is refused. `exclusive=on` opens a block device with

@@ -6,11 +6,12 @@
 mod activation;
 mod notify;
 mod sandbox;
+mod share;
 mod signals;
 
 use self::notify::Manager;
 use self::sandbox::confine;
-use self::signals::Signals;
+use self::signals::{Reloads, StopSignals};
 use crate::failure::Failure;
 use crate::output;
 use clap::{Args, ValueEnum};
@@ -65,6 +66,10 @@ pub(crate) struct ServeArgs {
     /// Refuse writes, to all exports; disks are opened for reading only
     #[arg(long)]
     read_only: bool,
+    /// Let other programs write to the images too: a running virtual machine, or another server.
+    /// The data are safe only if these programs agree on who writes where (the key lock=shared)
+    #[arg(long)]
+    shared: bool,
     /// Whether clients may use TLS, or must: with `on` those who do not ask for it come in, too
     #[arg(long, value_enum, default_value_t = Tls::Off, value_name = "off|on|require")]
     tls: Tls,
@@ -100,6 +105,7 @@ enum Tls {
 /// Serves until it is told to stop.
 pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
     let mut options = options(args)?;
+    let reloads = Reloads::install().map_err(|error| signals_failed(&error))?;
     options.sockets = activation::sockets()?;
     if options.sockets.is_empty() && options.listen.is_empty() {
         options.listen.push(Address::Unix(PathBuf::from(DEFAULT_SOCKET)));
@@ -108,8 +114,7 @@ pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
     let server = Server::open(options).map_err(|error| failure(&error))?;
     server.disks().for_each(|disk| output::notice(disk.info()));
     // A reader of the URIs may also send a signal: from here on signals end the server in order.
-    let signals = Signals::install();
-    let mut signals = signals.map_err(|error| signals_failed(&error))?;
+    let signals = StopSignals::install(&reloads).map_err(|error| signals_failed(&error))?;
     for uri in server.uris() {
         output::stdout(&format!("{uri}\n"))?;
     }
@@ -122,7 +127,7 @@ pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
         let _ = handle.reload();
         notify::reloaded();
     };
-    signals.start_reloads(reload).map_err(|error| signals_failed(&error))?;
+    reloads.start(reload).map_err(|error| signals_failed(&error))?;
     let mut manager = Manager { nr_exports: args.specs.len(), signals: &signals };
     server.run(&signals, &mut manager).map_err(|error| failure(&error))
 }
@@ -163,7 +168,8 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
     }
     let metrics = args.metrics.as_deref().map(metrics_address).transpose();
     let metrics = metrics.map_err(|error| Failure::Usage(format!("--metrics: {error}")))?;
-    let exports = args.specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
+    let specs = if args.shared { share::shared(&args.specs)? } else { args.specs.clone() };
+    let exports = specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
         spec: spec.clone(),
         name: args.name.get(nr).cloned().unwrap_or_else(|| default_name(spec, args.specs.len())),
         description: args.description.get(nr).cloned().unwrap_or_default(),

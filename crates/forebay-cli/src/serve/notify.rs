@@ -8,13 +8,13 @@ use std::time::Duration;
 use forebay_serve::Observer;
 use sd_notify::NotifyState;
 
-use super::signals::Signals;
+use super::signals::StopSignals;
 
 /// Passes on what a server says of itself.
 #[derive(Debug)]
 pub(super) struct Manager<'a> {
     pub(super) nr_exports: usize,
-    pub(super) signals: &'a Signals,
+    pub(super) signals: &'a StopSignals,
 }
 
 impl Observer for Manager<'_> {

@@ -21,53 +21,35 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 /// send each twice, and a terminal sends SIGINT to all of its foreground processes.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
 
-/// The signals of a server. The descriptor is readable as soon as one asks it to end.
-///
-/// When the server has begun to end and a second has passed, such a signal kills the process.
+/// SIGHUP, where it asks for a reload.
 #[derive(Debug)]
-pub(super) struct Signals {
-    stop: UnixStream,
-    /// Gets a byte for each SIGHUP that asks for a reload. `None`: SIGHUP ends the server.
-    reload: Option<UnixStream>,
-    /// Whether a signal that asks for the end kills the process. The handlers read nothing else, so
-    /// all accesses are relaxed.
-    deadly: Arc<AtomicBool>,
+pub(super) struct Reloads {
+    /// Gets a byte for each SIGHUP. `None`: SIGHUP ends the server.
+    signals: Option<UnixStream>,
 }
 
-impl Signals {
-    /// Installs the handlers. From here on the caller must wait for the descriptor. (SIGPIPE is
-    /// ignored by Rust's runtime: a write to a peer that has gone returns an error.)
+impl Reloads {
+    /// Installs the handler, if SIGHUP asks for a reload. Called before anything is opened, which
+    /// may take long: from here on SIGHUP does not kill the process.
     ///
     /// # Errors
     /// If the kernel refuses a handler or a socket.
-    pub(super) fn install() -> io::Result<Signals> {
-        let (stop, handlers_end) = UnixStream::pair()?;
-        let deadly = Arc::new(AtomicBool::new(false));
-        let hangup_ends = has_terminal() && !is_ignored(SIGHUP);
-        let hangup = hangup_ends.then_some(SIGHUP);
-        for signal in [SIGTERM, SIGINT].into_iter().chain(hangup) {
-            signal_hook::flag::register_conditional_default(signal, Arc::clone(&deadly))?;
-            signal_hook::low_level::pipe::register(signal, handlers_end.try_clone()?)?;
+    pub(super) fn install() -> io::Result<Reloads> {
+        if has_terminal() && !is_ignored(SIGHUP) {
+            return Ok(Reloads { signals: None });
         }
-        let mut reload = None;
-        if !hangup_ends {
-            let (receiver, handlers_end) = UnixStream::pair()?;
-            signal_hook::low_level::pipe::register(SIGHUP, handlers_end)?;
-            reload = Some(receiver);
-        }
-        Ok(Signals { stop, reload, deadly })
+        let (signals, handlers_end) = UnixStream::pair()?;
+        signal_hook::low_level::pipe::register(SIGHUP, handlers_end)?;
+        Ok(Reloads { signals: Some(signals) })
     }
 
-    /// Starts a thread that calls `reload` for each SIGHUP that asks for it. Signals that arrived
-    /// since [`Signals::install`] count; several that wait together are one.
+    /// Starts a thread that calls `reload` for each SIGHUP. Signals that have arrived already
+    /// count; several that wait together are one.
     ///
     /// # Errors
     /// If the thread cannot be started.
-    pub(super) fn start_reloads(
-        &mut self,
-        mut reload: impl FnMut() + Send + 'static,
-    ) -> io::Result<()> {
-        let Some(mut signals) = self.reload.take() else { return Ok(()) };
+    pub(super) fn start(self, mut reload: impl FnMut() + Send + 'static) -> io::Result<()> {
+        let Some(mut signals) = self.signals else { return Ok(()) };
         let body = move || {
             // The handler keeps its end for as long as the process lives.
             while signals.read(&mut [0; 64]).is_ok_and(|len| len > 0) {
@@ -75,6 +57,36 @@ impl Signals {
             }
         };
         std::thread::Builder::new().name("reload".to_owned()).spawn(body).map(drop)
+    }
+}
+
+/// The signals that ask a server to end. The descriptor is readable as soon as one has arrived.
+///
+/// When the server has begun to end and a second has passed, such a signal kills the process.
+#[derive(Debug)]
+pub(super) struct StopSignals {
+    stop: UnixStream,
+    /// Whether a signal kills the process. The handlers read nothing else, so all accesses are
+    /// relaxed.
+    deadly: Arc<AtomicBool>,
+}
+
+impl StopSignals {
+    /// Installs the handlers: of SIGTERM and SIGINT, and of SIGHUP if that asks for no reload. From
+    /// here on the caller must wait for the descriptor. (SIGPIPE is ignored by Rust's runtime: a
+    /// write to a peer that has gone returns an error.)
+    ///
+    /// # Errors
+    /// If the kernel refuses a handler or a socket.
+    pub(super) fn install(reloads: &Reloads) -> io::Result<StopSignals> {
+        let (stop, handlers_end) = UnixStream::pair()?;
+        let deadly = Arc::new(AtomicBool::new(false));
+        let hangup = reloads.signals.is_none().then_some(SIGHUP);
+        for signal in [SIGTERM, SIGINT].into_iter().chain(hangup) {
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&deadly))?;
+            signal_hook::low_level::pipe::register(signal, handlers_end.try_clone()?)?;
+        }
+        Ok(StopSignals { stop, deadly })
     }
 
     /// Notes that the server has begun to end. A second later the next signal kills the process.
@@ -91,7 +103,7 @@ impl Signals {
     }
 }
 
-impl AsFd for Signals {
+impl AsFd for StopSignals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stop.as_fd()
     }

@@ -96,11 +96,13 @@ fn failed_fua_write_of_a_device_with_fua_of_its_own_loses_nothing_else() {
 fn point_of_a_failed_fua_write_is_lost() {
     let mut bench = bench(direct());
     write(&mut bench, FUA, 1);
-    bench.complete(0, IO);
+    bench.toy.complete(0, IO);
+    let ended = bench.queue.turn_on(&mut bench.toy, 1 << 20);
+    let (number, _, result, point) = ended[0];
+    assert_eq!((number, result), (1, IO));
     let durability = bench.queue.device.durability();
-    let point = durability.point();
     let lost = durability.lost().expect("a loss");
-    assert!(lost.up_to == point || !durability.is_durable(point));
+    assert!(lost.after < point && point <= lost.up_to, "{point} is not in {lost:?}");
     assert_eq!(durability.acknowledge_loss(), Some(lost));
     // A write that is issued after the failure is not part of the loss.
     let late = wrote(&mut bench, 2);

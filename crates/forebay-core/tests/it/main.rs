@@ -1,6 +1,7 @@
 //! The integration tests, one program: what they share is compiled once, and all of it is used.
 
 mod common;
+mod errseq;
 mod flush;
 mod fua;
 mod gates;

@@ -92,13 +92,18 @@ fn received(client: &mut UnixStream, max: usize) -> usize {
 
 /// Sends a request.
 pub(super) fn send(client: &mut UnixStream, command: u16, offset: u64, len: u32) {
+    client.write_all(&request(command, offset, len)).unwrap();
+}
+
+/// The header of a request.
+pub(super) fn request(command: u16, offset: u64, len: u32) -> Vec<u8> {
     let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
     bytes.extend([0, 0]);
     bytes.extend(command.to_be_bytes());
     bytes.extend([0; 8]);
     bytes.extend(offset.to_be_bytes());
     bytes.extend(len.to_be_bytes());
-    client.write_all(&bytes).unwrap();
+    bytes
 }
 
 /// Whether the whole reply to a request has arrived, with so many bytes of data.

@@ -275,3 +275,6 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,20 +1,12 @@
 //! CACHE, of a server at work.
 
 use crate::client::{CACHE, Client, READ, request};
-use crate::counters::metrics;
+use crate::counters::figure;
 use crate::server::Running;
 use forebay_serve::Limits;
 use std::io::Write;
 
 const LEN: u32 = 8 << 20;
-
-/// How many reads the disk has completed.
-fn nr_reads(server: &Running) -> u64 {
-    let text = metrics(server);
-    let line = text.lines().find(|line| line.starts_with("forebay_disk_reads_completed_total{"));
-    let number = line.and_then(|line| line.rsplit(' ').next()).expect("a number");
-    number.parse().expect("a whole number")
-}
 
 #[test]
 fn cache_is_read_in_pieces_of_64_kib_where_there_is_a_cache() {
@@ -26,7 +18,7 @@ fn cache_is_read_in_pieces_of_64_kib_where_there_is_a_cache() {
         let server = Running::start(folder.path(), &[spec], Limits::default());
         let mut client = Client::new(&server.socket, "0", false);
         assert_eq!(client.ask(CACHE, 0, LEN), 0, "{keys}");
-        assert_eq!(nr_reads(&server), nr_expected, "{keys}");
+        assert_eq!(figure(&server, "forebay_disk_reads_completed_total"), nr_expected, "{keys}");
     }
 }
 

@@ -16,6 +16,15 @@ pub(crate) fn metrics(server: &Running) -> String {
     reply
 }
 
+/// The value of a metric of the only disk.
+#[track_caller]
+pub(crate) fn figure(server: &Running, name: &str) -> u64 {
+    let text = metrics(server);
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
+    let labels_and_value = lines.find(|rest| rest.starts_with('{')).expect(name);
+    labels_and_value.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")
+}
+
 #[test]
 fn a_connection_is_logged_and_counted() {
     let folder = tempfile::tempdir().unwrap();

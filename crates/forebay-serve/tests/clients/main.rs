@@ -7,6 +7,8 @@ mod durability;
 mod embedded;
 mod ends;
 mod fairness;
+mod flags;
+mod merging;
 mod order;
 mod server;
 #[path = "../../../forebay/tests/support/thin_device.rs"]

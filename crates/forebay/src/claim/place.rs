@@ -36,16 +36,17 @@
 // It makes a system call that the standard library does not wrap.
 #![allow(unsafe_code)]
 
+use super::image_lock::{Access, Denied, ImageLocks};
 use super::lock;
 use crate::file_system;
 use crate::runtime::fork::Origin;
-use forebay_core::Durability;
+use forebay_core::Backing;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The same however it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +79,9 @@ pub(super) struct Place {
     writable: OnceLock<File>,
     /// There is one disk on it.
     pub(super) is_sole: bool,
-    durability: Arc<Durability>,
+    /// The byte locks of all disks, on `file`.
+    image_locks: Mutex<ImageLocks>,
+    backing: Backing,
     /// How a check is made, and held during one.
     check: Mutex<Check>,
 }
@@ -102,7 +105,12 @@ enum Check {
 
 impl Place {
     /// The place of a file that is open for it alone, for reading alone if that is so.
-    pub(super) fn new(name: Name, file: File, is_read_only: bool, is_sole: bool) -> Place {
+    pub(super) fn new(
+        name: Name,
+        (file, is_read_only): (File, bool),
+        is_sole: bool,
+        backing: Backing,
+    ) -> Place {
         let is_local = matches!(name, Name::BlockDevice(_)) || file_system::is_local(&file);
         let check = if is_local { Check::Wait } else { Check::Sync };
         Place {
@@ -112,14 +120,30 @@ impl Place {
             is_read_only,
             writable: OnceLock::new(),
             is_sole,
-            durability: Arc::default(),
+            image_locks: Mutex::default(),
+            backing,
             check: Mutex::new(check),
         }
     }
 
-    /// What of it is durable.
-    pub(super) fn durability(&self) -> &Arc<Durability> {
-        &self.durability
+    /// What its disks share in the core.
+    pub(super) fn backing(&self) -> &Backing {
+        &self.backing
+    }
+
+    /// Takes the byte locks of one more disk.
+    ///
+    /// # Errors
+    /// Another program has the file, or the file system has no such locks.
+    pub(super) fn lock_image(&self, access: Access) -> Result<(), Denied> {
+        let mut locks = self.image_locks.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.add(&self.file, access)
+    }
+
+    /// Gives back the byte locks of a disk.
+    pub(super) fn unlock_image(&self, access: Access) {
+        let mut locks = self.image_locks.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.remove(&self.file, access);
     }
 
     /// Prepares it for one more disk, which was opened by `path` and has not written yet.
@@ -143,11 +167,11 @@ impl Place {
                 Ok(()) => return,
                 // No error of a write-back on these file systems: the call is missing or forbidden.
                 Err(Some(libc::ENOSYS | libc::EPERM)) => *check = Check::Sync,
-                Err(_) => return self.durability.flush_failed(),
+                Err(_) => return self.backing.durability().flush_failed(),
             }
         }
         if may_sync && file.sync_data().is_err() {
-            self.durability.flush_failed();
+            self.backing.durability().flush_failed();
         }
     }
 }
@@ -192,7 +216,7 @@ mod tests {
     fn place(path: &Path, is_read_only: bool) -> Place {
         let name = Name::of(&path.metadata().expect("it is there"));
         let file = open_again(path, name, is_read_only, 0).expect("it opens");
-        Place::new(name, file, is_read_only, false)
+        Place::new(name, (file, is_read_only), false, Backing::shared(1))
     }
 
     #[test]
@@ -208,14 +232,14 @@ mod tests {
             let writer = open_again(node, place.name, false, 0).expect("it opens");
             writer.write_all_at(&A, 0).expect("a write into the cache");
             place.check(may_sync);
-            assert_eq!(place.durability.nr_failures(), 0);
+            assert_eq!(place.backing.durability().nr_failures(), 0);
             writer.write_all_at(&A, 1 << 20).expect("a write into the cache");
             device.fail_write_back();
             device.sync().expect("the error was reported");
             assert!(!device.stores(&A, 1 << 20), "it is lost");
             for _ in 0..2 {
                 place.check(may_sync);
-                assert_eq!(place.durability.nr_failures(), 1, "{way:?}");
+                assert_eq!(place.backing.durability().nr_failures(), 1, "{way:?}");
             }
         }
     }
@@ -229,9 +253,9 @@ mod tests {
         writer.write_all_at(&A, 0).expect("a write into the cache");
         device.fail_write_back();
         place.check(false);
-        assert_eq!(place.durability.nr_failures(), 0);
+        assert_eq!(place.backing.durability().nr_failures(), 0);
         place.check(true);
-        assert_eq!(place.durability.nr_failures(), 1);
+        assert_eq!(place.backing.durability().nr_failures(), 1);
     }
 
     #[test]

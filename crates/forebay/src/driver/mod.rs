@@ -76,6 +76,12 @@ pub(crate) trait Device: Send + Sync {
     /// What the device can take. Fixed while it is open.
     fn limits(&self) -> QueueLimits;
 
+    /// Returns whether every request ends in the turn that issues it, and the driver is never busy.
+    /// Then nothing ever has to wait for its completions.
+    fn ends_at_once(&self) -> bool {
+        false
+    }
+
     /// Memory that its queues know, from which buffers may be taken; if there is any.
     fn arena(&self) -> Option<&Arc<Arena>> {
         None

@@ -114,7 +114,8 @@ impl Drop for Hold {
         for hctx in self.shared.hctxs() {
             match hctx.is_shared {
                 true => hctx.run_turn(),
-                false => hctx.wake_owner(),
+                // P3.
+                false => hctx.wake_loops(),
             }
         }
     }

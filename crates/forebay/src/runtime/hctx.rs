@@ -211,9 +211,9 @@ impl Hctx {
         Ok(any)
     }
 
-    /// A gate was opened on a context whose token is its owner's: wakes the owner's event loops,
-    /// which turn it (P3). Other waits of the owner end by themselves, after [`RESOURCE_DELAY`].
-    pub(crate) fn wake_owner(&self) {
+    /// Wakes the event loops of the context, which turn it. (Other waits of the owner of a context
+    /// end by themselves, after [`RESOURCE_DELAY`].)
+    pub(crate) fn wake_loops(&self) {
         if !self.origin.is_elsewhere() {
             self.alarm.fire();
         }
@@ -273,20 +273,24 @@ impl Hctx {
     }
 
     /// Makes a follower the leader in place of the caller; without one, there is no leader then.
-    pub(crate) fn hand_off(&self) {
+    /// Returns whether another thread leads, which owes a turn (W6).
+    pub(crate) fn hand_off(&self) -> bool {
         loop {
             let next = lock(&self.followers).pop();
             if let Some(follower) = next {
                 follower.is_listed.swap(false, Ordering::AcqRel);
                 if follower.give_baton() {
-                    return;
+                    return true;
                 }
                 continue;
             }
             self.run.resign();
             // Who announced itself before that did not see us gone: look once more (W2).
-            if lock(&self.followers).is_empty() || !self.run.try_lead() {
-                return;
+            if lock(&self.followers).is_empty() {
+                return false;
+            }
+            if !self.run.try_lead() {
+                return true;
             }
         }
     }

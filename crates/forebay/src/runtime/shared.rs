@@ -24,6 +24,7 @@ use forebay_core::{
     QueueStats, Refusal, RunQueuePolicy, TagSet, UnplugCause,
 };
 use std::fmt;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
@@ -45,8 +46,14 @@ pub(crate) struct Shared {
     poll: OnceLock<AnyOf>,
     plugs: Mutex<Plugs>,
     origin: Origin,
-    /// The thread of a disk with `service=on`.
-    service: Option<Service>,
+    /// The thread that makes progress when no other is inside: of a disk with `service=on`, or
+    /// started by a future. It stays here after it has stepped down, until the disk is closed.
+    service: Mutex<Option<Service>>,
+    /// It was asked for by `service=on`: it does not step down.
+    keeps_service: bool,
+    /// A thread of the disk or an event loop makes progress on the shared context. Never cleared,
+    /// and set under the lock of `service`.
+    is_driven: AtomicBool,
     /// The thread of a disk with `run_queue=always`.
     worker: Option<Worker>,
     /// How many threads are in a section of this device (`kick=per-device`). Nobody asks: it is
@@ -78,8 +85,7 @@ impl Shared {
     ) -> Result<Arc<Shared>, OpenError> {
         let origin = Origin::here();
         let nr_hctxs = info.policy.nr_hw_queues;
-        let durability = Arc::clone(claim.durability());
-        let state = Arc::new(DeviceState::with_durability(nr_hctxs, durability));
+        let state = Arc::new(claim.new_state(nr_hctxs));
         let depth = info.policy.queue_depth;
         // One more than there are tags: for flushes.
         let queue = device.open_queue(depth + 1, Mode::Shared);
@@ -103,7 +109,9 @@ impl Shared {
             poll: OnceLock::new(),
             plugs: Mutex::default(),
             origin,
-            service: None,
+            service: Mutex::default(),
+            keeps_service: with_service,
+            is_driven: AtomicBool::new(with_service),
             worker: None,
             nr_sections: Mutex::default(),
             holds: Mutex::default(),
@@ -118,7 +126,8 @@ impl Shared {
         if with_service {
             let is_timed = shared.info.is_timed();
             let started = service::start(&shared.hctxs, &shared.waiter, is_timed);
-            shared.service = Some(started.map_err(|source| OpenError::Service { source })?);
+            let started = started.map_err(|source| OpenError::Service { source })?;
+            shared.service = Mutex::new(Some(started));
         }
         if let Some(work) = &run_work {
             let started = run_queue::start(&shared.hctxs, work);
@@ -242,9 +251,39 @@ impl Shared {
         counters
     }
 
-    /// Whether a thread of the disk makes progress on the shared context.
+    /// Returns whether a thread of the disk makes progress on the shared context. It may be about
+    /// to step down if the driver has a descriptor.
     pub(crate) fn has_service(&self) -> bool {
-        self.service.is_some()
+        lock(&self.service).is_some()
+    }
+
+    /// Makes sure that something makes progress on the shared context while tasks sleep: starts the
+    /// thread of the disk, unless there is one, or an event loop has asked for the disk's
+    /// descriptor. Nothing is needed if every request ends in the turn that issues it.
+    ///
+    /// # Errors
+    /// The system's error if it starts no thread.
+    pub(crate) fn drive(&self) -> io::Result<()> {
+        // Relaxed: a false is looked at again under the lock; a true needs nothing else.
+        match self.is_driven.load(Ordering::Relaxed) || self.device.ends_at_once() {
+            true => Ok(()),
+            false => self.start_service(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn take_service(&self) -> Option<Service> {
+        lock(&self.service).take()
+    }
+
+    #[cold]
+    fn start_service(&self) -> io::Result<()> {
+        let mut service = lock(&self.service);
+        if !self.is_driven.load(Ordering::Relaxed) {
+            *service = Some(service::start(&self.hctxs, &self.waiter, self.info.is_timed())?);
+            self.is_driven.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// The hardware context for a thread that uses the disk for the first time: one of its own, if
@@ -329,12 +368,28 @@ impl Shared {
             return None;
         }
         if self.poll.get().is_none() {
-            let hctx = &self.hctxs[SHARED];
-            let any = hctx.watch([self.waiter.poll_fd()?]).ok()?;
-            let _ = self.poll.set(any);
-            hctx.alarm.fire();
+            self.begin_poll();
         }
         self.poll.get().map(AnyOf::fd)
+    }
+
+    /// Makes the descriptor, if it can be made. From then on an event loop drives the disk, and the
+    /// thread that a future has started steps down.
+    #[cold]
+    fn begin_poll(&self) {
+        let service = lock(&self.service);
+        let hctx = &self.hctxs[SHARED];
+        let watched = self.waiter.poll_fd().and_then(|fd| hctx.watch([fd]).ok());
+        let Some(any) = watched else { return };
+        // It fails if another thread came first.
+        if self.poll.set(any).is_err() {
+            return;
+        }
+        self.is_driven.store(true, Ordering::Relaxed);
+        if let Some(service) = service.as_ref().filter(|_| !self.keeps_service) {
+            service.step_down(hctx);
+        }
+        hctx.wake_loops();
     }
 
     /// Takes a bio in, and waits for its end. Says what became of it.
@@ -417,12 +472,13 @@ impl Drop for Shared {
             // Rings and requests are the parent's.
             std::mem::forget(Arc::clone(&self.hctxs));
             std::mem::forget(self.worker.take());
-            return std::mem::forget(self.service.take());
+            return std::mem::forget(std::mem::take(&mut self.service));
         }
         if let Some(worker) = self.worker.take() {
             worker.end();
         }
-        if let Some(service) = self.service.take() {
+        let service = lock(&self.service).take();
+        if let Some(service) = service {
             service.end(&self.hctxs[SHARED]);
         }
         let is_timed = self.info.is_timed();

@@ -159,6 +159,46 @@ fn each_tag_that_is_put_wakes_one_disk() {
     });
 }
 
+/// T13: a disk that has all tags gives up those over its share, one by one, and no more.
+#[cfg(not(blk_shuttle))]
+#[test]
+fn a_disk_that_has_all_tags_keeps_its_share_of_them() {
+    const DEPTH: usize = 8;
+    check_within(None, || {
+        let pool = Arc::new(TagPool::new("", DEPTH as u32));
+        let how = How { queue_depth: DEPTH as u32, by: By::Thread, ..AT_ONCE };
+        let toys = [Toy::new(how), Toy::new(how)];
+        let disks = [0, 1].map(|at| Toy::open_with(&toys[at], Some(Arc::clone(&pool))));
+        let reads = [0, 1].map(|at: usize| [0; 2 * DEPTH].map(|_| Posted::submit(&disks[at])));
+        let has = || [toys[0].nr_at_device(), toys[1].nr_at_device()];
+        assert_eq!(has(), [DEPTH, 0]);
+        // What the first disk ends goes to the second, until each has half of the tags.
+        for nr_ended in 1..=DEPTH / 2 {
+            toys[0].complete_one();
+            disks[0].poll_shared();
+            assert_eq!(has(), [DEPTH - nr_ended, nr_ended]);
+        }
+        // From then on each replaces what it ends.
+        for at in [0, 1, 0, 0, 1, 1] {
+            toys[at].complete_one();
+            disks[at].poll_shared();
+            assert_eq!(has(), [DEPTH / 2, DEPTH / 2]);
+        }
+        // Once the second disk wants no more, the first has all.
+        while has()[1] > 0 {
+            toys[1].complete_one();
+            disks[1].poll_shared();
+        }
+        assert_eq!(has(), [DEPTH, 0]);
+        while has()[0] > 0 {
+            toys[0].complete_one();
+            disks[0].poll_shared();
+        }
+        reads.into_iter().flatten().for_each(Posted::check);
+        disks.iter().for_each(check_wake_ups);
+    });
+}
+
 /// T5: a wake-up of a disk that cannot use the tag goes to the next in line.
 #[cfg(not(blk_shuttle))]
 #[test]

@@ -32,6 +32,8 @@ struct State {
     shares: TagShares,
     users: Vec<User>,
     next_id: u64,
+    /// How often a user was woken.
+    nr_wake_ups: u64,
 }
 
 /// A context that uses the set.
@@ -70,6 +72,7 @@ impl TagPool {
                 shares: TagShares::new(depth, 1),
                 users: Vec::new(),
                 next_id: 0,
+                nr_wake_ups: 0,
             }),
         }
     }
@@ -174,22 +177,27 @@ impl TagPool {
         });
     }
 
-    /// Returns whether a wake-up was lost (T1), for a user that held no tag, was in line before its
-    /// latest turn, and got tags in that turn. It has `nr_held` now.
-    ///
-    /// It was, if no other user holds a tag, is putting some, or was woken and has not made its
-    /// turn yet: then nothing would have woken this one. Exact under the lock: a tag comes with the
-    /// `is_putting` of the user that put it, and a cleared one with the places of those it woke.
-    pub(crate) fn lost_wake_up(&self, id: WaitId, nr_held: u32) -> bool {
+    /// For a user that holds no tag, before a turn: returns how many wake-ups there were, if the
+    /// user is in line and no wake-up is on its way to another.
+    pub(crate) fn before_turn_in_line(&self, id: WaitId) -> Option<u64> {
         let mut state = self.lock();
-        let is_on_its_way = |user: &User| {
-            // Acquire: pairs with the release that follows `put`.
-            let is_putting = user.id != id && user.is_putting.load(Ordering::Acquire);
-            is_putting || user.place == Place::Woken
-        };
-        state.user(id).place == Place::InLine
+        let is_woken = state.users.iter().any(|user| user.place == Place::Woken);
+        (!is_woken && state.user(id).place == Place::InLine).then_some(state.nr_wake_ups)
+    }
+
+    /// Returns whether a wake-up was lost (T1), for a user that was in line before its latest turn,
+    /// when there were `nr_wake_ups`, and got tags in that turn. It has `nr_held` now.
+    ///
+    /// One was, if no other user holds a tag or is putting some, and none was woken meanwhile: the
+    /// tag was free, and nothing would have woken this user. It is exact: whoever puts a tag sets
+    /// `is_putting` before, and clears it when it has woken another, so this finds either.
+    pub(crate) fn lost_wake_up(&self, id: WaitId, nr_wake_ups: u64, nr_held: u32) -> bool {
+        let state = self.lock();
+        // Acquire: pairs with the release that follows `put`.
+        let is_putting = |user: &User| user.id != id && user.is_putting.load(Ordering::Acquire);
+        state.nr_wake_ups == nr_wake_ups
             && self.set.nr_busy() <= nr_held
-            && !state.users.iter().any(is_on_its_way)
+            && !state.users.iter().any(is_putting)
     }
 
     /// Lets the line say whom something wakes.
@@ -199,13 +207,14 @@ impl TagPool {
         woken: &mut Woken,
         act: impl FnOnce(&mut TagWaits, u32, &mut dyn FnMut(WaitId)),
     ) {
-        let State { waits, shares, users, .. } = state;
+        let State { waits, shares, users, nr_wake_ups, .. } = state;
         shares.sort(waits);
         act(waits, self.set.nr_busy(), &mut |id| {
             self.count.leave();
             let user = users.iter_mut().find(|user| user.id == id);
             let user = user.expect("who is in line is a user");
             user.place = Place::Woken;
+            *nr_wake_ups += 1;
             woken.push(Weak::clone(&user.disk));
         });
     }

@@ -17,6 +17,7 @@ use crate::claim::Claim;
 use crate::driver::{Device, DriverQueue, Mode, Waiter};
 use crate::info::{DiskFacts, DiskInfo};
 use crate::runtime::ctx::Ctx;
+use crate::runtime::event::Event;
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{Condvar, Mutex, UnsafeCell, lock, thread};
 use crate::runtime::shared::{SHARED, Shared};
@@ -25,6 +26,7 @@ use forebay_core::{
     Bio, Completions, Driver, Issue, IssuedRequest, Look, Op, Policy, QueueLimits, QueuedBio,
     RunQueuePolicy, Segment, Tag, WakePolicy,
 };
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +48,8 @@ pub(crate) struct How {
     pub(crate) run_queue: RunQueuePolicy,
     /// It has a volatile cache, and takes a flush only by itself.
     pub(crate) flushes_alone: bool,
+    /// It has a descriptor, which is never readable: see [`Toy::has_done`] in its place.
+    pub(crate) has_fd: bool,
 }
 
 /// Who completes a request.
@@ -70,6 +74,7 @@ pub(crate) const AT_ONCE: How = How {
     wake: WakePolicy::Fair,
     run_queue: RunQueuePolicy::Dedupe,
     flushes_alone: false,
+    has_fd: false,
 };
 
 /// The device.
@@ -171,6 +176,12 @@ impl Toy {
             .expect("a toy has no system to fail")
     }
 
+    /// Whether the descriptor of a driver would be readable: a completion or a kick is there.
+    pub(crate) fn has_done(&self) -> bool {
+        let state = lock(&self.state);
+        state.nr_posted > state.nr_reaped
+    }
+
     /// The device's thread: completes `nr` requests, as they come.
     pub(crate) fn work(&self, nr: usize) {
         let mut nr_done = 0;
@@ -210,17 +221,27 @@ impl Toy {
         }
     }
 
-    fn complete(&self, state: &mut State) {
+    /// For the device's thread: completes the request that was begun first.
+    pub(crate) fn complete_one(&self) {
+        Toy::complete_batch(&mut lock(&self.state), 1);
+        self.completed.notify_one();
+    }
+
+    fn complete_batch(state: &mut State, nr: usize) {
         let State { at_device, done, nr_posted, .. } = state;
-        while at_device.len() >= self.how.batch {
-            for rq in at_device.drain(..self.how.batch).rev() {
-                if let Some(page) = rq.page {
-                    // SAFETY: it is at the device.
-                    unsafe { Page::write(page) };
-                }
-                done.push(rq);
-                *nr_posted += 1;
+        for rq in at_device.drain(..nr).rev() {
+            if let Some(page) = rq.page {
+                // SAFETY: it is at the device.
+                unsafe { Page::write(page) };
             }
+            done.push(rq);
+            *nr_posted += 1;
+        }
+    }
+
+    fn complete(&self, state: &mut State) {
+        while state.at_device.len() >= self.how.batch {
+            Toy::complete_batch(state, self.how.batch);
         }
         if self.how.by != By::Silence {
             self.completed.notify_one();
@@ -250,7 +271,8 @@ impl Device for ToyDevice {
             // Tags are those of one context: each has a part of the device for itself.
             Mode::Owned => Toy::new(self.0.how),
         };
-        let waiter = Arc::new(ToyWaiter(Arc::clone(&toy)));
+        let event = toy.how.has_fd.then(|| Event::new().expect("a descriptor"));
+        let waiter = Arc::new(ToyWaiter(Arc::clone(&toy), event));
         let nr_busy = toy.how.nr_busy;
         let driver = ToyDriver { toy, queued: Vec::new(), nr_busy, nr_ready: 0 };
         Ok(DriverQueue { driver: Box::new(driver), waiter })
@@ -319,7 +341,7 @@ impl Driver for ToyDriver {
     }
 }
 
-struct ToyWaiter(Arc<Toy>);
+struct ToyWaiter(Arc<Toy>, Option<Event>);
 
 impl Waiter for ToyWaiter {
     fn wait(&self, timeout: Option<Duration>) {
@@ -336,6 +358,10 @@ impl Waiter for ToyWaiter {
         while state.nr_posted <= nr_reaped {
             state = self.0.completed.wait(state).expect("nobody panics under the lock");
         }
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.1.as_ref().map(Event::fd)
     }
 
     fn begins(&self) -> bool {

@@ -37,6 +37,7 @@ const OF_THE_LAYER: &[&str] = &[
     "flush_pending_ms",
     "elide",
     "exclusive",
+    "lock",
 ];
 
 /// Keys of files that fio has options for, or that select the engine.

@@ -124,6 +124,21 @@ fn the_same_signal_twice_is_one_and_a_later_one_ends_the_process() {
     }
 }
 
+/// A reload that is asked for early is made when the server serves.
+#[test]
+fn a_reload_does_not_end_a_server_whose_disks_are_being_opened() {
+    let folder = folder();
+    let path = folder.path().join("mute");
+    let mute = UnixListener::bind(&path).expect("a socket");
+    let uri = format!("nbd+unix:///?socket={}", path.display());
+    let mut managed = Managed::start(&folder, &uri);
+    let _connection = mute.accept().expect("it connects");
+    managed.send(Signal::HUP);
+    managed.send(Signal::TERM);
+    let status = managed.server.wait().expect("its end");
+    assert_eq!(status.signal(), Some(Signal::TERM.as_raw()), "SIGHUP has not ended it");
+}
+
 /// A disk that is another server, which greets and says nothing more.
 #[test]
 fn a_signal_ends_it_at_once_while_disks_are_opened() {

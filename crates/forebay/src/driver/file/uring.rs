@@ -280,8 +280,7 @@ impl<E: Enter> UringDriver<E> {
     #[cold]
     fn send_again(&mut self, tags: Vec<Tag>) {
         for tag in tags {
-            // It is of no use to try this again: there was an answer.
-            self.ranges.way = self.ranges.way.max(self.commands.of(tag).way());
+            self.commands.of(tag).teach(&mut self.ranges);
             self.queued.push(tag);
         }
         self.publish();

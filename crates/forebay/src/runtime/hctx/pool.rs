@@ -14,8 +14,9 @@ pub(crate) struct PoolUser {
     id: WaitId,
     /// It wants more tags than it has, as far as the others know.
     is_hungry: bool,
-    /// It was hungry, and held no tag, when the turn under way began.
-    was_starving: bool,
+    /// See [`TagPool::lost_wake_up`]: what it takes, if it had no tag and was in line when the turn
+    /// under way began.
+    nr_wake_ups: Option<u64>,
     /// Set while tags are put and their wake-ups are made; see [`TagPool::lost_wake_up`].
     is_putting: Arc<AtomicBool>,
 }
@@ -24,7 +25,7 @@ impl PoolUser {
     pub(crate) fn new(pool: &Arc<TagPool>, disk: &Weak<Shared>) -> PoolUser {
         let is_putting = Arc::new(AtomicBool::new(false));
         let id = pool.join(disk, &is_putting);
-        PoolUser { pool: Arc::clone(pool), id, is_hungry: false, was_starving: false, is_putting }
+        PoolUser { pool: Arc::clone(pool), id, is_hungry: false, nr_wake_ups: None, is_putting }
     }
 }
 
@@ -57,7 +58,9 @@ impl Token<'_> {
         let inner = &mut **self;
         if let Some(user) = &mut inner.pool {
             let nr_held = inner.core.nr_busy_tags();
-            user.was_starving = user.is_hungry && nr_held == 0;
+            if user.is_hungry && nr_held == 0 {
+                user.nr_wake_ups = user.pool.before_turn_in_line(user.id);
+            }
             inner.core.set_tag_limit(user.pool.limit(user.id, nr_held));
         }
     }
@@ -81,9 +84,10 @@ impl Token<'_> {
             // Relaxed: whoever gets one of these tags acquires it with the tag.
             user.is_putting.store(true, Ordering::Relaxed);
             let (nr_put, nr_held) = (inner.core.give_back_tags(), inner.core.nr_busy_tags());
-            let was_starving = std::mem::take(&mut user.was_starving);
-            let got_some = nr_put + nr_held > 0;
-            if was_starving && got_some && user.pool.lost_wake_up(user.id, nr_held) {
+            if let Some(nr_wake_ups) = user.nr_wake_ups.take()
+                && nr_put + nr_held > 0
+                && user.pool.lost_wake_up(user.id, nr_wake_ups, nr_held)
+            {
                 hctx.tags.note_rescue();
             }
             user.pool.put(user.id, nr_put, nr_held, &mut woken);

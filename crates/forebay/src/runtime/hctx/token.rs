@@ -125,17 +125,23 @@ impl<'a> Token<'a> {
     }
 
     /// Leaves what turns have issued and not committed to the wait beside the driver that follows.
-    pub(crate) fn leave_to_wait(&mut self) {
+    /// Another turn ends what the driver completes at once, which that wait would not announce.
+    pub(crate) fn leave_to_wait(&mut self, turned: &mut Turned) {
         let inner = &mut **self;
         inner.core.leave_to_wait(&mut *inner.driver);
+        if inner.driver.has_ready() {
+            *turned = self.turn(now_ns(self.hctx.is_timed), Commit::Now, None, None);
+        }
     }
 
-    /// Commits what a turn has issued and not committed. What the commit itself has completed is
-    /// ended at once where a descriptor is watched, which would not tell of it.
+    /// Commits what a turn has issued and not committed. Another turn ends what the commit itself
+    /// completes, unless the caller looks itself: neither a descriptor nor a wait of another thread
+    /// would announce it.
     pub(crate) fn commit(&mut self) {
         let inner = &mut **self;
         inner.core.commit(&mut *inner.driver);
-        if self.hctx.is_polled.load(Ordering::Relaxed) && self.driver.has_ready() {
+        let is_watched = self.hctx.is_shared || self.hctx.is_polled.load(Ordering::Relaxed);
+        if is_watched && self.driver.has_ready() {
             self.turn(now_ns(self.hctx.is_timed), Commit::Now, None, None);
         }
     }

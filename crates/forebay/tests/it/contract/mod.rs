@@ -177,7 +177,8 @@ tests! {
         who_waits_is_told_of_a_hold_that_ends
         a_descriptor_is_readable_when_a_reap_is_due
         a_freeze_waits_for_what_is_in
-        a_thread_of_the_disk_makes_progress;
+        a_thread_of_the_disk_makes_progress
+        futures_end_on_a_disk_that_nothing_else_drives;
     trace:
         a_random_trace_ends_as_on_a_ram_disk;
     => (null ram file aio psync model_hdd model_nvme model_sata

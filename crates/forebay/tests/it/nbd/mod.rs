@@ -2,6 +2,7 @@
 //! ends, and no caller waits for ever.
 
 mod durable;
+mod flags;
 mod hostile;
 mod sending;
 

@@ -11,7 +11,7 @@ use crate::driver::file::inline::{Inline, Writes};
 use crate::driver::file::uring::UringDriver;
 use crate::driver::file::waiter::UringWaiter;
 use crate::driver::testing::{DEPTH, data, issue, ranges, reap};
-use crate::driver::zeroing::{self, Way};
+use crate::driver::zeroing::{self, Ranges, Way};
 use crate::driver::{Mode, Waiter};
 use crate::runtime::clock;
 use forebay_core::{
@@ -355,9 +355,12 @@ fn a_range_goes_from_way_to_way_until_one_is_there() {
     let (tag, len) = (Tag::from_index(5), 3 << 16);
     issue(&mut noted, 5, Bio::range(Op::WriteZeroes, 0, len));
     let commands = &mut noted.0;
+    let (discard, way) = (zeroing::PUNCH_HOLE, Way::ZeroRange);
+    let mut ranges = Ranges { grows: false, discard, way, goes_on: true };
     for way in [Way::PunchHole, Way::Write] {
         assert_eq!(commands.ended(tag, -libc::EOPNOTSUPP), None);
-        assert_eq!(commands.of(tag).way(), way);
+        commands.of(tag).teach(&mut ranges);
+        assert_eq!((ranges.way, ranges.discard), (way, discard));
     }
     // What is written in part goes on; what is not written at all has failed.
     assert_eq!(commands.ended(tag, 1 << 16), None);
