@@ -123,7 +123,7 @@ impl DriverState {
 fn end_sync(hctx: usize, row: &mut Row, device: &mut Device, checks: &mut Checks) {
     let is_flush = row.command.op == Op::Flush;
     let Some(file) = device.file.as_mut().filter(|_| is_flush || row.is_fua) else { return };
-    row.is_lost = file.settings.has_page_cache && checks.is_lost(&row.pieces);
+    row.is_lost = file.settings.has_page_cache && checks.is_struck(&row.pieces);
     if let Err(status) = file.errors.sync(hctx) {
         checks.trace.note_of(DEVICE, Kind::SyncError, hctx as u64, 0);
         row.is_synced = true;
