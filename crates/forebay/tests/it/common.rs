@@ -95,7 +95,6 @@ pub(crate) struct ZramDevice {
 impl ZramDevice {
     /// One of `len` bytes for `test`. `None`, with a message, where there is none: which is an
     /// error under `FOREBAY_REQUIRE_TOOLS=1`.
-    #[allow(clippy::print_stderr)]
     pub(crate) fn new(test: &str, len: u64) -> Option<ZramDevice> {
         match ZramDevice::set_up(len) {
             Ok(device) => Some(device),
