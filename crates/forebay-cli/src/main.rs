@@ -91,7 +91,8 @@ fn run() -> Result<(), Failure> {
         Ok(Cli { command: Command::Serve(args) }) => serve::main(&args),
         Ok(Cli { command: Command::Sim(args) }) => sim::main(&args),
         Ok(Cli { command: Command::Lab(args) }) => lab::main(&args),
-        Err(error) if error.use_stderr() => {
+        Err(mut error) if error.use_stderr() => {
+            serve::explain(&mut error, std::env::args_os().nth(1).as_deref());
             output::stderr(&error.render().to_string());
             Err(Failure::Told { usage: true })
         }
