@@ -13,6 +13,7 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("serve", "name", "serve a", "serve a --name n"),
     ("serve", "description", "serve a", "serve a --description d"),
     ("serve", "read_only", "serve a", "serve a --read-only"),
+    ("serve", "shared", "serve a", "serve a --shared"),
     ("serve", "tls", "serve a", "serve a --tls require"),
     ("serve", "tls_certificates", "serve a", "serve a --tls-certificates pki"),
     ("serve", "tls_verify_peer", "serve a", "serve a --tls-verify-peer"),
