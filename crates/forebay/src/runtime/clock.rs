@@ -226,8 +226,8 @@ impl Pair {
         self.at.duration_since(earlier.at).as_nanos() as u64
     }
 
-    /// Returns whether both clocks have gone on by the same time, but for the error of the rate, the
-    /// steering of the kernel's clock, and the time that a reading may be held up.
+    /// Returns whether both clocks have gone on by the same time, but for the error of the rate,
+    /// the steering of the kernel's clock, and the time that a reading may be held up.
     fn agrees_with(&self, earlier: &Pair, rate: Rate) -> bool {
         let Some(ticks) = self.ticks.checked_sub(earlier.ticks) else { return false };
         let kernel_ns = self.ns_since(earlier);

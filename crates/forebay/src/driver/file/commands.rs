@@ -294,9 +294,9 @@ impl Commands {
     ///
     /// It goes the same way if the thread that submitted it has ended since. Then the kernel cannot
     /// go on with a read whose page has come in, for want of that thread's memory (EFAULT); it
-    /// cancels what that thread's workers have not begun (ECANCELED); and it may interrupt what they
-    /// have begun (EINTR, of file systems that wait for others: FUSE, NFS). Nothing of it was done.
-    /// An address that is bad in earnest fails each time.
+    /// cancels what that thread's workers have not begun (ECANCELED); and it may interrupt what
+    /// they have begun (EINTR, of file systems that wait for others: FUSE, NFS). Nothing of it was
+    /// done. An address that is bad in earnest fails each time.
     fn is_sent_again(&mut self, tag: Tag, result: i32) -> bool {
         let command = &mut self.table[tag.index()];
         let failed = (result < 0).then_some(-result);
