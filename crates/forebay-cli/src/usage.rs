@@ -56,12 +56,11 @@ fn message(error: &Error, args: &[OsString]) -> Option<String> {
     Some(match error.kind() {
         ErrorKind::UnknownArgument => {
             let is_serve = args.get(1).is_some_and(|command| command == "serve");
-            let foreign = is_serve.then(|| serve::tip(&name())).flatten();
-            let near = || text(ContextKind::SuggestedArg);
-            let hint = match foreign {
-                Some(tip) => format!("; {tip}"),
-                None => near().map_or(String::new(), |near| format!("; did you mean {near}?")),
-            };
+            let foreign = is_serve.then(|| serve::tip(&name())).flatten().map(str::to_owned);
+            let near =
+                || text(ContextKind::SuggestedArg).map(|near| format!("did you mean {near}?"));
+            let hint = foreign.or_else(near).or_else(|| tip(error));
+            let hint = hint.map_or(String::new(), |hint| format!("; {hint}"));
             match name() {
                 name if name.starts_with('-') => format!("unknown option {name}{hint}"),
                 name => format!("unexpected argument '{name}'{hint}"),
@@ -112,6 +111,18 @@ fn message(error: &Error, args: &[OsString]) -> Option<String> {
             first.strip_prefix("error: ").unwrap_or(first).to_owned()
         }
     })
+}
+
+/// Returns the tip of an error. clap's own one is wrong for options: it suggests to pass the
+/// unknown option as a value.
+fn tip(error: &Error) -> Option<String> {
+    match error.get(ContextKind::Suggested)? {
+        ContextValue::StyledStrs(tips) => {
+            let mut tips = tips.iter().map(ToString::to_string);
+            tips.find(|tip| !tip.contains("as a value"))
+        }
+        _ => None,
+    }
 }
 
 fn context(error: &Error, kind: ContextKind) -> Option<String> {

@@ -36,8 +36,10 @@ impl Tally<'_> {
         let result = match (checks.method, &checks.pattern) {
             (Method::Pattern, Some(pattern)) => verify::check_pattern(block, op.offset, pattern),
             _ if moved < verify::HEADER_LEN as u64 => {
-                return self
-                    .note_mismatch(format!("verify: only {moved} bytes at offset {}", op.offset));
+                return self.note_mismatch(format!(
+                    "verify: only {moved} bytes could be read at offset {}",
+                    op.offset
+                ));
             }
             (Method::Header(sum), _) => verify::check_with(block, op.offset, expected, sum),
             _ => verify::check_with(block, op.offset, expected, Checksum::Crc32c),

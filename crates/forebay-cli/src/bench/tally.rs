@@ -357,8 +357,8 @@ impl<'a> Tally<'a> {
     #[cold]
     fn fail_empty(&mut self, op: Op) {
         let message = format!(
-            "{} of {} bytes at offset {}: nothing was moved; the file has become shorter, or the \
-             device smaller, than it was at the start",
+            "{} of {} bytes at offset {}: no bytes were transferred; the file or device has become \
+             smaller since the start",
             op.direction.word(),
             op.len,
             op.offset

@@ -134,7 +134,8 @@ impl<'a> Worker<'a> {
         if self.tally.is_in_ramp() {
             // As in fio. Nothing at all would say less.
             output::stderr(&format!(
-                "forebay: {}: it ended within its ramp_time; the figures are those of the ramp\n",
+                "forebay: {}: the job ended within its ramp_time; its figures are those of the \
+                ramp\n",
                 self.tally.job.name
             ));
         }

@@ -48,8 +48,8 @@ pub(crate) fn bench_until(folder: &TempDir, args: &str, sign: &str) -> Child {
     child
 }
 
-/// Prints that a part of a test does not apply to this machine, and why. libtest captures `eprintln!`
-/// of tests that pass, so the line goes to standard error itself.
+/// Prints that a part of a test does not apply to this machine, and why. libtest captures
+/// `eprintln!` of tests that pass, so the line goes to standard error itself.
 pub(crate) fn skip(test: &str, why: &str) {
     // Nothing is lost if it is closed.
     let _ = std::io::stderr().write_all(format!("{test}: SKIPPED: {why}\n").as_bytes());

@@ -114,7 +114,9 @@ fn a_fio_that_is_missing_old_or_fails_is_said() {
     assert_eq!(stdout(&output), "");
 
     let output = with_fio(&folder, "fio-3.33", "echo hello", args);
-    assert!(stderr(&output).contains("fio: there is no report in JSON; it begins: \"hello\";"));
+    assert!(
+        stderr(&output).contains("fio: no JSON report in the output, which begins: \"hello\";")
+    );
 }
 
 #[test]
@@ -189,6 +191,6 @@ fn a_signal_ends_a_comparison_with_the_pairs_that_there_are() {
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
-    assert!(said.contains("forebay: ending early, on a signal: "), "{said}");
-    assert!(stdout(&output).contains(" of 1000 pairs were done."), "{}", stdout(&output));
+    assert!(said.contains("forebay: stopped early by a signal: "), "{said}");
+    assert!(stdout(&output).contains(" of 1000 pairs are complete."), "{}", stdout(&output));
 }

@@ -118,8 +118,8 @@ fn a_refused_command_leaves_no_file_behind() {
         ("--name=a --size=1m --name=b --filename=missing", "missing does not exist or is empty"),
         ("--name=a --size=1m --name=b --filename=ram:1M?x=1", "unknown key `x`"),
         ("--name=a --size=1m --name=b --size=2m --filename=ram:1M", "is beyond the end"),
-        ("--name=a --size=4096p --offset=4096p", "is more than a file can have"),
-        ("--name=a --size=1m --filename=no/folder", "laying out no/folder: No such file"),
+        ("--name=a --size=4096p --offset=4096p", "is larger than the largest file"),
+        ("--name=a --size=1m --filename=no/folder", "cannot lay out no/folder: No such file"),
     ] {
         let folder = folder();
         let output = bench(&folder, &format!("{args} --output=report"));
@@ -148,8 +148,8 @@ fn check_limited(limits: &str, args: &str, message: &str) {
 
 #[test]
 fn a_layout_that_fails_is_taken_back() {
-    let message = "a: laying out a.0.0: File too large (os error 27); 8388608 bytes more were \
-                   needed, and ";
+    let message = "a: cannot lay out a.0.0: File too large (os error 27); it needs 8388608 more \
+                   bytes, and ";
     check_limited("trap '' XFSZ; ulimit -f 2048", "--name=a --size=8m", message);
 }
 
@@ -159,7 +159,7 @@ fn threads_that_cannot_be_started_are_no_reason_to_hang() {
         // Stacks of 1 GiB, of which a dozen fit into the address space.
         "export RUST_MIN_STACK=1073741824; ulimit -v 16777216",
         "--name=a --filename=null:1M --numjobs=64",
-        "forebay: 64 threads were asked for, and only ",
+        " of 64 threads could be started: ",
     );
 }
 
@@ -267,12 +267,12 @@ fn missing_files_need_a_size() {
     check(
         "--name=a --filename=missing.img",
         1,
-        "a: missing.img does not exist or is empty; give --size, so that it can be laid out",
+        "a: missing.img does not exist or is empty; give --size to create it",
     );
     check(
         "--name=a --size=50%",
         1,
-        "a: a.0.0 does not exist or is empty; give --size, so that it can be laid out",
+        "a: a.0.0 does not exist or is empty; give --size to create it",
     );
 }
 

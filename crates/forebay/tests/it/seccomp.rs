@@ -8,7 +8,8 @@ use std::io;
 /// A system call that fails from now on.
 pub(crate) struct Refused {
     pub(crate) call: i64,
-    /// The place of an argument, from 0 on, and its value: other calls go through. `None`: all fail.
+    /// The place of an argument, from 0 on, and its value: other calls go through. `None`: all
+    /// fail.
     pub(crate) argument: Option<(u32, u32)>,
     pub(crate) errno: i32,
 }

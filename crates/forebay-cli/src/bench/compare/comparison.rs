@@ -148,7 +148,7 @@ impl Comparison {
         let mut all = Vec::new();
         if self.nr_pairs < self.nr_asked {
             all.push(format!(
-                "Interrupted: {} of {} pairs were done.",
+                "Interrupted: {} of {} pairs are complete.",
                 self.nr_pairs, self.nr_asked
             ));
         }

@@ -53,7 +53,7 @@ pub(super) fn main(
     if measured.was_stopped {
         let (done, all) = (measured.pairs.len(), asked.pairs);
         output::stderr(&format!(
-            "\nforebay: ending early, on a signal: {done} of {all} pairs were done\n"
+            "\nforebay: stopped early by a signal: {done} of {all} pairs are complete\n"
         ));
     }
     if measured.pairs.is_empty() {

@@ -224,8 +224,8 @@ A, B: the median of the runs of each side. ";
             ratio
         });
         let text = render(&comparison, false);
-        let note = "\nNOTE: Interrupted: 5 of 7 pairs were done.\nNOTE: The ratios of IOPS range \
-                    from 0.90 to 2.00: the machine or the device was not quiet.\n  Take more \
+        let note = "\nNOTE: Interrupted: 5 of 7 pairs are complete.\nNOTE: The ratios of IOPS \
+                    range from 0.90 to 2.00: the machine or the device was not quiet.\n  Take more \
                     pairs or longer runs.\nA, B: ";
         assert!(text.contains(note), "{text}");
     }
