@@ -144,7 +144,7 @@ fn an_event_loop_takes_over_beside_a_reader() {
     check_within(1, || take_over(How { nr_busy: 1, ..AT_ONCE }, 1));
 }
 
-/// What is too large for loom.
+/// Models that are too large for loom.
 #[cfg(not(blk_loom))]
 #[test]
 fn futures_and_many_readers() {

@@ -29,7 +29,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// What a disk may use, as long as it lives.
+/// The right of a disk to use its file or device, for its lifetime.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     /// None: memory of its own, or remote.
@@ -254,7 +254,7 @@ impl Claim {
         !self.is_remote && self.place().is_none_or(|place| place.is_sole)
     }
 
-    /// What `forebay info` says of it.
+    /// Describes exclusive use for `forebay info`.
     pub(crate) fn feature(&self) -> Feature {
         match self.place() {
             Some(Place { name: Name::BlockDevice(_), is_sole: true, .. }) => {

@@ -126,7 +126,7 @@ impl Place {
         }
     }
 
-    /// What its disks share in the core.
+    /// Returns the state that its disks share in the core.
     pub(super) fn backing(&self) -> &Backing {
         &self.backing
     }

@@ -159,7 +159,7 @@ impl Counter {
 /// How often a thread tries to make a comparison that another is making.
 const NR_TRIES: u32 = 100;
 
-/// What the time is read from.
+/// The source of the time.
 trait Clocks {
     fn kernel(&self) -> Instant;
     fn both(&self) -> Pair;

@@ -12,7 +12,7 @@ fn forbid(disk: &Disk, before: impl FnOnce() + Send, after: impl FnOnce() + Send
     std::thread::scope(|scope| {
         let work = || {
             before();
-            seccomp::refuse(&[(libc::SYS_io_uring_enter, libc::EPERM)]).expect("a filter");
+            seccomp::refuse([(libc::SYS_io_uring_enter, libc::EPERM)]).expect("a filter");
             after();
             assert!(disk.is_failed());
             let failure = disk.failure().expect("the disk says why");
@@ -34,7 +34,7 @@ fn a_blocking_call_ends_as_offline() {
         let disk = open(&scratch.spec(keys));
         let read = || disk.read_at(&mut Buf::new(4096), 0);
         let before = || assert_eq!(read(), Ok(4096));
-        // What the kernel has in its memory needs no call in some kinds of rings.
+        // Some kinds of rings read from the page cache without a call.
         let flush = || assert_eq!(disk.flush(), Err(IoError::Ended(BlockStatus::Offline)));
         forbid(&disk, before, flush);
         drop(disk);

@@ -51,7 +51,7 @@ impl Verdict {
     }
 }
 
-/// What a driver knows of its ring in case that ends.
+/// The state that a driver keeps in case its ring fails.
 #[derive(Debug, Default)]
 pub(super) struct Forbidden {
     verdict: Verdict,
