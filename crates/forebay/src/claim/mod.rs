@@ -6,7 +6,7 @@
 //! a [`Place`]. A partition and the disk that it is on are two places, as they have two caches in
 //! the kernel.
 //!
-//! - [`place`]: what the disks share, and how no error of a write-back is missed;
+//! - [`place`]: the state that the disks share, and how no error of a write-back is missed;
 //! - [`image_lock`]: byte locks, by which a disk and a virtual machine of QEMU avoid each other;
 //! - [`lock`]: how other programs are kept away altogether.
 //!
