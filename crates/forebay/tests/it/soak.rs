@@ -202,6 +202,7 @@ fn soak_seconds() -> u64 {
 }
 
 /// Returns the seed, and prints it.
+#[allow(clippy::print_stdout, reason = "libtest prints it if the test fails")]
 fn soak_seed() -> u64 {
     let seed = number("FOREBAY_SOAK_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     println!("FOREBAY_SOAK_SEED={seed}");

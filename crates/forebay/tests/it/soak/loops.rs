@@ -374,7 +374,7 @@ fn soak(spec: &str, seed: u64, len: Duration) {
     };
     let (stop, let_go) = (AtomicBool::new(false), AtomicBool::new(false));
     // On some disks an event loop drives the futures, on others the thread that they start.
-    let disk_fd = (seed % 2 == 0).then(|| disk.poll_fd()).flatten();
+    let disk_fd = seed.is_multiple_of(2).then(|| disk.poll_fd()).flatten();
     thread::scope(|scope| {
         let (disk, watch, stop, let_go) = (&disk, &watch, &stop, &let_go);
         let loops: Vec<_> = (0..LOOPS)
