@@ -98,7 +98,13 @@ fn errors_of_command_lines_have_the_style_of_all_errors_and_come_at_once() {
     check("info ram:1M --jsn", &["unknown option --jsn; did you mean --json?"]);
     check("info ram:1M ram:2M", &["unexpected argument 'ram:2M'"]);
     check("info", &["missing argument: <SPEC>"]);
-    check("serve a --fork --pid-file=x", &["unknown option --fork", "unknown option --pid-file"]);
+    check(
+        "serve a --readonly --user=x",
+        &[
+            "unknown option --readonly; use --read-only",
+            "unknown option --user; start the server as that user",
+        ],
+    );
     check(
         "lab tags --device floppy --seconds=x --fast",
         &[

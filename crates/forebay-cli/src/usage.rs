@@ -10,7 +10,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Error, Parser};
 
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, serve};
 
 /// How many errors are reported.
 const ERRORS_MAX: usize = 20;
@@ -21,7 +21,7 @@ pub(crate) fn failure<P: Parser>(first: Error, mut args: Vec<OsString>) -> Failu
     let mut messages = Vec::new();
     let mut error = Some(first);
     while let Some(found) = error.take().filter(|_| messages.len() < ERRORS_MAX) {
-        let Some(message) = message(&found) else {
+        let Some(message) = message(&found, &args) else {
             // A help text takes the place of a message, for instance if the command is missing.
             if messages.is_empty() {
                 output::stderr(&found.render().to_string());
@@ -46,8 +46,8 @@ pub(crate) fn number<const MIN: u64, const MAX: u64>(text: &str) -> Result<u64, 
     })
 }
 
-/// Returns the message of an error; `None` if its text is a help text.
-fn message(error: &Error) -> Option<String> {
+/// Returns the message of an error in these arguments; `None` if its text is a help text.
+fn message(error: &Error, args: &[OsString]) -> Option<String> {
     let text = |kind| context(error, kind);
     let name = || text(ContextKind::InvalidArg).unwrap_or_default();
     // The value's name follows the option's.
@@ -55,9 +55,12 @@ fn message(error: &Error) -> Option<String> {
     let value = || text(ContextKind::InvalidValue).unwrap_or_default();
     Some(match error.kind() {
         ErrorKind::UnknownArgument => {
-            let near = text(ContextKind::SuggestedArg).map(|near| format!("did you mean {near}?"));
-            let hint =
-                near.or_else(|| tip(error)).map_or(String::new(), |hint| format!("; {hint}"));
+            let is_serve = args.get(1).is_some_and(|command| command == "serve");
+            let foreign = is_serve.then(|| serve::tip(&name())).flatten().map(str::to_owned);
+            let near =
+                || text(ContextKind::SuggestedArg).map(|near| format!("did you mean {near}?"));
+            let hint = foreign.or_else(near).or_else(|| tip(error));
+            let hint = hint.map_or(String::new(), |hint| format!("; {hint}"));
             match name() {
                 name if name.starts_with('-') => format!("unknown option {name}{hint}"),
                 name => format!("unexpected argument '{name}'{hint}"),

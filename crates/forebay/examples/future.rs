@@ -55,7 +55,7 @@ impl<F: Future<Output = Result<Completion, SubmitError>>> Future for Join<F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Join { running, ended } = &mut *self;
         {
-            // What is submitted here is a batch: neighbours join.
+            // The I/O that these polls submit is one batch: neighbours join.
             let _plug = forebay::plug();
             running.retain_mut(|future| match future.as_mut().poll(context) {
                 Poll::Ready(result) => {

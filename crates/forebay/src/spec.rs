@@ -12,7 +12,7 @@ use std::str::FromStr;
 ///
 /// | driver | target | own keys |
 /// |---|---|---|
-/// | `file`, or nothing | a path | `direct`, `capacity`, `lock`, `read_only`, `engine`, `nr_threads` |
+/// | `file`, or nothing | a path | those of `psync`, and `engine` |
 /// | `aio` | a path | `direct`, `capacity`, `lock`, `read_only` |
 /// | `psync` | a path | `direct`, `capacity`, `lock`, `read_only`, `nr_threads` |
 /// | `ram` | a size | `req_ns`, `io_ns`, `kick_ns`, `logical_block_size` |
@@ -79,9 +79,10 @@ use std::str::FromStr;
 /// and `t`, powers of 1024. In a path, `?` is written `%3F`, and `%` is written `%25` if `3F` or
 /// `25` follows it.
 ///
-/// A disk on a file or block device takes QEMU's byte locks (`lock=on`; `shared` lets other programs
-/// write, `off` takes none), so that a virtual machine and the disk do not write at once. While
-/// another program holds them, [`Disk::open`](crate::Disk::open) waits for up to 3 s, and then fails.
+/// A disk on a file or block device takes QEMU's byte locks (`lock=on`; `shared` lets other
+/// programs write, `off` takes none), so that a virtual machine and the disk do not write at once.
+/// While another program holds them, [`Disk::open`](crate::Disk::open) waits for up to 3 s, and
+/// then fails.
 ///
 /// `elide=on` is correct only without other writers: on a disk in memory, and on a file or block
 /// device with `exclusive=on`. Elsewhere it is refused. `exclusive=on` opens a block device with

@@ -4,19 +4,24 @@
 //! signals, the service manager, and what the process gives up.
 
 mod activation;
+mod foreign;
+mod format;
 mod notify;
 mod sandbox;
 mod share;
 mod signals;
 
+pub(crate) use self::foreign::tip;
 use self::notify::Manager;
 use self::sandbox::confine;
 use self::signals::{Reloads, StopSignals};
 use crate::failure::Failure;
 use crate::output;
 use clap::{Args, ValueEnum};
+use forebay::OpenError;
 use forebay_serve::{
-    Address, ExportOptions, Limits, Options, ServeError, Server, TlsOptions, metrics_address,
+    Address, ExportOptions, Limits, Options, ServeError, Server, TlsOptions, last_part,
+    metrics_address,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
@@ -111,8 +116,11 @@ pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
         options.listen.push(Address::Unix(PathBuf::from(DEFAULT_SOCKET)));
     }
     raise_nr_descriptors();
-    let server = Server::open(options).map_err(|error| failure(&error))?;
+    let server = Server::open(options).map_err(|error| failure(&error, args))?;
     server.disks().for_each(|disk| output::notice(disk.info()));
+    for warning in args.specs.iter().filter_map(|spec| format::warning(spec)) {
+        output::stderr(&format!("forebay: {warning}\n"));
+    }
     // A reader of the URIs may also send a signal: from here on signals end the server in order.
     let signals = StopSignals::install(&reloads).map_err(|error| signals_failed(&error))?;
     for uri in server.uris() {
@@ -129,7 +137,7 @@ pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
     };
     reloads.start(reload).map_err(|error| signals_failed(&error))?;
     let mut manager = Manager { nr_exports: args.specs.len(), signals: &signals };
-    server.run(&signals, &mut manager).map_err(|error| failure(&error))
+    server.run(&signals, &mut manager).map_err(|error| failure(&error, args))
 }
 
 fn signals_failed(error: &io::Error) -> Failure {
@@ -216,8 +224,8 @@ fn tls(args: &ServeArgs) -> Result<Option<TlsOptions>, Failure> {
     }
 }
 
-/// What a server has said, with the option that mends it.
-fn failure(error: &ServeError) -> Failure {
+/// Returns the failure for an error of the server, with the option that helps.
+fn failure(error: &ServeError, args: &ServeArgs) -> Failure {
     match error {
         ServeError::SameName(_) => {
             Failure::Run(format!("{error}; give each SPEC a --name of its own"))
@@ -225,15 +233,29 @@ fn failure(error: &ServeError) -> Failure {
         ServeError::Memory { .. } => Failure::Usage(format!(
             "{error}; raise --memory-mib, or lower --max-connections or --threads"
         )),
+        ServeError::Open { source: OpenError::NoPermission { path, access, hint }, .. }
+            if hint.contains("read_only=on") =>
+        {
+            let one = match args.specs.len() {
+                1 => "",
+                _ => ", or `?read_only=on` in the SPEC of this disk",
+            };
+            let path = path.display();
+            Failure::Run(format!(
+                "{path}: no permission to {access} it; to serve it read-only, add --read-only{one}"
+            ))
+        }
+        ServeError::Open { .. } => {
+            Failure::Run(error.to_string().replace("read_only=on", "--read-only"))
+        }
         _ => Failure::Run(error.to_string()),
     }
 }
 
-/// What a disk is called that was given no name: of several, the last part of the target.
+/// Returns the name of an export that was given none: of several disks, the last part of the spec.
 fn default_name(spec: &str, nr_specs: usize) -> String {
-    if nr_specs == 1 {
-        return String::new();
+    match nr_specs {
+        1 => String::new(),
+        _ => last_part(spec).to_owned(),
     }
-    let target = spec.split_once('?').map_or(spec, |(target, _)| target);
-    target.rsplit('/').next().unwrap_or(target).to_owned()
 }

@@ -174,8 +174,8 @@ impl Durable {
     }
 
     /// Returns whether a write that is under way was lost by a failed write-back.
-    pub(crate) fn is_lost(&self, block: u64, value: u64) -> bool {
-        self.device.is_lost(block, value)
+    pub(crate) fn is_struck(&self, block: u64, value: u64) -> bool {
+        self.device.is_struck(block, value)
     }
 
     /// Returns whether the page cache of the device has something of a block to write back.

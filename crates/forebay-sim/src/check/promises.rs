@@ -75,13 +75,14 @@ impl Checks {
     }
 
     /// Returns whether blocks of a command that is under way were lost by a failed write-back.
-    pub(crate) fn is_lost(&self, pieces: &[Piece]) -> bool {
+    pub(crate) fn is_struck(&self, pieces: &[Piece]) -> bool {
         pieces.iter().any(|piece| {
             let row = self.bios.row(piece.slot);
-            let is_lost = |unit: usize| {
-                row.op.is_write() && self.durable.is_lost(row.block + unit as u64, row.value(unit))
+            let is_struck = |unit: usize| {
+                row.op.is_write()
+                    && self.durable.is_struck(row.block + unit as u64, row.value(unit))
             };
-            piece.units().any(is_lost)
+            piece.units().any(is_struck)
         })
     }
 

@@ -281,7 +281,7 @@ impl Device {
             let value = Letter::value(nth);
             let is_fua = running.is_fua && self.bug != Some(Bug::LyingFua);
             // Another sync may have reported it.
-            let is_lost = has_page_cache && self.durable.is_lost(sector, value);
+            let is_lost = has_page_cache && self.durable.is_struck(sector, value);
             let outcome = match (result, running.op) {
                 (Ok(_), Op::Write) if is_fua && !is_lost => Outcome::Durable,
                 (Ok(_), Op::Write) => Outcome::Cached(0),

@@ -8,8 +8,9 @@
 //!
 //! All locks are shared (read) locks, so any number of programs may hold a byte. A program first
 //! locks its bytes, and then tests the opposite byte of each: a permission that it uses must not be
-//! unshared by another program, and one that it does not share must not be in use. Two programs that
-//! start at the same time may both find a conflict; both then back off, and neither has the image.
+//! unshared by another program, and one that it does not share must not be in use. Two programs
+//! that start at the same time may both find a conflict; both then back off, and neither has the
+//! image.
 //!
 //! The locks are open-file-description locks (`F_OFD_SETLK`) on a descriptor of their own, one for
 //! each file and process: locks of one description never conflict, so any number of disks of this
@@ -27,7 +28,7 @@ use std::os::fd::AsRawFd;
 /// The permissions that have bytes. The numbers are QEMU's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Permission {
-    /// Reads see what was written last.
+    /// Reads return the data that was written last.
     ConsistentRead = 0,
     /// Changes data.
     Write = 1,
@@ -45,7 +46,7 @@ const ALL: [Permission; NR_PERMISSIONS] = [ConsistentRead, Write, WriteUnchanged
 /// The byte of permission 0, for each [`Role`].
 const BASES: [libc::off_t; 2] = [100, 200];
 
-/// What a locked byte says of its permission.
+/// The meaning of a locked byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Used = 0,

@@ -6,7 +6,7 @@
 //! a [`Place`]. A partition and the disk that it is on are two places, as they have two caches in
 //! the kernel.
 //!
-//! - [`place`]: what the disks share, and how no error of a write-back is missed;
+//! - [`place`]: the state that the disks share, and how no error of a write-back is missed;
 //! - [`image_lock`]: byte locks, by which a disk and a virtual machine of QEMU avoid each other;
 //! - [`lock`]: how other programs are kept away altogether.
 //!
@@ -29,7 +29,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// What a disk may use, as long as it lives.
+/// The right of a disk to use its file or device, for its lifetime.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     /// None: memory of its own, or remote.
@@ -240,8 +240,8 @@ impl Claim {
         }
     }
 
-    /// The state of a disk of `nr_hctxs` hardware contexts. All disks on one place share the durable
-    /// points and the retries.
+    /// The state of a disk of `nr_hctxs` hardware contexts. All disks on one place share the
+    /// durable points and the retries.
     pub(crate) fn new_state(&self, nr_hctxs: u32) -> DeviceState {
         match self.place() {
             Some(place) => DeviceState::on(place.backing(), nr_hctxs),
@@ -254,7 +254,7 @@ impl Claim {
         !self.is_remote && self.place().is_none_or(|place| place.is_sole)
     }
 
-    /// What `forebay info` says of it.
+    /// Describes exclusive use for `forebay info`.
     pub(crate) fn feature(&self) -> Feature {
         match self.place() {
             Some(Place { name: Name::BlockDevice(_), is_sole: true, .. }) => {

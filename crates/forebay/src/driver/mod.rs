@@ -149,6 +149,12 @@ pub(crate) trait Waiter: Send + Sync {
         false
     }
 
+    /// Returns whether a kick may find a wait that it cannot end: the system call that it takes is
+    /// forbidden since.
+    fn misses_kicks(&self) -> bool {
+        false
+    }
+
     /// Whether a wait begins what the driver has left to it ([`Driver::leave_to_wait`]).
     fn begins(&self) -> bool {
         false

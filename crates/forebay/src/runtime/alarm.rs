@@ -6,13 +6,13 @@
 //! stays readable until it is set again, so it wakes every loop of the context, and only a turn
 //! clears it: a loop that reaps without a turn is woken again.
 //!
-//! - P1 A turn clears the alarm before it reads the gates and the inbox.
-//! - P2 A turn that leaves work at a busy driver with nothing in flight sets the alarm, if the
+//! - B1 A turn clears the alarm before it reads the gates and the inbox.
+//! - B2 A turn that leaves work at a busy driver with nothing in flight sets the alarm, if the
 //!   context is polled.
-//! - P3 A thread that opens a gate fires the alarm afterwards, in each context whose token it
+//! - B3 A thread that opens a gate fires the alarm afterwards, in each context whose token it
 //!   cannot take. The other contexts it turns itself (R4).
 //!
-//! No wake-up is lost between P1 and P3. All changes of the timer are made under one lock. If the
+//! No wake-up is lost between B1 and B3. All changes of the timer are made under one lock. If the
 //! opener's change comes before the turn's, the turn acquires the open gate by the lock, and runs
 //! the work. If it comes later, the timer stays readable, and another turn follows. The same holds
 //! if the flag hides the opener's change from the turn: the turn then clears nothing.
@@ -51,7 +51,7 @@ impl Alarm {
         Ok(self.timer.get().expect("just made").fd())
     }
 
-    /// Wakes the loops after `delay`, unless the alarm is set already (P2).
+    /// Wakes the loops after `delay`, unless the alarm is set already (B2).
     #[cold]
     pub(crate) fn set(&self, delay: Duration) {
         let _change = lock(&self.change);
@@ -61,7 +61,7 @@ impl Alarm {
         }
     }
 
-    /// Wakes the loops now (P3).
+    /// Wakes the loops now (B3).
     pub(crate) fn fire(&self) {
         let _change = lock(&self.change);
         self.start(Duration::ZERO);
@@ -74,7 +74,7 @@ impl Alarm {
         }
     }
 
-    /// A turn begins (P1).
+    /// A turn begins (B1).
     #[inline]
     pub(crate) fn clear(&self) {
         if self.is_set() {

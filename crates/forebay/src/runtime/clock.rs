@@ -159,7 +159,7 @@ impl Counter {
 /// How often a thread tries to make a comparison that another is making.
 const NR_TRIES: u32 = 100;
 
-/// What the time is read from.
+/// The source of the time.
 trait Clocks {
     fn kernel(&self) -> Instant;
     fn both(&self) -> Pair;
@@ -226,8 +226,8 @@ impl Pair {
         self.at.duration_since(earlier.at).as_nanos() as u64
     }
 
-    /// Whether both clocks have gone on by the same time, but for what the rate may be wrong by, the
-    /// kernel's clock is steered by, and a reading may be held up by.
+    /// Returns whether both clocks have gone on by the same time, but for the error of the rate,
+    /// the steering of the kernel's clock, and the time that a reading may be held up.
     fn agrees_with(&self, earlier: &Pair, rate: Rate) -> bool {
         let Some(ticks) = self.ticks.checked_sub(earlier.ticks) else { return false };
         let kernel_ns = self.ns_since(earlier);

@@ -114,7 +114,7 @@ impl Drop for Hold {
         for hctx in self.shared.hctxs() {
             match hctx.is_shared {
                 true => hctx.run_turn(),
-                // P3.
+                // B3.
                 false => hctx.wake_loops(),
             }
         }

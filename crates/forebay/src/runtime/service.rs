@@ -39,8 +39,11 @@ pub(crate) struct Service {
 struct State {
     /// The thread is to step down.
     is_over: AtomicBool,
-    /// The thread leads the context, or will: it has the baton. Written by the thread itself.
+    /// The thread leads the context, or will: it has the baton. Written by the thread itself, or by
+    /// the thread that closes the disk without it.
     is_leading: AtomicBool,
+    /// The thread touches the disk no more. A guess, hence the product's own kind.
+    is_gone: std::sync::atomic::AtomicBool,
 }
 
 /// Starts the thread of a disk.
@@ -54,7 +57,7 @@ pub(crate) fn start(
 ) -> io::Result<Service> {
     let leads = hctxs[SHARED].run.try_lead();
     let (is_over, is_leading) = (AtomicBool::new(false), AtomicBool::new(leads));
-    let state = Arc::new(State { is_over, is_leading });
+    let state = Arc::new(State { is_over, is_leading, is_gone: false.into() });
     let (hctxs, waiter) = (Arc::clone(hctxs), Arc::clone(waiter));
     let server = Server { hctxs: Arc::clone(&hctxs), waiter, state: Arc::clone(&state), is_timed };
     let builder = thread::Builder::new().name(String::from("forebay-service"));
@@ -92,15 +95,18 @@ impl Service {
     }
 
     /// The disk is closed: the thread ends, and has passed the baton.
-    pub(crate) fn end(self, hctx: &Hctx) {
+    pub(crate) fn end(self, hctx: &Hctx, waiter: &dyn Waiter) {
         // It may be this one: it woke a task that dropped the last handle.
         if self.thread.thread().id() != thread::current().id() {
             self.step_down(hctx);
-            // If it has panicked, the process has aborted.
-            let _ = self.thread.join();
-            return;
+            if !waiter.misses_kicks() || self.is_gone_soon() {
+                // If it has panicked, the process has aborted.
+                let _ = self.thread.join();
+                return;
+            }
+            // It sleeps in the driver for as long as the process lives.
         }
-        // The caller goes on to drain the disk, on this thread. What follows in `run` is done now.
+        // The caller goes on to drain the disk. What follows in `run` is done now.
         self.state.is_over.store(true, Ordering::Release);
         if self.state.is_leading.load(Ordering::Relaxed) {
             self.state.is_leading.store(false, Ordering::Relaxed);
@@ -109,6 +115,18 @@ impl Service {
             }
             hctx.run.resign();
         }
+    }
+}
+
+impl Service {
+    /// Returns whether the thread comes to its end without a kick.
+    #[cold]
+    fn is_gone_soon(&self) -> bool {
+        let is_gone = || self.state.is_gone.load(Ordering::Relaxed);
+        (0..100).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            is_gone()
+        })
     }
 }
 
@@ -140,6 +158,7 @@ impl Server {
             // Its last turns may have ended what the event loop now waits for at the descriptor.
             hctx.wake_loops();
         }
+        self.state.is_gone.store(true, Ordering::Relaxed);
     }
 
     /// Waits for the baton (V1).

@@ -479,7 +479,7 @@ impl Drop for Shared {
         }
         let service = lock(&self.service).take();
         if let Some(service) = service {
-            service.end(&self.hctxs[SHARED]);
+            service.end(&self.hctxs[SHARED], &*self.waiter);
         }
         let is_timed = self.info.is_timed();
         AbortOnUnwind::guard(|| {

@@ -85,8 +85,7 @@ pub(crate) fn run_again(test: &str, variable: (&str, &str)) -> Option<Output> {
     Some(command.output().expect("a process"))
 }
 
-/// A compressed device in memory, where that can be had. The kernel does not submit to it what must
-/// not wait.
+/// A compressed device in memory, where that can be had. It refuses commands that must not wait.
 #[derive(Debug)]
 pub(crate) struct ZramDevice {
     pub(crate) node: String,
@@ -94,8 +93,8 @@ pub(crate) struct ZramDevice {
 }
 
 impl ZramDevice {
-    /// One of `len` bytes for `test`. `None`, with a message, where there is none: which is an error
-    /// under `FOREBAY_REQUIRE_TOOLS=1`.
+    /// One of `len` bytes for `test`. `None`, with a message, where there is none: which is an
+    /// error under `FOREBAY_REQUIRE_TOOLS=1`.
     pub(crate) fn new(test: &str, len: u64) -> Option<ZramDevice> {
         match ZramDevice::set_up(len) {
             Ok(device) => Some(device),

@@ -3,11 +3,9 @@
 
 use crate::common::{Scratch, open};
 use crate::nbd_server::{NbdServer, export};
-use crate::progress::{await_any, await_readable};
+use crate::progress::{EventFd, await_any, await_readable};
 use crate::seccomp;
 use forebay::{Buf, Disk, Io, IoError, Refusal};
-use std::io::{Read, Write};
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -114,32 +112,6 @@ fn futures_end_beside_blocking_calls() {
     }
 }
 
-/// A waker that an event loop watches.
-struct EventFd(std::fs::File);
-
-impl EventFd {
-    #[expect(unsafe_code, reason = "eventfd is a system call")]
-    fn new() -> EventFd {
-        // SAFETY: numbers only; the descriptor is new, and nobody else's.
-        let fd = unsafe {
-            let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
-            assert!(fd >= 0, "a descriptor");
-            OwnedFd::from_raw_fd(fd)
-        };
-        EventFd(fd.into())
-    }
-
-    fn clear(&self) {
-        let _ = (&self.0).read(&mut [0; 8]);
-    }
-}
-
-impl Wake for EventFd {
-    fn wake(self: Arc<Self>) {
-        (&self.0).write_all(&1u64.to_ne_bytes()).expect("room for a signal");
-    }
-}
-
 /// The loop asks for the descriptor when futures wait already, and threads read beside it.
 #[test]
 fn an_event_loop_takes_over_from_the_thread_of_the_disk() {
@@ -167,7 +139,7 @@ fn an_event_loop_takes_over_from_the_thread_of_the_disk() {
                 let mut task = pin!(use_disk(&disk, 0, 6, true));
                 while task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
                     let fd = disk.poll_fd().expect("a descriptor");
-                    await_any(&[fd, woken.0.as_fd()], spec);
+                    await_any(&[fd, woken.as_fd()], spec);
                     woken.clear();
                     disk.poll();
                 }

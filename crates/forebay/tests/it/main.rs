@@ -9,6 +9,7 @@ mod durability;
 mod extents;
 mod facts;
 mod fallback;
+mod forbidden;
 mod futures;
 mod group_commit;
 mod holds;

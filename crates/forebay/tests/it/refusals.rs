@@ -160,7 +160,7 @@ fn files() {
         &format!("{path}?size=1G"),
         "unknown key `size` for driver `file`; there are: async_depth, capacity, direct, \
          elide, engine, exclusive, fixed_buffers, flush, flush_pending_ms, fua, \
-         iostats, kick, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, \
+         iostats, kick, lock, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, \
          nr_requests, nr_threads, plug, queue_depth, read_only, reserved_tags, \
          run_queue, service, sqpoll, sqpoll_idle_ms, tag_set, wake",
     );

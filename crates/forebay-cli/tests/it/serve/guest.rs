@@ -1,8 +1,8 @@
 //! A guest on a served disk: a Linux kernel in QEMU, without hardware virtualization, mounts a file
 //! system, works on it, and says what it has written. The host looks whether all of it is there.
 //!
-//! Kernel and tools are the distribution's, downloaded once by apt. Without them the test is skipped
-//! by name, or fails where `FOREBAY_REQUIRE_TOOLS` is set.
+//! Kernel and tools are the distribution's, downloaded once by apt. Without them the test is
+//! skipped by name, or fails where `FOREBAY_REQUIRE_TOOLS` is set.
 
 use super::server::Server;
 use super::tools::{is_there, run, try_run};

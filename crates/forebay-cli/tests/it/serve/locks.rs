@@ -1,8 +1,9 @@
 //! Image locks: which programs may have one image open at the same time.
 //!
 //! Each program uses permissions of the image and withholds some from others. Two programs conflict
-//! if one uses what the other withholds. The tables below say what each program does; the test opens
-//! an image by every pair of programs, in both orders, where at least one is ours.
+//! if one uses what the other withholds. The table below lists both for each
+//! program. The test opens an image by every pair of programs, in both orders, where at least one
+//! is ours.
 
 use super::server::Server;
 use super::tools::is_there;
@@ -93,8 +94,8 @@ fn qemu(folder: &TempDir, program: &str, args: &str) -> Command {
     command
 }
 
-/// Starts a program of QEMU, and returns it when it has printed a line with `sign`: it has the image
-/// then. Returns what it has printed if it ends before.
+/// Starts a program of QEMU, and returns it when it has printed a line with `sign`: it has the
+/// image then. Returns its output if it ends before.
 fn start(mut command: Command, input: &[u8], sign: &str) -> Result<Child, String> {
     let mut child = command.spawn().expect("it can be run");
     let mut stdin = child.stdin.take().expect("a pipe");

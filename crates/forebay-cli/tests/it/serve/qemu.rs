@@ -137,6 +137,9 @@ fn raw_means_raw() {
     assert_eq!(&seen[..4], b"QFI\xfb", "the header is data");
     assert!(seen[..image.len()] == image[..]);
     assert!(seen[image.len()..].iter().all(|byte| *byte == 0));
+    // The operator may have meant something else.
+    let warning = "forebay: disk.img: this is a qcow2 image, and it is served as raw";
+    assert!(server.log().lines().any(|line| line.starts_with(warning)), "{}", server.log());
 }
 
 #[test]

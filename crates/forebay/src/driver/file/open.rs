@@ -49,7 +49,8 @@ impl File {
     /// This file on a device of which this is known.
     pub(super) fn with(&self, Known { device, facts, features }: Known) -> Opened {
         let out_of_reach_bytes = self.probed.out_of_reach_bytes;
-        let facts = DiskFacts { out_of_reach_bytes, ..facts };
+        let caches_reads = !self.options.direct;
+        let facts = DiskFacts { out_of_reach_bytes, caches_reads, ..facts };
         let block = self.probed.limits.logical_block_size;
         let tail = (out_of_reach_bytes > 0).then(|| {
             format!(
@@ -178,12 +179,16 @@ fn open_file(path: &Path, options: Options) -> Result<fs::File, OpenError> {
         .map_err(|source| refused(path, options, source))
 }
 
-/// Why a file could not be opened, from the kernel's answer.
+/// Returns why a file could not be opened, from the kernel's answer.
 fn refused(path: &Path, options: Options, source: io::Error) -> OpenError {
     let path = path.to_owned();
     match source.raw_os_error() {
         Some(libc::ENOENT) => OpenError::NotFound { hint: not_found_hint(&path), path },
-        Some(libc::EACCES | libc::EPERM | libc::EROFS) if options.read_only => {
+        Some(libc::EPERM) if options.read_only => {
+            let hint = "; in a container, pass the device to it";
+            OpenError::NoPermission { path, access: "read", hint }
+        }
+        Some(libc::EACCES | libc::EROFS) if options.read_only => {
             OpenError::NoPermission { path, access: "read", hint: "" }
         }
         Some(libc::EACCES | libc::EPERM | libc::EROFS) => {

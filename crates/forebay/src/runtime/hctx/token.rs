@@ -200,7 +200,7 @@ impl<'a> Token<'a> {
         let run = &hctx.run;
         let is_polled = hctx.is_polled.load(Ordering::Relaxed);
         if is_polled {
-            // P1.
+            // B1.
             hctx.alarm.clear();
         }
         let gates = run.gates();
@@ -248,7 +248,7 @@ impl<'a> Token<'a> {
         let is_stuck = is_stuck(turned);
         let left = (u8::from(turned.is_drained) * DRAINED) | (u8::from(is_stuck) * STUCK);
         hctx.left.store(left, Ordering::Relaxed);
-        // P2. What only a closed gate holds back is the business of whoever opens it.
+        // B2. What only a closed gate holds back is the business of whoever opens it.
         if is_stuck && is_polled && gates.dispatch && !turned.is_drained {
             hctx.alarm.set(RESOURCE_DELAY);
         }

@@ -87,8 +87,8 @@ fn probe(ring: i32) -> i32 {
     std::io::Error::last_os_error().raw_os_error().expect("an error of the system")
 }
 
-/// The rings above are the tests' own. These are those of a disk at work: of its shared context, and
-/// of this thread's.
+/// The rings above are the tests' own. These are those of a disk at work: of its shared context,
+/// and of this thread's.
 #[test]
 fn every_ring_of_a_disk_is_restricted() {
     let file = tempfile::NamedTempFile::new().expect("a scratch file");
