@@ -32,13 +32,13 @@ pub fn of(job: &Job) -> Vec<String> {
         sqthread_poll, stonewall, new_group, policies: _, texts,
         // They follow from the jobs before.
         group: _, stage: _,
-        // What follows from the texts.
+        // They follow from the texts.
         sizes: _, variety: _, loops: _, pace: _, ramp_time: _, start_delay: _, measures,
         fdatasync: _, logs: _, checks, warnings: _,
-        // What was said, not what follows from it.
+        // The options as given, not their effects.
         options: _,
     } = job;
-    // What it would be if nothing else were said: depths depend on the depth.
+    // The job without other options: its depths depend on the depth.
     let bare = Given { iodepth: Some(*iodepth), ioengine: *ioengine, ..Given::default() };
     // A job of defaults has no options that contradict each other.
     let bare = Job::new(String::new(), bare, Vec::new()).unwrap_or_else(|_| job.clone());

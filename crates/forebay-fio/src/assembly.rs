@@ -40,8 +40,8 @@ pub(crate) struct Assembly {
 struct Draft {
     given: Given,
     origins: Vec<Arc<Origin>>,
-    /// Whether an option failed. What the others contradict each other in is then not reported: it
-    /// may follow from that failure.
+    /// Whether an option failed. Contradictions of the others are then not reported: they may
+    /// follow from that failure.
     has_failed: bool,
 }
 
@@ -104,7 +104,7 @@ impl Assembly {
         self.errors.add(error);
     }
 
-    /// Ends the job that is open, and records what its options contradict each other in.
+    /// Ends the job that is open, and records a contradiction of its options.
     pub(crate) fn close_reporting(&mut self) {
         if let Err(error) = self.close() {
             self.errors.add(error);

@@ -28,7 +28,7 @@ use crate::origin::{Origin, Source};
 
 pub use crate::errors::{CommandError, CommandErrors};
 
-/// What a command line asks for.
+/// A parsed command line.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Parsed {
     /// Run these jobs.

@@ -56,7 +56,7 @@ pub struct Job {
     pub ramp_time: Duration,
     /// `startdelay`: how long after the other jobs it starts.
     pub start_delay: Duration,
-    /// What is measured and reported.
+    /// Options of measurement and report.
     pub measures: Measures,
     /// `size`: length of the region; `None`: the whole device.
     pub size: Option<Size>,
@@ -111,7 +111,7 @@ pub struct Job {
     pub randrepeat: bool,
     /// `verify`: whether blocks are verified.
     pub verify: bool,
-    /// What to log.
+    /// Options of logs.
     pub logs: LogOptions,
     /// How to verify, and what data to write.
     pub checks: Checks,

@@ -78,7 +78,7 @@ struct Line {
     direction: u8,
 }
 
-/// What ended in a window, by direction.
+/// The I/Os that ended in a window, in one direction.
 #[derive(Debug, Clone, Default)]
 struct Window {
     ios: [u64; 3],

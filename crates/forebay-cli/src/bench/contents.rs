@@ -1,4 +1,4 @@
-//! What is in the blocks: filling those that are written, and checking those that are read.
+//! The contents of the blocks: filling those that are written, and checking those that are read.
 
 use forebay_fio::generator::Op;
 use forebay_fio::job::Method;
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::tally::{Check, Tally};
 use crate::output;
 
-/// Bad blocks that are told one by one; of more only their number is.
+/// Bad blocks that are reported one by one; of more only their number is.
 const TOLD_MAX: u64 = 10;
 
 impl Tally<'_> {

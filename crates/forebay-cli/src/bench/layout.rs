@@ -107,8 +107,8 @@ impl Drop for Layout {
 }
 
 impl Missing {
-    /// The first time this makes the file, if there is none, and nobody else may have meanwhile; or
-    /// it looks how long the file is now.
+    /// Opens the file. If there was none, the first call creates it and fails if another process
+    /// has done so meanwhile; if there was one, the first call records its length.
     fn open(&mut self) -> io::Result<File> {
         let is_new = self.earlier.is_none() && !self.touched;
         let file = OpenOptions::new().write(true).create_new(is_new).open(&self.path)?;
@@ -119,7 +119,7 @@ impl Missing {
         Ok(file)
     }
 
-    /// Gives the file the length that is needed, unless somebody else has made it longer.
+    /// Gives the file the length that is needed, unless another process has made it longer.
     fn lengthen(&mut self) -> io::Result<()> {
         let file = self.open()?;
         if file.metadata()?.len() < self.needed { file.set_len(self.needed) } else { Ok(()) }
@@ -194,7 +194,7 @@ fn one_name(path: &Path) -> PathBuf {
     }
 }
 
-/// What the job lacks of the file of `target`, if it has one.
+/// The bytes that are missing from the file of `target`, if it has one.
 fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
     let Some(path) = target.path() else { return Ok(None) };
     let earlier = match std::fs::metadata(&path) {

@@ -1,7 +1,7 @@
 //! Streams of I/Os whose direction the caller may change: with rates, the direction that is behind
 //! its rate goes next, whatever the mix is.
 //!
-//! Source: what fio 3.33 does with `rate` and a mixed pattern.
+//! Source: fio 3.33 with `rate` and a mixed pattern.
 
 use std::iter::Peekable;
 

@@ -1,4 +1,4 @@
-//! What is measured for each I/O and reported.
+//! Measurements for each I/O, and their report.
 
 use crate::histogram::PERCENTILES;
 

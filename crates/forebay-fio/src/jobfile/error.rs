@@ -32,7 +32,7 @@ pub struct Place {
     pub range: Range<usize>,
 }
 
-/// What is wrong in a job file.
+/// The kind of an error in a job file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Problem {

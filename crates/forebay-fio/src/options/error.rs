@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use thiserror::Error;
 
-/// What is wrong with a command line, or with a line of a job file.
+/// An error in a command line, or in a line of a job file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UsageError {
@@ -19,7 +19,7 @@ pub enum UsageError {
     NotSupported {
         /// As given, without dashes.
         name: String,
-        /// What to do instead.
+        /// The advice.
         instead: &'static str,
     },
     /// A value that the option does not take.
@@ -28,16 +28,16 @@ pub enum UsageError {
         name: String,
         /// The value as given.
         value: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
-        /// What the option takes.
+        /// The accepted values.
         accepted: String,
     },
     /// A missing value.
     MissingValue {
         /// The option as given, without dashes.
         name: String,
-        /// What the option takes.
+        /// The accepted values.
         accepted: String,
     },
     /// An option of the whole run in a job file.

@@ -99,7 +99,7 @@ pub(super) fn range(text: &str) -> Result<SizeRule, String> {
     }
 }
 
-/// `size/percentage:size/percentage...`; what is left is shared by those without a percentage.
+/// Parses `size/percentage:size/percentage...`. Sizes without a percentage share the remainder.
 pub(super) fn split(text: &str) -> Result<SizeRule, String> {
     let mut parts = Vec::new();
     for part in text.split(':') {

@@ -94,7 +94,7 @@ fn depth_values(stats: &JobStats, ios: u64) -> [(&'static str, Value); 3] {
     ]
 }
 
-/// What is shown of a job.
+/// The figures of a job to report.
 #[derive(Clone, Copy)]
 struct Shown<'a> {
     measures: &'a Measures,

@@ -73,7 +73,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// What has been done since the last call, per second: (KiB, I/Os). `None` if that is nothing.
+    /// Returns the rates since the last call, (KiB, I/Os) per second; `None` without any I/O.
     pub(super) fn close(&mut self, bytes: u64, ios: u64, elapsed_ns: u64) -> Option<(u64, u64)> {
         let (new_bytes, new_ios) = (bytes - self.bytes, ios - self.ios);
         *self = Self { bytes, ios };

@@ -34,7 +34,7 @@ pub(super) const SHAPES: [(&str, FsyncShape, &str); 2] = [
     ),
 ];
 
-/// What goes first, and whether flushes are elided.
+/// The flush policy, and whether flushes are elided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Side {
     name: &'static str,
@@ -42,7 +42,7 @@ struct Side {
     elide: bool,
 }
 
-/// The policies: before, without the hold, after, and what nobody has published.
+/// The policies: before, without the hold, after, and one that is not published.
 const SIDES: [Side; 4] = [
     Side { name: "tail", flush: FlushPolicy::Tail, elide: false },
     Side { name: "requeue", flush: FlushPolicy::Requeue, elide: false },
@@ -52,7 +52,7 @@ const SIDES: [Side; 4] = [
 
 const HOLD: Side = Side { name: "hold", flush: FlushPolicy::Hold, elide: false };
 
-/// What fileio writes at a time, and over how much, if it is not told otherwise.
+/// The size of fileio's writes and of its files, by default.
 const BLOCK_BYTES: u64 = 16 << 10;
 const RANGE_BYTES: u64 = 2 << 30;
 
@@ -65,7 +65,7 @@ struct Cell {
     nr_threads: u32,
 }
 
-/// What was measured of a cell.
+/// The figures of a cell.
 #[derive(Debug)]
 struct Figures {
     cell: Cell,
