@@ -119,6 +119,14 @@ fn every_history_of_three_bios() {
 
 #[test]
 #[ignore = "minutes, optimized"]
+fn every_history_of_four_syncs_beside_each_other() {
+    let mut native = Setting::files();
+    native.retain(|setting| setting.fua && !setting.elide);
+    try_files(Scope::file(4, 1, Kinds::Syncs), &native);
+}
+
+#[test]
+#[ignore = "minutes, optimized"]
 fn every_history_of_three_bios_on_a_file() {
     try_files(Scope::file(2, 2, Kinds::All), &Setting::files());
     let report = try_files(Scope::file(3, 1, Kinds::Syncs), &Setting::files());

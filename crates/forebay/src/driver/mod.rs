@@ -55,7 +55,7 @@ use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
-use forebay_core::{BlockStatus, Driver, QueueLimits};
+use forebay_core::{BlockStatus, Driver, Durability, QueueLimits};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -107,6 +107,13 @@ pub(crate) trait Device: Send + Sync {
     /// # Errors
     /// The system's, where it has no room for another queue.
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue>;
+
+    /// Records a loss if an error of a write-back was reported that a queue which was opened since
+    /// does not report. To be called when a queue was opened, before anything is done through it,
+    /// and before losses are acknowledged. (The claim checks the files of drivers that have such.)
+    fn check_for_errors(&self, durability: &Durability) {
+        let _ = durability;
+    }
 
     /// What it means that [`Device::open_queue`] failed.
     fn refusal(&self, source: io::Error) -> OpenError {

@@ -90,6 +90,7 @@ impl Shared {
         // One more than there are tags: for flushes.
         let queue = device.open_queue(depth + 1, Mode::Shared);
         let queue = queue.map_err(|source| device.refusal(source))?;
+        device.check_for_errors(state.durability());
         let waiter = Arc::clone(&queue.waiter);
         let works = info.policy.run_queue == RunQueuePolicy::Always;
         let run_work = works.then(Arc::<RunWork>::default);
@@ -198,6 +199,7 @@ impl Shared {
     pub(crate) fn acknowledge_loss(&self) -> Option<LostWrites> {
         if !self.is_foreign() {
             self.claim.check_before_acknowledging();
+            self.device.check_for_errors(self.state.durability());
         }
         self.state.durability().acknowledge_loss()
     }
@@ -304,6 +306,7 @@ impl Shared {
             Ok(queue) => {
                 // Its file was opened later than others on the same place.
                 self.claim.check_after_open();
+                self.device.check_for_errors(self.state.durability());
                 let tags = Arc::new(TagSet::new(self.info.policy.queue_depth));
                 let inner = Inner::new(self.new_core(at, tags), queue);
                 self.hctxs[at].set_inner(Some(inner));

@@ -88,7 +88,12 @@ fn specs() {
     check_open(
         "fault:ram:1M?rule=read:sad",
         "rule=read:sad: expected a status such as io or medium, short=N, busy, delay=TIME, \
-         lie or nofua, after the operations",
+         lie, nofua, writeback=STATUS or foreign_sync, after the operations",
+    );
+    check_open(
+        "fault:ram:1M?rule=write:nofua",
+        "rule=write:nofua: expected nofua on a disk with native FUA: on this one a flush follows \
+         each durable write, or every write is durable (see `forebay info`)",
     );
     check_open(
         "ram:1M?logical_block_size=4096&max_sectors_kb=1",
