@@ -1,8 +1,8 @@
 //! One contract, kept by every driver: the same operations have the same results, byte for byte,
 //! on a context of one's own and on the shared one.
 //!
-//! - [`data`]: what is read, written, refused and cut short;
-//! - [`progress`]: what waits, is dropped, is told and is held;
+//! - [`data`]: reads, writes, refusals and short counts;
+//! - [`progress`]: waits, drops, wake-ups and holds;
 //! - [`trace`]: a long series of operations by a seed, compared with the RAM disk's.
 //!
 //! A property is a function of a [`Subject`]; the table below makes a test of each for each driver.
