@@ -221,7 +221,8 @@ impl BioQueue {
     /// there are enough.
     ///
     /// # Panics
-    /// As `reap`. If `each` panics, what it was not given is given by the next call.
+    /// As `reap`. If `each` panics, the next call gives it what is left, and the queue's descriptor
+    /// is readable.
     #[inline]
     pub fn reap_with(&mut self, min: usize, max: usize, each: impl FnMut(Completion)) -> usize {
         // A child's descriptors are its parent's as well: it must not take its signals back.
@@ -326,13 +327,16 @@ impl BioQueue {
         }
     }
 
-    /// A descriptor for an event loop: when it is readable, [`reap`](BioQueue::reap) is due, even
-    /// if that gives nothing. Valid while the queue is. Where the driver cannot tell (`ram`), and
-    /// no thread of the disk does so in its place (`service=on`), it is readable while anything is
-    /// in the layer.
+    /// Returns a descriptor for an event loop: when it is readable, [`reap`](BioQueue::reap) is due,
+    /// even if that gives nothing. It is readable at first, and valid while the queue lives.
+    ///
+    /// If a hold keeps I/O from the driver, the descriptor becomes readable when the hold is
+    /// dropped. If the driver is busy with nothing in flight, it becomes readable every 3 ms. If
+    /// the driver has no descriptor (`ram`), and the disk no thread (`service=on`), it stays
+    /// readable while I/O of the queue is in the layer.
     ///
     /// # Errors
-    /// The system's, where there is no room for a descriptor; [`Refusal::Forked`] in a child of a
+    /// The system's error if it has no room for a descriptor; [`Refusal::Forked`] in a child of a
     /// fork.
     pub fn poll_fd(&mut self) -> io::Result<BorrowedFd<'_>> {
         self.poll_with(false)

@@ -19,8 +19,11 @@ use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a loop sleeps, or a call takes, before something was lost.
+/// How long a loop sleeps before something was lost; a call takes at most twice as long.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Time is counted in such steps: a process that is stopped and continued has lost nothing.
+const STEP: Duration = Duration::from_millis(20);
+const NR_STEPS: u32 = (PATIENCE.as_millis() / STEP.as_millis()) as u32;
 const LOOPS: u64 = 3;
 const HOLDERS: u64 = 2;
 /// The pages that a loop has for itself.
@@ -33,25 +36,30 @@ const FLUSH: u64 = PAGES;
 struct Watch {
     spec: String,
     seed: u64,
-    doing: Vec<Mutex<(&'static str, Instant)>>,
+    /// And for how many steps.
+    doing: Vec<Mutex<(&'static str, u32)>>,
     is_over: AtomicBool,
 }
 
 impl Watch {
     fn enter(&self, thread: usize, what: &'static str) {
-        *self.doing[thread].lock().expect("no panic") = (what, Instant::now());
+        *self.doing[thread].lock().expect("no panic") = (what, 0);
     }
 
     /// Runs beside the threads, and ends the process if one of them hangs.
     fn run(&self) {
         while !self.is_over.load(Ordering::Relaxed) {
-            thread::sleep(Duration::from_millis(20));
-            let state = |doing: &Mutex<_>| *doing.lock().expect("no panic");
-            let states: Vec<(&str, Instant)> = self.doing.iter().map(state).collect();
+            thread::sleep(STEP);
+            let state = |doing: &Mutex<(&'static str, u32)>| {
+                let mut doing = doing.lock().expect("no panic");
+                doing.1 += 1;
+                *doing
+            };
+            let states: Vec<(&str, u32)> = self.doing.iter().map(state).collect();
             // A loop that sleeps fails by itself before.
-            if states.iter().any(|(_, since)| since.elapsed() > 2 * PATIENCE) {
-                let lines = states.iter().enumerate().map(|(thread, (what, since))| {
-                    format!("thread {thread}: {what} for {:?}\n", since.elapsed())
+            if states.iter().any(|(_, nr)| *nr > 2 * NR_STEPS) {
+                let lines = states.iter().enumerate().map(|(thread, (what, nr))| {
+                    format!("thread {thread}: {what} for {:?}\n", *nr * STEP)
                 });
                 let lines: String = lines.collect();
                 let Watch { spec, seed, .. } = self;
@@ -290,7 +298,8 @@ impl Loop<'_> {
         let mut fds: Vec<_> = self.queues.iter().map(|queue| queue.fd.as_fd()).collect();
         fds.push(self.woken.as_fd());
         fds.extend(self.disk_fd);
-        let ready = poll_any(&fds, PATIENCE);
+        let polled = (0..NR_STEPS).map(|_| poll_any(&fds, STEP));
+        let ready = polled.into_iter().find(|ready| ready.contains(&true)).unwrap_or_default();
         let Watch { spec, seed, .. } = self.watch;
         let is_woken = ready.contains(&true);
         assert!(is_woken, "{spec}, seed {seed}: a wake-up was lost; {}", self.outstanding());
@@ -365,7 +374,7 @@ fn hold(disk: &Disk, watch: &Watch, thread: usize, mut numbers: Numbers, stop: &
 /// One disk for a while.
 fn soak(spec: &str, seed: u64, len: Duration) {
     let disk = open(spec);
-    let doing = || Mutex::new(("begin", Instant::now()));
+    let doing = || Mutex::new(("begin", 0));
     let watch = Watch {
         spec: spec.to_owned(),
         seed,
@@ -413,8 +422,7 @@ fn soak(spec: &str, seed: u64, len: Duration) {
         scope.spawn(|| watch.run());
         thread::sleep(len);
         stop.store(true, Ordering::Relaxed);
-        let is_ended =
-            |thread: &Mutex<(&str, Instant)>| thread.lock().expect("no panic").0 == "end";
+        let is_ended = |thread: &Mutex<(&str, u32)>| thread.lock().expect("no panic").0 == "end";
         while !watch.doing[..LOOPS as usize].iter().all(is_ended)
             && !loops.iter().any(|thread| thread.is_finished())
         {
