@@ -125,6 +125,7 @@ fn plug_beside_a_gate(how: How, gate: Gate, closes_again: bool) {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has neither timerfds nor level-triggered epoll")]
 fn a_gate_that_opens_beside_the_end_of_a_plug_wakes_the_loop() {
     for gate in [Gate::Quiesced, Gate::Stopped, Gate::Frozen] {
         check(move || plug_beside_a_gate(SILENT, gate, false));
@@ -134,6 +135,7 @@ fn a_gate_that_opens_beside_the_end_of_a_plug_wakes_the_loop() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "Miri has neither timerfds nor level-triggered epoll")]
 fn a_gate_that_opens_on_a_busy_device_wakes_the_loop() {
     let busy = How { nr_busy: 2, ..SILENT };
     check(move || plug_beside_a_gate(busy, Gate::Stopped, false));

@@ -1,7 +1,6 @@
 //! Models of the token: two threads that send through one hardware context.
 
 use crate::runtime::ctx::Ctx;
-#[cfg(not(blk_shuttle))]
 use crate::runtime::gates::Hold;
 use crate::runtime::hctx::now_ns;
 use crate::runtime::mailbox::Mailbox;
@@ -10,9 +9,7 @@ use crate::runtime::shared::{SHARED, Shared};
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Page, Toy};
 #[cfg(not(blk_shuttle))]
 use crate::runtime::wait::RESOURCE_DELAY;
-#[cfg(not(blk_shuttle))]
-use forebay_core::Gate;
-use forebay_core::{Commit, QueuedBio};
+use forebay_core::{Commit, Gate, QueuedBio};
 use std::sync::Arc;
 
 /// What a thread has sent and not seen the end of.
@@ -92,7 +89,6 @@ fn one_tag_is_shared_by_two_threads() {
 /// A thread sends beside a leader, and waits for nothing, as the task of a future does. On a device
 /// whose completions no wait tells of, a turn ends them: its own, or one that comes after the kick
 /// of the leader, which keeps others from reaping (W6).
-#[cfg(not(blk_shuttle))]
 #[test]
 fn what_is_sent_beside_a_leader_on_a_silent_device_ends() {
     check_within(3, || {

@@ -409,13 +409,14 @@ impl Caller {
 /// A read that its submitter does not wait for.
 pub(crate) struct Posted {
     disk: Arc<Shared>,
-    kept: Option<Box<(Page, Arc<Mailbox>)>>,
+    // Not a `Box`: to move one claims its contents, which are the device's.
+    kept: Option<Arc<(Page, Arc<Mailbox>)>>,
 }
 
 impl Posted {
     /// Submits a read.
     pub(crate) fn submit(disk: &Arc<Shared>) -> Posted {
-        let kept = Box::new((Page::default(), Arc::new(Mailbox::of_thread())));
+        let kept = Arc::new((Page::default(), Arc::new(Mailbox::of_thread())));
         let mut boxed = QueuedBio::new(kept.1.owner(), 0);
         boxed.fill(kept.0.bio());
         let ctx = Ctx::new(disk, SHARED);
@@ -434,7 +435,8 @@ impl Posted {
     pub(crate) fn check(mut self) {
         self.disk.poll_shared();
         assert!(self.has_ended(), "a read has not ended");
-        let (page, mailbox) = *self.kept.take().expect("it is checked once");
+        let kept = self.kept.take().expect("it is checked once");
+        let (page, mailbox) = &*kept;
         let boxed = mailbox.take().and_then(|mut ended| ended.next());
         assert_eq!(boxed.map(|boxed| boxed.result()), Some(Ok(512)));
         assert_eq!(page.nr_written(), 1);
