@@ -147,6 +147,9 @@ impl Disk {
     /// Acknowledges the losses so far, and returns them: the caller writes the data again, or does
     /// without. Flushes work again; a wait that began before this fails all the same.
     ///
+    /// Waits for a sync if there is a loss and the file system keeps its errors elsewhere (a
+    /// network, FUSE, overlay or btrfs), so that no file that is opened later reports it again.
+    ///
     /// Losses end with the last disk that is open on a file. A disk that is opened later reports
     /// what the kernel reports to a file that is opened then.
     pub fn acknowledge_loss(&self) -> Option<LostWrites> {

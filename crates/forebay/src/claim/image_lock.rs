@@ -10,7 +10,8 @@
 //! locks its bytes, and then tests the opposite byte of each: a permission that it uses must not be
 //! unshared by another program, and one that it does not share must not be in use. Two programs
 //! that start at the same time may both find a conflict; both then back off, and neither has the
-//! image.
+//! image. Forebay tests before it locks as well: an open that waits for an image then gets into
+//! the way of no third program.
 //!
 //! The locks are open-file-description locks (`F_OFD_SETLK`) on a descriptor of their own, one for
 //! each file and process: locks of one description never conflict, so any number of disks of this
@@ -18,12 +19,10 @@
 //!
 //! Source: QEMU's `block/file-posix.c` (`RAW_LOCK_PERM_BASE`, `RAW_LOCK_SHARED_BASE`), its
 //! `docs/devel/` pages on permissions, and fcntl(2).
-// It makes a system call that the standard library does not wrap.
-#![allow(unsafe_code)]
 
+use super::ofd_lock::{self, Range};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 
 /// The permissions that have bytes. The numbers are QEMU's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,26 +113,42 @@ impl Byte {
 /// Why an image cannot be had.
 #[derive(Debug)]
 pub(super) enum Denied {
-    /// Another program uses the permission, and this one would not share it.
-    InUse(Permission),
-    /// Another program does not share the permission, and this one would use it.
-    NotShared(Permission),
+    /// Another program and this one need what the other does not share.
+    Conflict(Conflict),
     /// Another program has locked the whole file for itself.
     LockedWhole,
     /// The file system has no such locks.
     Unsupported(io::Error),
+    /// The system has not answered whether another program has the image.
+    Failed(io::Error),
 }
 
-impl Denied {
+impl From<io::Error> for Denied {
+    fn from(source: io::Error) -> Denied {
+        match source.raw_os_error() {
+            Some(libc::EAGAIN | libc::EACCES) => Denied::LockedWhole,
+            _ if ofd_lock::is_unsupported(&source) => Denied::Unsupported(source),
+            _ => Denied::Failed(source),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Conflict {
+    /// Another program uses the permission, and this one would not share it.
+    InUse(Permission),
+    /// Another program does not share the permission, and this one would use it.
+    NotShared(Permission),
+}
+
+impl Conflict {
     /// Returns what the other program does, as the end of a sentence about it.
-    pub(super) fn reason(&self) -> &'static str {
+    pub(super) fn reason(self) -> &'static str {
         match self {
-            Denied::InUse(Write) => "writes to it",
-            Denied::InUse(_) => "may change its length",
-            Denied::NotShared(ConsistentRead) => "does not allow others to read it",
-            Denied::NotShared(_) => "does not allow others to write to it",
-            Denied::LockedWhole => "has locked all of it",
-            Denied::Unsupported(_) => "cannot be detected: its file system has no locks",
+            Conflict::InUse(Write) => "writes to it",
+            Conflict::InUse(_) => "may change its length",
+            Conflict::NotShared(ConsistentRead) => "does not allow others to read it",
+            Conflict::NotShared(_) => "does not allow others to write to it",
         }
     }
 }
@@ -151,33 +166,21 @@ impl ImageLocks {
     /// Takes the locks for one more disk, on `file`: always the same one, open for reading.
     ///
     /// # Errors
-    /// Another program has the image, or the file system has no locks. The locks are as before.
+    /// Another program has the image, the file system has no locks, or it has failed. The locks
+    /// are as before.
     pub(super) fn add(&mut self, file: &File, access: Access) -> Result<(), Denied> {
-        let mut taken = Vec::new();
-        let mut result = Ok(());
-        for byte in access.bytes().filter(|byte| self.needed(*byte) == 0) {
-            if let Err(source) = set(file, byte, libc::F_RDLCK) {
-                result = Err(match source.raw_os_error() {
-                    Some(libc::EAGAIN | libc::EACCES) => Denied::LockedWhole,
-                    _ => Denied::Unsupported(source),
-                });
-                break;
-            }
-            taken.push(byte);
-        }
+        let wanted: Vec<_> = access.bytes().filter(|byte| self.needed(*byte) == 0).collect();
+        let test_all = || wanted.iter().try_for_each(|byte| test(file, *byte));
+        test_all()?;
+        let lock_all = || {
+            wanted.iter().try_for_each(|byte| set(file, *byte, libc::F_RDLCK).map_err(Denied::from))
+        };
         // All are locked before one is tested: of two programs at least one sees the other.
-        let result = result.and_then(|()| {
-            taken.iter().try_for_each(|byte| match is_held(file, byte.opposite()) {
-                Ok(false) => Ok(()),
-                Ok(true) if byte.0 == Role::Used => Err(Denied::NotShared(byte.1)),
-                Ok(true) => Err(Denied::InUse(byte.1)),
-                Err(source) => Err(Denied::Unsupported(source)),
-            })
-        });
+        let result = lock_all().and_then(|()| test_all());
         match result {
             Ok(()) => access.bytes().for_each(|byte| *self.needed_mut(byte) += 1),
-            // Unlocking fails only where locking does.
-            Err(_) => taken.iter().for_each(|byte| {
+            // Those that were not locked yet, too. Unlocking fails only where locking does.
+            Err(_) => wanted.iter().for_each(|byte| {
                 let _ = set(file, *byte, libc::F_UNLCK);
             }),
         }
@@ -206,33 +209,28 @@ impl ImageLocks {
 }
 
 fn set(file: &File, byte: Byte, kind: i32) -> io::Result<()> {
-    fcntl(file, libc::F_OFD_SETLK, byte, kind).map(drop)
+    ofd_lock::set(file, Range::byte(byte.offset()), kind)
 }
 
-/// Returns whether another program has `byte` locked. Locks of this description do not count.
-fn is_held(file: &File, byte: Byte) -> io::Result<bool> {
-    let found = fcntl(file, libc::F_OFD_GETLK, byte, libc::F_WRLCK)?;
-    Ok(i32::from(found.l_type) != libc::F_UNLCK)
-}
-
-fn fcntl(file: &File, call: i32, byte: Byte, kind: i32) -> io::Result<libc::flock> {
-    let mut lock = libc::flock {
-        l_type: kind as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: byte.offset(),
-        l_len: 1,
-        l_pid: 0,
-    };
-    // SAFETY: the descriptor is open, and the kernel reads and writes this one structure.
-    match unsafe { libc::fcntl(file.as_raw_fd(), call, &raw mut lock) } {
-        0 => Ok(lock),
-        _ => Err(io::Error::last_os_error()),
+/// Fails if another program has the opposite of `byte` locked. Locks of this description do not
+/// count.
+fn test(file: &File, byte: Byte) -> Result<(), Denied> {
+    let range = Range::byte(byte.opposite().offset());
+    let found = ofd_lock::conflict(file, range, libc::F_WRLCK)?;
+    let Byte(role, permission) = byte;
+    match (i32::from(found.l_type), role) {
+        (libc::F_UNLCK, _) => Ok(()),
+        // All locks on single bytes are read locks.
+        (libc::F_WRLCK, _) => Err(Denied::LockedWhole),
+        (_, Role::Used) => Err(Denied::Conflict(Conflict::NotShared(permission))),
+        (_, Role::Unshared) => Err(Denied::Conflict(Conflict::InUse(permission))),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
 
     const READER: Access = Access { writes: false, resizes: false, shares_writes: false };
     const WRITER: Access = Access { writes: true, resizes: false, shares_writes: false };
@@ -291,10 +289,14 @@ mod tests {
     fn the_reason_names_what_the_other_program_does() {
         let (mut a, mut b) = pair();
         a.add(WRITER).unwrap();
-        assert!(matches!(b.add(WRITER), Err(Denied::NotShared(Write))));
-        assert!(matches!(b.add(READER), Err(Denied::InUse(Write))));
-        assert_eq!(b.add(READER).unwrap_err().reason(), "writes to it");
-        assert_eq!(b.add(WRITER).unwrap_err().reason(), "does not allow others to write to it");
+        let conflict = |program: &mut Program, access| match program.add(access) {
+            Err(Denied::Conflict(conflict)) => conflict,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(conflict(&mut b, WRITER), Conflict::NotShared(Write));
+        assert_eq!(conflict(&mut b, READER), Conflict::InUse(Write));
+        assert_eq!(Conflict::InUse(Write).reason(), "writes to it");
+        assert_eq!(Conflict::NotShared(Write).reason(), "does not allow others to write to it");
     }
 
     #[test]
@@ -324,21 +326,9 @@ mod tests {
     #[test]
     fn a_lock_on_the_whole_file_refuses_every_access() {
         let (mut a, _) = pair();
-        let other = File::options()
-            .read(true)
-            .write(true)
-            .open(format!("/proc/self/fd/{}", a.0.as_raw_fd()))
-            .unwrap();
-        let mut whole = libc::flock {
-            l_type: libc::F_WRLCK as libc::c_short,
-            l_whence: libc::SEEK_SET as libc::c_short,
-            l_start: 0,
-            l_len: 0,
-            l_pid: 0,
-        };
-        // SAFETY: as in `fcntl`.
-        let set = unsafe { libc::fcntl(other.as_raw_fd(), libc::F_OFD_SETLK, &raw mut whole) };
-        assert_eq!(set, 0);
+        let path = format!("/proc/self/fd/{}", a.0.as_raw_fd());
+        let other = File::options().read(true).write(true).open(path).unwrap();
+        ofd_lock::set(&other, Range::ALL, libc::F_WRLCK).unwrap();
         assert!(matches!(a.add(READER), Err(Denied::LockedWhole)));
     }
 }

@@ -8,26 +8,28 @@
 //!
 //! - [`place`]: the state that the disks share, and how no error of a write-back is missed;
 //! - [`image_lock`]: byte locks, by which a disk and a virtual machine of QEMU avoid each other;
-//! - [`lock`]: how other programs are kept away altogether.
+//! - [`exclusive`]: how other programs are kept away altogether;
+//! - [`ofd_lock`]: the system calls of both; [`report`]: what `forebay info` shows of a claim.
 //!
 //! By default a disk takes the byte locks for its time. With `exclusive=on` there is one disk on a
 //! place, and other programs are kept away as far as the system does that. All locks are on the
 //! place's own descriptor, which no ring has: so they end with the disk or the place, and not when
 //! the kernel has taken a ring apart.
 
+mod exclusive;
 mod image_lock;
-mod lock;
+mod ofd_lock;
 mod place;
+mod report;
 
 use crate::error::OpenError;
-use crate::info::Feature;
 use forebay_core::{Backing, DeviceState};
 use image_lock::{Access, Denied};
 use place::{Name, Place};
 use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The right of a disk to use its file or device, for its lifetime.
 #[derive(Clone, Debug)]
@@ -111,9 +113,9 @@ impl Drop for Seat {
 }
 
 /// How long an open waits for another program to end, such as a server that is restarted, and the
-/// pause between two tries.
-const PATIENCE: Duration = Duration::from_secs(3);
-const PAUSE: Duration = Duration::from_millis(20);
+/// shortest pause between two tries.
+const RESTART_PATIENCE: Duration = Duration::from_secs(3);
+const RESTART_PAUSE: Duration = Duration::from_millis(20);
 
 impl Drop for Claim {
     /// Under the lock: an open that comes next finds either the place, or nothing of it left. Not
@@ -126,6 +128,13 @@ impl Drop for Claim {
             drop(places);
         }
     }
+}
+
+/// Returns a time up to [`RESTART_PAUSE`], so that two programs that wait for one image do not try
+/// in step.
+fn jitter() -> Duration {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    RESTART_PAUSE * (now.subsec_nanos() % 1024) / 1024
 }
 
 /// All that are open.
@@ -157,9 +166,9 @@ impl Claim {
         loop {
             match Claim::try_of_file(file, path, wanted, nr_hctxs) {
                 Err(OpenError::Locked { .. } | OpenError::ImageInUse { .. })
-                    if since.elapsed() < PATIENCE =>
+                    if since.elapsed() < RESTART_PATIENCE =>
                 {
-                    std::thread::sleep(PAUSE);
+                    std::thread::sleep(RESTART_PAUSE + jitter());
                 }
                 answer => return answer,
             }
@@ -182,7 +191,10 @@ impl Claim {
         if let Some(place) = places.iter().filter_map(Weak::upgrade).find(is_it) {
             match (place.is_sole, exclusive) {
                 (true, _) => return Err(OpenError::InUse { path: path.to_owned() }),
-                (false, true) => return Err(lock::not_exclusive(path, lock::HERE)),
+                (false, true) => return Err(exclusive::not_exclusive(path, exclusive::HERE)),
+                (false, false) if !read_only && exclusive::is_locked(file) => {
+                    return Err(OpenError::Locked { path: path.to_owned() });
+                }
                 (false, false) => place.join(path, read_only).map_err(system("open"))?,
             }
             let claim = Claim::on(place, path, wanted)?;
@@ -191,8 +203,8 @@ impl Claim {
             return Ok(claim);
         }
         let own = match exclusive {
-            true => lock::open_alone(path, name, read_only)?,
-            false if !read_only && lock::is_locked(file) => {
+            true => exclusive::open_alone(path, name, read_only)?,
+            false if !read_only && exclusive::is_locked(file) => {
                 return Err(OpenError::Locked { path: path.to_owned() });
             }
             false => place::open_again(path, name, read_only, 0).map_err(system("open"))?,
@@ -211,8 +223,15 @@ impl Claim {
             Some(access) => match place.lock_image(access) {
                 Ok(()) => Locks::Held(access),
                 Err(Denied::Unsupported(why)) => Locks::Unsupported(why.to_string()),
-                Err(denied) => {
-                    let (path, why) = (path.to_owned(), denied.reason());
+                Err(Denied::Failed(source)) => {
+                    let (path, call) = (path.to_owned(), "fcntl(F_OFD_SETLK)");
+                    return Err(OpenError::System { path, call, source });
+                }
+                Err(Denied::LockedWhole) => {
+                    return Err(OpenError::Locked { path: path.to_owned() });
+                }
+                Err(Denied::Conflict(conflict)) => {
+                    let (path, why) = (path.to_owned(), conflict.reason());
                     return Err(OpenError::ImageInUse { path, why });
                 }
             },
@@ -232,73 +251,32 @@ impl Claim {
         }
     }
 
-    /// Records a loss that is known to the kernel and not to the place, if that takes no wait. The
-    /// losses are acknowledged next: so a file that is opened later reports none of them again.
+    /// Records a loss that is known to the kernel and not to the place. If a loss is recorded
+    /// already, waits for a sync where that is the only way. The losses are acknowledged next: so a
+    /// file that is opened later reports none of them again.
     pub(crate) fn check_before_acknowledging(&self) {
         if let Some(place) = self.place() {
-            place.check(false);
+            place.check(place.backing().durability().lost().is_some());
         }
     }
 
     /// The state of a disk of `nr_hctxs` hardware contexts. All disks on one place share the
     /// durable points and the retries.
     pub(crate) fn new_state(&self, nr_hctxs: u32) -> DeviceState {
-        match self.place() {
-            Some(place) => DeviceState::on(place.backing(), nr_hctxs),
+        match self.backing() {
+            Some(backing) => DeviceState::on(backing, nr_hctxs),
             None => DeviceState::new(nr_hctxs),
         }
+    }
+
+    /// Returns the state that all disks on the place share; `None` without a place.
+    pub(crate) fn backing(&self) -> Option<&Backing> {
+        self.place().map(Place::backing)
     }
 
     /// Returns whether nothing else writes to it, as far as can be known.
     pub(crate) fn is_sole(&self) -> bool {
         !self.is_remote && self.place().is_none_or(|place| place.is_sole)
-    }
-
-    /// Describes exclusive use for `forebay info`.
-    pub(crate) fn feature(&self) -> Feature {
-        match self.place() {
-            Some(Place { name: Name::BlockDevice(_), is_sole: true, .. }) => {
-                Feature::present("exclusive", "O_EXCL: nothing is mounted on it or made of it")
-            }
-            Some(Place { name: Name::File(..), is_sole: true, .. }) => Feature::present(
-                "exclusive",
-                "a lock on all of the file, which keeps out who locks it too (advisory)",
-            ),
-            _ => Feature::missing("exclusive", "not asked for: exclusive=on; others may write"),
-        }
-    }
-
-    /// Describes the byte locks for `forebay info`.
-    pub(crate) fn lock_feature(&self) -> Feature {
-        let Some(seat) = &self.seat else { return Feature::missing("lock", "no file") };
-        match &seat.locks {
-            Locks::Held(Access { shares_writes: true, .. }) => Feature::present(
-                "lock",
-                "QEMU's byte locks, shared: other programs may write as well",
-            ),
-            Locks::Held(_) => Feature::present(
-                "lock",
-                "QEMU's byte locks: virtual machines and other servers may not write to it",
-            ),
-            Locks::NotAsked if seat.place.is_sole => {
-                Feature::missing("lock", "exclusive=on locks the whole file")
-            }
-            Locks::NotAsked => Feature::missing("lock", "not wanted: lock=off"),
-            Locks::Unsupported(why) => {
-                Feature::missing("lock", format!("the file system has no byte locks: {why}"))
-            }
-        }
-    }
-
-    /// Returns a warning if the disk asked for byte locks, and the file system has none.
-    pub(crate) fn lock_notice(&self) -> Option<String> {
-        match &self.seat.as_deref()?.locks {
-            Locks::Unsupported(why) => Some(format!(
-                "the file system has no byte locks ({why}), so nothing keeps a virtual machine \
-                 from opening the image too; lock=off omits this warning"
-            )),
-            _ => None,
-        }
     }
 }
 

@@ -36,8 +36,8 @@
 // It makes a system call that the standard library does not wrap.
 #![allow(unsafe_code)]
 
+use super::exclusive;
 use super::image_lock::{Access, Denied, ImageLocks};
-use super::lock;
 use crate::file_system;
 use crate::runtime::fork::Origin;
 use forebay_core::Backing;
@@ -46,7 +46,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError, TryLockError};
 
 /// The same however it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ pub(super) struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if self.is_sole && !self.origin.is_elsewhere() {
-            lock::unlock(&self.file);
+            exclusive::unlock(&self.file);
         }
     }
 }
@@ -161,7 +161,17 @@ impl Place {
     /// `may_sync`, and where nothing less does.
     pub(super) fn check(&self, may_sync: bool) {
         let file = self.writable.get().unwrap_or(&self.file);
-        let mut check = self.check.lock().unwrap_or_else(PoisonError::into_inner);
+        // A check that must not wait does not wait for the sync of another thread either. That
+        // thread records what it finds.
+        let check = match may_sync {
+            true => Some(self.check.lock().unwrap_or_else(PoisonError::into_inner)),
+            false => match self.check.try_lock() {
+                Ok(check) => Some(check),
+                Err(TryLockError::Poisoned(check)) => Some(check.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            },
+        };
+        let Some(mut check) = check else { return };
         if *check == Check::Wait {
             match wait_for_nothing(file).map_err(|error| error.raw_os_error()) {
                 Ok(()) => return,
@@ -209,6 +219,7 @@ mod thin_device;
 mod tests {
     use super::thin_device::ThinDevice;
     use super::*;
+    use crate::Disk;
     use std::os::unix::fs::FileExt;
 
     const A: [u8; 4096] = [0xA5; 4096];
@@ -256,6 +267,20 @@ mod tests {
         assert_eq!(place.backing.durability().nr_failures(), 0);
         place.check(true);
         assert_eq!(place.backing.durability().nr_failures(), 1);
+    }
+
+    #[test]
+    fn loss_that_was_acknowledged_is_not_found_again_by_a_sync() {
+        let Some(device) = ThinDevice::new("loss_that_was_acknowledged_...") else { return };
+        let disk = Disk::open(&format!("psync:{}", device.node)).expect("it opens");
+        let claim = disk.shared.claim();
+        *claim.place().expect("a device").check.lock().unwrap() = Check::Sync;
+        disk.write_at(&A, 0).expect("a write into the cache");
+        device.fail_write_back();
+        disk.flush().expect_err("it is lost");
+        assert!(disk.acknowledge_loss().is_some());
+        claim.check_after_open();
+        assert_eq!(disk.lost_writes(), None, "it was acknowledged");
     }
 
     #[test]

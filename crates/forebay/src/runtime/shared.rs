@@ -195,7 +195,19 @@ impl Shared {
         self.device.arena()
     }
 
-    /// Records the losses that the kernel knows of, and acknowledges all of them.
+    /// Returns the right to the file or device.
+    #[cfg(test)]
+    pub(crate) fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    /// Records a loss that a file which was opened just now will not report (O2).
+    fn check_after_open(&self) {
+        self.claim.check_after_open();
+        self.device.check_for_errors(self.state.durability());
+    }
+
+    /// Records the losses that the kernel has recorded and not reported, and acknowledges all.
     pub(crate) fn acknowledge_loss(&self) -> Option<LostWrites> {
         if !self.is_foreign() {
             self.claim.check_before_acknowledging();
@@ -305,8 +317,7 @@ impl Shared {
         match self.device.open_queue(self.info.policy.queue_depth + 1, Mode::Owned) {
             Ok(queue) => {
                 // Its file was opened later than others on the same place.
-                self.claim.check_after_open();
-                self.device.check_for_errors(self.state.durability());
+                self.check_after_open();
                 let tags = Arc::new(TagSet::new(self.info.policy.queue_depth));
                 let inner = Inner::new(self.new_core(at, tags), queue);
                 self.hctxs[at].set_inner(Some(inner));

@@ -5,7 +5,7 @@
 use crate::common::{LoopDevice, Scratch, feature, open};
 use crate::holds::in_child;
 use crate::seccomp::{self, Refused};
-use forebay::{BlockStatus, Disk, FeatureState, IoError};
+use forebay::{BlockStatus, Disk, DiskInfo, FeatureState, IoError};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -82,7 +82,7 @@ fn a_file_that_another_program_has_locked_is_refused() {
     lock(&other, libc::F_WRLCK, 0);
     assert_eq!(
         refusal(&scratch.spec("exclusive=on")),
-        format!("exclusive=on: {path}: another program has locked it; lslocks says which")
+        format!("exclusive=on: {path}: another program has locked it; lslocks shows which")
     );
     assert_eq!(
         refusal(&scratch.spec("")),
@@ -91,10 +91,11 @@ fn a_file_that_another_program_has_locked_is_refused() {
              says which it is), or use read_only=on&lock=off"
         )
     );
-    assert!(
-        refusal(&scratch.spec("read_only=on")).contains("another program has locked all of it")
-    );
-    open(&scratch.spec("read_only=on&lock=off"));
+    assert!(refusal(&scratch.spec("read_only=on")).contains("another program has locked it"));
+    let reader = open(&scratch.spec("read_only=on&lock=off"));
+    // Nor does a writer join the reader.
+    assert!(refusal(&scratch.spec("lock=off")).contains("another program has locked it"));
+    drop(reader);
     // A lock of other bytes matters only to a disk that wants the whole file.
     lock(&other, libc::F_UNLCK, 0);
     lock(&other, libc::F_WRLCK, 100);
@@ -105,6 +106,22 @@ fn a_file_that_another_program_has_locked_is_refused() {
     let _disk = open(&scratch.spec("exclusive=on"));
     let other = OpenOptions::new().read(true).write(true).open(&scratch.path).expect("the file");
     assert!(!try_lock(&other, libc::F_RDLCK, 0));
+}
+
+#[test]
+fn exclusive_reader_is_refused_while_another_program_has_any_lock() {
+    let scratch = Scratch::new(1 << 20);
+    let other = File::open(&scratch.path).expect("the file");
+    // Of a virtual machine, and of another exclusive reader.
+    for len in [101, 0] {
+        lock(&other, libc::F_RDLCK, len);
+        let error = refusal(&scratch.spec("exclusive=on&read_only=on"));
+        assert!(error.contains("another program has locked it"), "{error}");
+        lock(&other, libc::F_UNLCK, 0);
+    }
+    let _disk = open(&scratch.spec("exclusive=on&read_only=on"));
+    let other = OpenOptions::new().write(true).open(&scratch.path).expect("the file");
+    assert!(!try_lock(&other, libc::F_WRLCK, 101));
 }
 
 fn lock(file: &File, kind: i32, len: i64) {
@@ -171,7 +188,7 @@ fn a_block_device_for_one_disk_is_open_with_o_excl() {
             refusal(&spec),
             format!(
                 "exclusive=on: {}: it is in use: mounted, part of another device, or open with \
-                 O_EXCL (EBUSY); lsblk and fuser say by whom",
+                 O_EXCL (EBUSY); lsblk and fuser show by which program",
                 device.node
             )
         );
@@ -241,19 +258,8 @@ fn a_child_of_a_fork_does_not_give_up_what_its_parent_has() {
 fn a_file_system_without_byte_locks_causes_a_warning() {
     let scratch = Scratch::new(1 << 20);
     let open_without_locks = |keys: &str| {
-        std::thread::scope(|scope| {
-            let body = || {
-                let no_locks = Refused {
-                    call: libc::SYS_fcntl,
-                    argument: Some((1, libc::F_OFD_SETLK as u32)),
-                    errno: libc::ENOLCK,
-                };
-                seccomp::refuse([no_locks]).expect("a filter");
-                let info = open(&scratch.spec(keys)).info().clone();
-                (info.notice.clone(), feature(&info, "lock").clone())
-            };
-            scope.spawn(body).join().expect("it opens")
-        })
+        let info = open_where_locks_fail(libc::ENOLCK, &scratch.spec(keys)).expect("it opens");
+        (info.notice.clone(), feature(&info, "lock").clone())
     };
     let (notice, state) = open_without_locks("");
     let why = "the file system has no byte locks";
@@ -261,5 +267,24 @@ fn a_file_system_without_byte_locks_causes_a_warning() {
     assert!(matches!(state, FeatureState::Missing(text) if text.starts_with(why)));
     let (notice, state) = open_without_locks("lock=off");
     assert_eq!(notice, None);
-    assert_eq!(state, FeatureState::Missing(String::from("not wanted: lock=off")));
+    assert_eq!(state, FeatureState::Missing(String::from("off: lock=off")));
+}
+
+#[test]
+fn file_whose_locks_fail_is_refused_since_another_program_may_have_it() {
+    let scratch = Scratch::new(1 << 20);
+    let error = open_where_locks_fail(libc::EIO, &scratch.spec("")).expect_err("nobody can tell");
+    assert!(error.contains("fcntl(F_OFD_SETLK)"), "{error}");
+    open_where_locks_fail(libc::EIO, &scratch.spec("lock=off")).expect("no lock is needed");
+}
+
+/// Opens a disk where no file can be locked, with this error.
+fn open_where_locks_fail(errno: i32, spec: &str) -> Result<DiskInfo, String> {
+    let fail =
+        Refused { call: libc::SYS_fcntl, argument: Some((1, libc::F_OFD_SETLK as u32)), errno };
+    let body = || {
+        seccomp::refuse([fail]).expect("a filter");
+        Disk::open(spec).map(|disk| disk.info().clone()).map_err(|error| error.to_string())
+    };
+    std::thread::scope(|scope| scope.spawn(body).join().expect("no panic"))
 }

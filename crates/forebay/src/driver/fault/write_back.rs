@@ -37,17 +37,17 @@ struct Errors {
 static INODES: Mutex<Vec<(Backing, Weak<Inode>)>> = Mutex::new(Vec::new());
 
 impl Inode {
-    /// Returns the inode of the file that `claim` is on.
+    /// Returns the inode of the file that `claim` is on, or a new one if it is on none.
     pub(super) fn of(claim: &Claim) -> Arc<Inode> {
-        let backing = claim.new_state(1).backing();
+        let Some(backing) = claim.backing() else { return Arc::default() };
         let mut inodes = INODES.lock().unwrap_or_else(PoisonError::into_inner);
         inodes.retain(|(_, inode)| inode.strong_count() > 0);
-        let found = inodes.iter().find(|(other, _)| other.is(&backing));
+        let found = inodes.iter().find(|(other, _)| other.is(backing));
         if let Some(inode) = found.and_then(|(_, inode)| inode.upgrade()) {
             return inode;
         }
         let inode = Arc::new(Inode::default());
-        inodes.push((backing, Arc::downgrade(&inode)));
+        inodes.push((backing.clone(), Arc::downgrade(&inode)));
         inode
     }
 

@@ -94,7 +94,8 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
             false => "fdatasync; fsync where all metadata is to be durable, too",
         },
     ));
-    features.push(fua(queue.as_ref(), options, &mut limits));
+    let reports_own = options.direct && is_device;
+    features.push(fua(queue.as_ref(), options.fua, reports_own, &mut limits));
     features.push(match options.direct {
         true => Feature::present("direct", "O_DIRECT"),
         false => Feature::missing("direct", "not asked for: direct=on"),
@@ -105,15 +106,22 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
 /// Sets how writes are made durable that ask for it, and describes it.
 ///
 /// Without FUA of the device each RWF_DSYNC is a write and a flush of its own, which no other write
-/// shares. A device that is not known to have FUA is taken for one without it.
-fn fua(queue: Option<&Queue>, options: Options, limits: &mut QueueLimits) -> Feature {
+/// shares. A device that is not known to have FUA is taken for one without it. `asked` is the key
+/// `fua`. With `reports_own` each write reports the errors of its own data.
+fn fua(
+    queue: Option<&Queue>,
+    asked: Option<bool>,
+    reports_own: bool,
+    limits: &mut QueueLimits,
+) -> Feature {
     let of_device = queue.map(|queue| queue.number("fua"));
-    limits.fua = options.fua.unwrap_or(of_device.flatten().is_some_and(|fua| fua > 0));
+    limits.fua = asked.unwrap_or(of_device.flatten().is_some_and(|fua| fua > 0));
     // RWF_DSYNC ends with a sync, which takes an error of the file that is not reported yet. The
     // error of the write's own data is reported by direct I/O to the write; by the page cache to
-    // one of the syncs that run.
+    // one of the syncs that run. On a file direct I/O may go through the page cache, too (Linux:
+    // `direct_write_fallback`).
     limits.fua_is_sync = true;
-    limits.fua_queueable = options.direct;
+    limits.fua_queueable = reports_own;
     let why = match of_device {
         _ if limits.fua => {
             return Feature::present("fua", "RWF_DSYNC on each write that asks for it");
@@ -226,12 +234,11 @@ mod tests {
 
     /// What follows from the queue, for `fua=` as given: whether there is FUA, and why not.
     fn check(queue: Option<&Queue>, given: Option<bool>, expected: Result<(), &str>) {
-        for direct in [false, true] {
-            let options = Options { direct, growing: false, read_only: false, fua: given };
+        for reports_own in [false, true] {
             let mut limits = QueueLimits::default();
-            let feature = fua(queue, options, &mut limits);
+            let feature = fua(queue, given, reports_own, &mut limits);
             assert_eq!(limits.fua, expected.is_ok(), "{queue:?} {given:?}");
-            assert!(limits.fua_is_sync && limits.fua_queueable == direct);
+            assert!(limits.fua_is_sync && limits.fua_queueable == reports_own);
             match (feature.state, expected) {
                 (FeatureState::Present(how), Ok(())) => assert!(how.starts_with("RWF_DSYNC")),
                 (FeatureState::Missing(why), Err(begin)) => {
@@ -261,10 +268,20 @@ mod tests {
     }
 
     #[test]
+    fn durable_writes_of_a_file_share_no_sync_even_without_the_page_cache() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        file.as_file().set_len(1 << 20).expect("room");
+        for direct in [false, true] {
+            let options = Options { direct, growing: false, read_only: false, fua: Some(true) };
+            let probed = probe(file.as_file(), file.path(), options).expect("its limits");
+            assert!(probed.limits.fua && !probed.limits.fua_queueable);
+        }
+    }
+
+    #[test]
     fn tmpfs_has_no_device_and_no_native_fua() {
-        let Ok(file) = tempfile::NamedTempFile::new_in("/dev/shm") else {
-            return eprintln!("skipped: tmpfs_has_no_device_and_no_native_fua, without /dev/shm");
-        };
+        // Every Linux system with glibc has it, for `shm_open`.
+        let file = tempfile::NamedTempFile::new_in("/dev/shm").expect("a file in a tmpfs");
         let options = Options { direct: false, growing: true, read_only: false, fua: None };
         let probed = probe(file.as_file(), file.path(), options).expect("its limits");
         assert!(!probed.limits.fua);

@@ -98,7 +98,9 @@ fn limits(export: &Negotiated, settings: &Settings) -> QueueLimits {
         volatile_cache: can.flush && !can.read_only,
         fua: can.fua && settings.fua().unwrap_or(true),
         // The server may make such a write durable by a sync of a file, whose failure its next
-        // flush does not report again (nbdkit and nbd-server do). The protocol does not say.
+        // flush does not report again (nbdkit and nbd-server do). The protocol does not forbid it.
+        // It does forbid a durable write to succeed whose own data is lost, so such writes need not
+        // wait for each other (`fua_queueable`).
         fua_is_sync: true,
         rotational: can.rotational,
         read_only: can.read_only,

@@ -1,0 +1,58 @@
+//! The part of `forebay info` that a claim answers.
+
+use super::image_lock::Access;
+use super::place::{Name, Place};
+use super::{Claim, Locks};
+use crate::info::Feature;
+
+impl Claim {
+    /// Describes exclusive use for `forebay info`.
+    pub(crate) fn feature(&self) -> Feature {
+        match self.place() {
+            Some(Place { name: Name::BlockDevice(_), is_sole: true, .. }) => {
+                Feature::present("exclusive", "O_EXCL: nothing is mounted on it or made of it")
+            }
+            Some(Place { name: Name::File(..), is_sole: true, .. }) => Feature::present(
+                "exclusive",
+                "a lock on the whole file, which keeps out programs that lock it too (advisory)",
+            ),
+            _ => Feature::missing(
+                "exclusive",
+                "off: other programs may write; exclusive=on keeps them out",
+            ),
+        }
+    }
+
+    /// Describes the byte locks for `forebay info`.
+    pub(crate) fn lock_feature(&self) -> Feature {
+        let Some(seat) = &self.seat else { return Feature::missing("lock", "no file") };
+        match &seat.locks {
+            Locks::Held(Access { shares_writes: true, .. }) => Feature::present(
+                "lock",
+                "QEMU's byte locks, shared: other programs may write as well",
+            ),
+            Locks::Held(_) => Feature::present(
+                "lock",
+                "QEMU's byte locks: virtual machines and other servers may not write to it",
+            ),
+            Locks::NotAsked if seat.place.is_sole => {
+                Feature::missing("lock", "exclusive=on locks the whole file")
+            }
+            Locks::NotAsked => Feature::missing("lock", "off: lock=off"),
+            Locks::Unsupported(why) => {
+                Feature::missing("lock", format!("the file system has no byte locks: {why}"))
+            }
+        }
+    }
+
+    /// Returns a warning if the disk asked for byte locks, and the file system has none.
+    pub(crate) fn lock_notice(&self) -> Option<String> {
+        match &self.seat.as_deref()?.locks {
+            Locks::Unsupported(why) => Some(format!(
+                "the file system has no byte locks ({why}), so nothing keeps a virtual machine \
+                 from opening the image too; lock=off omits this warning"
+            )),
+            _ => None,
+        }
+    }
+}
