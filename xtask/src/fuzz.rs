@@ -11,7 +11,6 @@
 mod corpus;
 
 use std::collections::BTreeSet;
-use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,6 +18,7 @@ use std::process::{Command, Stdio};
 use crate::Outcome;
 use crate::command::{Line, root, target};
 use crate::nightly;
+use crate::tools;
 
 /// What is fuzzed, and what it begins with besides the seeds that it makes.
 struct Target {
@@ -141,10 +141,13 @@ pub(crate) fn save_corpora() -> Outcome {
     })
 }
 
-/// Returns whether there is a compiler for libFuzzer; says so if not.
+/// Returns whether there is a compiler for libFuzzer. Without one the step is skipped by name.
+///
+/// # Errors
+/// There is none, and tools are required.
 fn has_compiler() -> Result<bool, String> {
     let is_there = Command::new("c++").arg("--version").output().is_ok();
-    if !is_there && env::var_os("FOREBAY_REQUIRE_TOOLS").is_some_and(|value| value == "1") {
+    if !is_there && tools::are_required() {
         return Err("there is no C++ compiler for libFuzzer: apt-get install g++".to_owned());
     }
     if !is_there {

@@ -50,7 +50,7 @@ const fn gate(what: &'static str, kind: &'static str, max: f64) -> Gate {
 
 pub(crate) fn run() -> Outcome {
     if Command::new("valgrind").arg("--version").output().is_err() {
-        if std::env::var_os("FOREBAY_REQUIRE_TOOLS").is_some() {
+        if crate::tools::are_required() {
             return Err("valgrind is missing: apt-get install valgrind".to_owned());
         }
         println!("instructions: skipped: there is no valgrind; install it to count");

@@ -30,6 +30,7 @@ mod sessions;
 mod shuttle;
 mod suite;
 mod tidy;
+mod tools;
 mod tsan;
 
 use std::process::ExitCode;
@@ -61,7 +62,7 @@ cargo xtask <command>
   nightly              installs the toolchain of miri and tsan, beside the user's own
   help                 this text
 
-Steps of ci, in order; the last eight beside each other: ";
+Steps of ci, in order; the last nine beside each other: ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use crate::Outcome;
 use crate::command::{Line, target};
+use crate::tools;
 
 const VERSION: &str = "nightly-2026-05-20";
 
@@ -28,10 +29,10 @@ pub(crate) fn install() -> Outcome {
         .run()
 }
 
-/// For a step of `ci`: whether it is to run. Says by name what is skipped where the toolchain is
-/// not installed. With `FOREBAY_REQUIRE_TOOLS=1` nothing is skipped.
+/// Returns whether `step` of `ci` runs. Without the toolchain it is skipped by name, unless tools
+/// are required.
 pub(crate) fn is_there_for(step: &str) -> bool {
-    if is_installed() || env::var_os("FOREBAY_REQUIRE_TOOLS").is_some_and(|value| value == "1") {
+    if is_installed() || tools::are_required() {
         return true;
     }
     println!("{step}: SKIPPED, {VERSION} is not installed; CI has it; install it with");

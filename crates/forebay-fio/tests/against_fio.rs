@@ -1,7 +1,8 @@
 //! The reports beside those of the real fio, if it is installed: the same JSON keys with the same
 //! types, and the same shapes of text lines.
 
-#![allow(clippy::print_stderr)] // a skipped test says so
+#[path = "../../forebay/tests/support/skip.rs"]
+mod skip;
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -19,8 +20,7 @@ struct Outcome {
     text: String,
 }
 
-/// Runs fio on a small file; `None`, with the reason on standard error, if there is no fio. Under
-/// `FOREBAY_REQUIRE_TOOLS=1` there has to be one.
+/// Runs fio on a small file. `None` without fio: then the test is skipped.
 fn run_fio(test: &str, args: &[&str]) -> Option<Outcome> {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let file = dir.path().join("data");
@@ -38,8 +38,8 @@ fn run_fio(test: &str, args: &[&str]) -> Option<Outcome> {
     for (format, path) in [("json", &json_path), ("normal", &text_path)] {
         match run(format, path) {
             Ok(status) => assert!(status.success(), "{test}: fio ended with {status}"),
-            Err(error) if error.kind() == ErrorKind::NotFound && !are_tools_required() => {
-                eprintln!("{test}: SKIPPED: fio is not installed");
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                skip::skip(test, "fio is not installed");
                 return None;
             }
             Err(error) => panic!("{test}: fio: {error}"),
@@ -52,10 +52,6 @@ fn run_fio(test: &str, args: &[&str]) -> Option<Outcome> {
         json: json[start..].parse().expect("fio's JSON"),
         text: std::fs::read_to_string(&text_path).expect("fio's text"),
     })
-}
-
-fn are_tools_required() -> bool {
-    std::env::var_os("FOREBAY_REQUIRE_TOOLS").is_some_and(|value| value == "1")
 }
 
 /// A report with figures for these directions.

@@ -50,9 +50,9 @@ pub(crate) fn bench_until(folder: &TempDir, args: &str, sign: &str) -> Child {
 
 /// Prints that a part of a test does not apply to this machine, and why. libtest captures
 /// `eprintln!` of tests that pass, so the line goes to standard error itself.
-pub(crate) fn skip(test: &str, why: &str) {
+pub(crate) fn note_not_applicable(test: &str, why: &str) {
     // Nothing is lost if it is closed.
-    let _ = std::io::stderr().write_all(format!("{test}: SKIPPED: {why}\n").as_bytes());
+    let _ = std::io::stderr().write_all(format!("{test}: IN PART: {why}\n").as_bytes());
 }
 
 /// Skips a test that needs a tool. Under `FOREBAY_REQUIRE_TOOLS=1` that is an error.

@@ -23,9 +23,7 @@ pub(crate) fn corpus() -> BTreeMap<String, Vec<u8>> {
     files.collect()
 }
 
-/// Runs fio. `None`, with the reason on standard error, if there is none; under
-/// `FOREBAY_REQUIRE_TOOLS=1` there has to be one.
-#[allow(clippy::print_stderr)] // a skipped test says so
+/// Runs fio. `None` without fio: then the test is skipped.
 pub(crate) fn fio(test: &str, args: &[&str]) -> Option<Output> {
     let output = Command::new("fio")
         .args(args)
@@ -35,16 +33,12 @@ pub(crate) fn fio(test: &str, args: &[&str]) -> Option<Output> {
         .output();
     match output {
         Ok(output) => Some(output),
-        Err(error) if error.kind() == ErrorKind::NotFound && !are_tools_required() => {
-            eprintln!("{test}: SKIPPED: fio is not installed");
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            crate::skip::skip(test, "fio is not installed");
             None
         }
         Err(error) => panic!("{test}: fio: {error}"),
     }
-}
-
-fn are_tools_required() -> bool {
-    std::env::var_os("FOREBAY_REQUIRE_TOOLS").is_some_and(|value| value == "1")
 }
 
 /// A host whose files are in memory.

@@ -4,3 +4,5 @@ mod common;
 mod corpus;
 mod mutations;
 mod names;
+#[path = "../../../forebay/tests/support/skip.rs"]
+mod skip;

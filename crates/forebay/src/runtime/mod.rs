@@ -6,7 +6,7 @@
 //!   child of its process;
 //! - [`hctx`]: a hardware context, and its token at work; [`tag_pool`]: tags that contexts of
 //!   several disks share;
-//! - [`wait`]: who waits for it, who leads, and who is woken (W1-W5); [`blocking`] calls wait so;
+//! - [`wait`]: who waits for it, who leads, and who is woken (W1-W6); [`blocking`] calls wait so;
 //! - [`stack`], [`mailbox`], [`ready`]: lists between threads, where ends wait for their owners,
 //!   and what of a queue has ended and was not reaped;
 //! - [`clock`], [`event`], [`abort`]: the time, descriptors, and rather no process than a lost
