@@ -1,21 +1,34 @@
-//! No allocation per I/O: counted by the allocator itself.
+//! No allocation per I/O: counted by the allocator itself, in all threads of this program.
+//!
+//! It has one test, so that no other test allocates meanwhile.
 // An allocator is unsafe code.
 #![allow(unsafe_code)]
 
 use forebay::{BioQueue, Buf, Completion, Disk, Io};
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 struct Counting;
 
-thread_local! {
-    static NR_ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+/// Whether allocations are counted now.
+static IS_ARMED: AtomicBool = AtomicBool::new(false);
+static NR_ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts an allocation of any thread but the program's first, which belongs to the test harness:
+/// it prints a line, and allocates for that, when a test runs for more than a minute.
+fn count() {
+    // SAFETY: both calls only return a number.
+    let is_first = || unsafe { libc::gettid() == libc::getpid() };
+    if IS_ARMED.load(Ordering::Relaxed) && !is_first() {
+        NR_ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 // SAFETY: all is handed to the system's allocator; counting touches no memory of its own.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = NR_ALLOCATIONS.try_with(|nr| nr.set(nr.get() + 1));
+        count();
         // SAFETY: the caller's obligations are passed on.
         unsafe { System.alloc(layout) }
     }
@@ -29,55 +42,122 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// I/Os that each thread keeps in flight in a counted pass.
 const DEPTH: usize = 64;
+/// I/Os that each thread keeps in flight in a warm-up.
+const DEPTH_OF_WARM_UP: usize = 2 * DEPTH;
+const NR_WARM_UPS: usize = 2;
+/// Passes after the warm-ups, in which nothing may allocate.
+const NR_PASSES: usize = 3;
+const NR_ROUNDS: u64 = 120;
+const BATCH: u64 = 16;
 
-/// Keeps `DEPTH` I/Os in the layer, submitted in plugged batches of 16, the buffers used again.
-/// Boxes and lists are made for the most I/Os that there ever were in one place, and how soon the
-/// rounds get there is a matter of the disk's speed: so one of a few passes must do without.
-fn run(disk: &Disk, nr_rounds: u64) {
-    let mut queue = disk.queue();
-    let mut bufs: Vec<Buf> = (0..DEPTH).map(|_| Buf::new(4096)).collect();
-    let mut done: Vec<Completion> = Vec::with_capacity(DEPTH);
-    let mut counted = Vec::with_capacity(6);
-    for _ in 0..6 {
-        let before = NR_ALLOCATIONS.get();
-        pass(disk, &mut queue, &mut bufs, &mut done, nr_rounds);
-        counted.push(NR_ALLOCATIONS.get() - before);
-        if counted.len() > 1 && counted.last() == Some(&0) {
-            return;
-        }
-    }
-    let nr_ios = nr_rounds * 16;
-    panic!("{}: allocations in passes of {nr_ios} I/Os: {counted:?}", disk.info().spec);
+/// A thread with a queue.
+struct User<'a> {
+    disk: &'a Disk,
+    queue: BioQueue,
+    bufs: Vec<Buf>,
+    done: Vec<Completion>,
 }
 
-fn pass(
-    disk: &Disk,
-    queue: &mut BioQueue,
-    bufs: &mut Vec<Buf>,
-    done: &mut Vec<Completion>,
-    nr_rounds: u64,
-) {
-    for round in 0..nr_rounds {
+impl User<'_> {
+    fn new(disk: &Disk) -> User<'_> {
+        let bufs = (0..DEPTH_OF_WARM_UP).map(|_| Buf::new(4096)).collect();
+        User { disk, queue: disk.queue(), bufs, done: Vec::with_capacity(DEPTH_OF_WARM_UP) }
+    }
+
+    /// Submits a plugged batch, with the buffers that are free.
+    fn submit_batch(&mut self, round: u64) {
         let plug = forebay::plug();
-        for nth in 0..16 {
+        for nth in 0..BATCH {
             let inner = forebay::plug();
-            let Some(buf) = bufs.pop() else { break };
-            let page = (round * 16 + nth * (1 + round % 2)) % 256;
+            let Some(buf) = self.bufs.pop() else { break };
+            let page = (round * BATCH + nth * (1 + round % 2)) % 256;
             let io = match round % 3 {
                 0 => Io::write(buf, page * 4096),
                 _ => Io::read(buf, page * 4096),
             };
-            queue.submit(io).expect("a good I/O");
+            self.queue.submit(io).expect("a good I/O");
             drop(inner);
         }
         drop(plug);
-        queue.reap(if bufs.len() < 16 { 16 } else { 0 }, DEPTH, done);
-        bufs.extend(done.drain(..).filter_map(|completion| completion.buf));
-        if round % 100 == 0 {
-            disk.flush().expect("a flush");
+    }
+
+    fn reap(&mut self, min: usize) {
+        self.queue.reap(min, DEPTH_OF_WARM_UP, &mut self.done);
+        self.bufs.extend(self.done.drain(..).filter_map(|completion| completion.buf));
+    }
+
+    /// Keeps I/Os in flight, and makes blocking calls in between.
+    fn pass(&mut self) {
+        let mut page = self.bufs.pop().expect("all are free");
+        for round in 0..NR_ROUNDS {
+            self.submit_batch(round);
+            self.reap(if self.bufs.len() < BATCH as usize { BATCH as usize } else { 0 });
+            if round % 50 == 0 {
+                self.disk.flush().expect("a flush");
+            }
+            if round % 10 == 0 {
+                self.disk.read_at(&mut page, round * 4096).expect("a read");
+            }
+        }
+        self.reap(self.queue.len());
+        self.bufs.push(page);
+    }
+
+    /// Runs the warm-ups and the passes, in step with the other threads.
+    fn run(mut self, barrier: &Barrier) {
+        for _ in 0..NR_WARM_UPS {
+            barrier.wait();
+            (0..DEPTH_OF_WARM_UP as u64 / BATCH).for_each(|round| self.submit_batch(round));
+            barrier.wait();
+            self.reap(DEPTH_OF_WARM_UP);
+            self.pass();
+            barrier.wait();
+        }
+        self.bufs.truncate(DEPTH);
+        for _ in 0..NR_PASSES {
+            barrier.wait();
+            self.pass();
+            barrier.wait();
         }
     }
+}
+
+/// Checks that no pass allocates: neither the threads that use the disks, nor those of the disks.
+///
+/// A list grows to the most entries that it ever had. So a warm-up fills the lists further than the
+/// passes do: it submits all its I/Os to a disk that is quiesced until the last has come.
+fn check(spec: &str, disks: &[Disk], nr_threads: usize) {
+    let barrier = Barrier::new(nr_threads + 1);
+    let nr_allocations = std::thread::scope(|scope| {
+        let users = disks.iter().cycle().take(nr_threads);
+        let users: Vec<_> =
+            users.map(|disk| scope.spawn(|| User::new(disk).run(&barrier))).collect();
+        for _ in 0..NR_WARM_UPS {
+            let quiesced: Vec<_> = disks.iter().map(Disk::quiesce).collect();
+            barrier.wait();
+            barrier.wait();
+            drop(quiesced);
+            barrier.wait();
+        }
+        let nr_allocations = [(); NR_PASSES].map(|()| {
+            NR_ALLOCATIONS.store(0, Ordering::Relaxed);
+            IS_ARMED.store(true, Ordering::Relaxed);
+            barrier.wait();
+            barrier.wait();
+            IS_ARMED.store(false, Ordering::Relaxed);
+            NR_ALLOCATIONS.load(Ordering::Relaxed)
+        });
+        // The scope itself does not wait for what threads do at their very end.
+        users.into_iter().for_each(|user| user.join().expect("no panic"));
+        nr_allocations
+    });
+    let nr_ios = NR_ROUNDS * BATCH * nr_threads as u64;
+    assert_eq!(
+        nr_allocations, [0; NR_PASSES],
+        "{spec}, {nr_threads} threads: allocations in passes of {nr_ios} I/Os"
+    );
 }
 
 #[test]
@@ -86,19 +166,35 @@ fn no_io_allocates_once_the_layer_is_warm() {
     let path = folder.path().join("disk.img");
     std::fs::write(&path, vec![0; 1 << 20]).expect("a scratch file");
     let file = path.display();
+    let few_tags = "queue_depth=8&nr_hw_queues=1";
     for spec in [
         String::from("null:1M"),
         String::from("ram:1M"),
         String::from("ram:1M?nomerges=2&queue_depth=8"),
         String::from("ram:1M?req_ns=300&io_ns=100&max_sectors_kb=8"),
+        String::from("ram:1M?service=on"),
+        String::from("ram:1M?run_queue=always&nr_hw_queues=1"),
+        format!("ram:1M?wake=batch&{few_tags}"),
+        format!("ram:1M?wake=stash&{few_tags}"),
+        format!("ram:1M?wake=single&{few_tags}"),
+        format!("ram:1M?wake=batch&{few_tags}&service=on&req_ns=300"),
+        format!("ram:1M?wake=stash&{few_tags}&run_queue=always&max_sectors_kb=8"),
         String::from("model:virtio-ram?size=1M&latency_ns=50000"),
         String::from("fault:ram:1M?rule=any:short=1k:nth=3"),
         format!("{file}"),
         format!("{file}?direct=on"),
+        format!("{file}?run_queue=always&service=on"),
+        format!("{file}?wake=batch&{few_tags}"),
         format!("aio:{file}?direct=on"),
-        format!("psync:{file}?direct=on"),
-        format!("psync:{file}?nr_hw_queues=1"),
+        format!("aio:{file}?wake=single&{few_tags}"),
+        // A thread is made when it is needed first; so there is one, and the warm-up needs it.
+        format!("psync:{file}?direct=on&nr_threads=1"),
+        format!("psync:{file}?wake=stash&{few_tags}&nr_threads=1"),
     ] {
-        run(&Disk::open(&spec).expect("a disk"), 500);
+        for nr_threads in [1, 4] {
+            check(&spec, &[Disk::open(&spec).expect("a disk")], nr_threads);
+        }
     }
+    let spec = "ram:1M?tag_set=no_alloc&queue_depth=8&req_ns=300";
+    check(spec, &[Disk::open(spec).expect("a disk"), Disk::open(spec).expect("a disk")], 4);
 }

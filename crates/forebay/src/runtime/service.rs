@@ -8,6 +8,7 @@ use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::hctx::{Hctx, now_ns};
 use crate::runtime::primitive::{AtomicBool, Ordering, thread};
 use crate::runtime::shared::SHARED;
+use crate::runtime::thread::reserve_spare;
 use forebay_core::Commit;
 use std::io;
 use std::sync::Arc;
@@ -79,6 +80,7 @@ impl Server {
     }
 
     fn serve(&self) {
+        reserve_spare();
         let hctx = &self.hctxs[SHARED];
         loop {
             let timeout = self.turn(hctx);
