@@ -17,6 +17,7 @@ use crate::claim::Claim;
 use crate::driver::{Device, DriverQueue, Mode, Waiter};
 use crate::info::{DiskFacts, DiskInfo};
 use crate::runtime::ctx::Ctx;
+use crate::runtime::event::Event;
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{Condvar, Mutex, UnsafeCell, lock, thread};
 use crate::runtime::shared::{SHARED, Shared};
@@ -25,6 +26,7 @@ use forebay_core::{
     Bio, Completions, Driver, Issue, IssuedRequest, Look, Op, Policy, QueueLimits, QueuedBio,
     RunQueuePolicy, Segment, Tag, WakePolicy,
 };
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +34,8 @@ use std::time::Duration;
 /// How a toy works.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
+    /// The first hardware context is shared, the others are owned.
+    pub(crate) nr_hw_queues: u32,
     pub(crate) queue_depth: u32,
     /// It completes so many at once, when it has them, the newest first.
     pub(crate) batch: usize,
@@ -44,6 +48,8 @@ pub(crate) struct How {
     pub(crate) run_queue: RunQueuePolicy,
     /// It has a volatile cache, and takes a flush only by itself.
     pub(crate) flushes_alone: bool,
+    /// It has a descriptor, which is never readable: see [`Toy::has_done`] in its place.
+    pub(crate) has_fd: bool,
 }
 
 /// Who completes a request.
@@ -59,6 +65,7 @@ pub(crate) enum By {
 
 /// At once, one by one, when it is committed.
 pub(crate) const AT_ONCE: How = How {
+    nr_hw_queues: 1,
     queue_depth: 8,
     batch: 1,
     nr_busy: 0,
@@ -67,6 +74,7 @@ pub(crate) const AT_ONCE: How = How {
     wake: WakePolicy::Fair,
     run_queue: RunQueuePolicy::Dedupe,
     flushes_alone: false,
+    has_fd: false,
 };
 
 /// The device.
@@ -138,7 +146,7 @@ impl Toy {
         Arc::new(Toy { how, state, completed, committed })
     }
 
-    /// A disk with one hardware context, which is shared.
+    /// A disk on a device that works so.
     pub(crate) fn disk(how: How) -> Arc<Shared> {
         Toy::open(&Toy::new(how))
     }
@@ -149,8 +157,10 @@ impl Toy {
 
     /// As [`Toy::open`], with tags that other disks use as well.
     pub(crate) fn open_with(toy: &Arc<Toy>, tags: Option<Arc<TagPool>>) -> Arc<Shared> {
-        let How { queue_depth, wake, run_queue, .. } = toy.how;
-        let policy = Policy { queue_depth, wake, run_queue, iostats: false, ..Policy::default() };
+        let How { nr_hw_queues, queue_depth, wake, run_queue, .. } = toy.how;
+        let iostats = false;
+        let default = Policy::default();
+        let policy = Policy { nr_hw_queues, queue_depth, wake, run_queue, iostats, ..default };
         let info = DiskInfo {
             spec: String::from("toy"),
             driver: "toy",
@@ -164,6 +174,12 @@ impl Toy {
         let device = Arc::new(ToyDevice(Arc::clone(toy)));
         Shared::new(info, device, false, tags, Claim::memory())
             .expect("a toy has no system to fail")
+    }
+
+    /// Whether the descriptor of a driver would be readable: a completion or a kick is there.
+    pub(crate) fn has_done(&self) -> bool {
+        let state = lock(&self.state);
+        state.nr_posted > state.nr_reaped
     }
 
     /// The device's thread: completes `nr` requests, as they come.
@@ -249,9 +265,14 @@ impl Device for ToyDevice {
         self.0.limits()
     }
 
-    fn open_queue(&self, _: u32, _: Mode) -> std::io::Result<DriverQueue> {
-        let toy = Arc::clone(&self.0);
-        let waiter = Arc::new(ToyWaiter(Arc::clone(&toy)));
+    fn open_queue(&self, _: u32, mode: Mode) -> std::io::Result<DriverQueue> {
+        let toy = match mode {
+            Mode::Shared => Arc::clone(&self.0),
+            // Tags are those of one context: each has a part of the device for itself.
+            Mode::Owned => Toy::new(self.0.how),
+        };
+        let event = toy.how.has_fd.then(|| Event::new().expect("a descriptor"));
+        let waiter = Arc::new(ToyWaiter(Arc::clone(&toy), event));
         let nr_busy = toy.how.nr_busy;
         let driver = ToyDriver { toy, queued: Vec::new(), nr_busy, nr_ready: 0 };
         Ok(DriverQueue { driver: Box::new(driver), waiter })
@@ -304,7 +325,7 @@ impl Driver for ToyDriver {
     }
 
     fn wait(&mut self, _: u32) {
-        unreachable!("its one context is shared");
+        unreachable!("the owner of a context does not wait in it");
     }
 
     fn kick(&mut self) {
@@ -320,7 +341,7 @@ impl Driver for ToyDriver {
     }
 }
 
-struct ToyWaiter(Arc<Toy>);
+struct ToyWaiter(Arc<Toy>, Option<Event>);
 
 impl Waiter for ToyWaiter {
     fn wait(&self, timeout: Option<Duration>) {
@@ -337,6 +358,10 @@ impl Waiter for ToyWaiter {
         while state.nr_posted <= nr_reaped {
             state = self.0.completed.wait(state).expect("nobody panics under the lock");
         }
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.1.as_ref().map(Event::fd)
     }
 
     fn begins(&self) -> bool {

@@ -85,6 +85,43 @@ pub(crate) fn run_again(test: &str, variable: (&str, &str)) -> Option<Output> {
     Some(command.output().expect("a process"))
 }
 
+/// A compressed device in memory, where that can be had. It refuses commands that must not wait.
+#[derive(Debug)]
+pub(crate) struct ZramDevice {
+    pub(crate) node: String,
+    number: String,
+}
+
+impl ZramDevice {
+    /// One of `len` bytes for `test`. `None`, with a message, where there is none: which is an
+    /// error under `FOREBAY_REQUIRE_TOOLS=1`.
+    pub(crate) fn new(test: &str, len: u64) -> Option<ZramDevice> {
+        match ZramDevice::set_up(len) {
+            Ok(device) => Some(device),
+            Err(error) => {
+                skip(test, &format!("no zram device: {error}"));
+                None
+            }
+        }
+    }
+
+    fn set_up(len: u64) -> std::io::Result<ZramDevice> {
+        let number = std::fs::read_to_string("/sys/class/zram-control/hot_add")?;
+        let number = number.trim().to_owned();
+        let device = ZramDevice { node: format!("/dev/zram{number}"), number };
+        let size = format!("/sys/block/zram{}/disksize", device.number);
+        std::fs::write(size, len.to_string())?;
+        Ok(device)
+    }
+}
+
+impl Drop for ZramDevice {
+    fn drop(&mut self) {
+        let removed = std::fs::write("/sys/class/zram-control/hot_remove", &self.number);
+        assert!(removed.is_ok() || std::thread::panicking(), "{} stays: {removed:?}", self.node);
+    }
+}
+
 /// A stream of numbers: SplitMix64 (Steele, Lea, Flood, 2014).
 #[derive(Clone, Debug)]
 pub(crate) struct Numbers(pub(crate) u64);

@@ -1,6 +1,6 @@
 //! Data through every driver: what was written is read, whatever is merged, split or cut short.
 
-use crate::common::{LoopDevice, Numbers, Scratch, feature, open, reap_all, submit};
+use crate::common::{LoopDevice, Numbers, Scratch, ZramDevice, feature, open, reap_all, submit};
 use crate::skip::skip;
 use forebay::{Buf, Disk, FeatureState, Io};
 
@@ -217,6 +217,33 @@ fn block_device() {
     }
     let info = open(&format!("{}?direct=on", device.node)).info().clone();
     assert_eq!((info.limits.capacity_bytes, info.limits.logical_block_size), (Some(LEN), 512));
+}
+
+#[test]
+fn device_that_must_wait_to_discard_discards_with_each_engine() {
+    let test = "device_that_must_wait_to_discard_discards_with_each_engine";
+    let Some(device) = ZramDevice::new(test, LEN) else { return };
+    for engine in ["io_uring", "aio", "psync"] {
+        let disk = open(&format!("{}?engine={engine}&direct=on", device.node));
+        let state = feature(disk.info(), "discard");
+        assert!(matches!(state, FeatureState::Present(how) if how.starts_with("BLKDISCARD")));
+        let mut back = Buf::new(LEN as usize);
+        back.fill(9);
+        assert_eq!(disk.write_at(&back, 0), Ok(LEN));
+        // By the shared context, and by a queue of this thread, twice each.
+        let step = LEN / 8;
+        for nth in 0..2 {
+            disk.discard(nth * step, step).unwrap_or_else(|error| panic!("{engine}: {error}"));
+        }
+        let mut queue = disk.queue();
+        for nth in 2..4 {
+            submit(&mut queue, Io::discard(nth * step, step));
+            assert_eq!(reap_all(&mut queue)[0].result, Ok(step), "{engine}");
+        }
+        assert_eq!(disk.read_at(&mut back, 0), Ok(LEN));
+        let expected: Vec<u8> = (0..LEN).map(|at| if at < LEN / 2 { 0 } else { 9 }).collect();
+        assert!(back[..] == expected, "{engine}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The `nbd` driver and the servers of others: nbdkit and qemu-nbd, which serve one file.
 
 use crate::common::{Numbers, Scratch, open};
+use crate::futures::{block_on, use_disk};
 use crate::skip::skip;
 use forebay::{Disk, ExtentKind};
 use std::os::unix::net::UnixStream;
@@ -135,6 +136,19 @@ fn nbdkit_serves_a_file() {
         drop(disk);
         exercise_again(&peer);
     }
+}
+
+#[test]
+fn futures_end_on_a_file_of_nbdkits() {
+    let Some(peer) = nbdkit(&[]) else { return };
+    let uri = peer.uri("nbd");
+    let disk = open(&uri);
+    std::thread::scope(|scope| {
+        for nth in 0..4u64 {
+            let (disk, uri) = (&disk, &uri);
+            scope.spawn(move || block_on(use_disk(disk, nth << 16, 50, true), uri));
+        }
+    });
 }
 
 /// The same from a disk with one context, whose memory of before is gone.

@@ -5,30 +5,46 @@
 
 use std::io;
 
-/// From now on, for ever, each of these system calls fails with its error number.
-pub(crate) fn refuse(calls: &[(i64, i32)]) -> io::Result<()> {
-    // The number of the call is the first word of what a filter looks at.
-    let mut program = vec![op(LOAD, 0)];
-    for &(call, errno) in calls {
-        program.push(libc::sock_filter { jf: 1, ..op(IS_EQUAL, call as u32) });
-        program.push(op(RETURN, libc::SECCOMP_RET_ERRNO | errno as u32));
-    }
-    install(program)
+/// A system call that fails from now on.
+pub(crate) struct Refused {
+    pub(crate) call: i64,
+    /// The place of an argument, from 0 on, and its value: other calls go through. `None`: all
+    /// fail.
+    pub(crate) argument: Option<(u32, u32)>,
+    pub(crate) errno: i32,
 }
 
-/// From now on, for ever, a system call fails with an error number if its argument of this place,
-/// from 0 on, is this number.
-pub(crate) fn refuse_argument(call: i64, place: u32, number: u32, errno: i32) -> io::Result<()> {
-    // Behind the number of the call, the architecture and the place of the instruction are the
-    // arguments, in two words each. This is the one with the lower half.
-    let argument = 16 + 8 * place + if cfg!(target_endian = "big") { 4 } else { 0 };
-    install(vec![
-        op(LOAD, 0),
-        libc::sock_filter { jf: 3, ..op(IS_EQUAL, call as u32) },
-        op(LOAD, argument),
-        libc::sock_filter { jf: 1, ..op(IS_EQUAL, number) },
-        op(RETURN, libc::SECCOMP_RET_ERRNO | errno as u32),
-    ])
+impl From<(i64, i32)> for Refused {
+    fn from((call, errno): (i64, i32)) -> Refused {
+        Refused { call, argument: None, errno }
+    }
+}
+
+/// Makes each of these system calls fail with its error number, until the thread ends.
+pub(crate) fn refuse(refused: impl IntoIterator<Item = impl Into<Refused>>) -> io::Result<()> {
+    // The number of the call is the first word that a filter can load.
+    let mut program = vec![op(LOAD, 0)];
+    for Refused { call, argument, errno } in refused.into_iter().map(Into::into) {
+        let fail = op(RETURN, libc::SECCOMP_RET_ERRNO | errno as u32);
+        match argument {
+            None => {
+                program.extend([libc::sock_filter { jf: 1, ..op(IS_EQUAL, call as u32) }, fail])
+            }
+            Some((place, number)) => {
+                // The arguments stand behind the number of the call, the architecture and the
+                // instruction pointer, in two words each. This is the one with the lower half.
+                let half = if cfg!(target_endian = "big") { 4 } else { 0 };
+                program.extend([
+                    libc::sock_filter { jf: 4, ..op(IS_EQUAL, call as u32) },
+                    op(LOAD, 16 + 8 * place + half),
+                    libc::sock_filter { jf: 1, ..op(IS_EQUAL, number) },
+                    fail,
+                    op(LOAD, 0),
+                ]);
+            }
+        }
+    }
+    install(program)
 }
 
 const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;

@@ -1,5 +1,5 @@
-//! Waiting for tags: under every wake policy all I/O ends, also while the number of tags changes; and
-//! disks that share a set of tags wake each other.
+//! Waiting for tags: under every wake policy all I/O ends, also while the number of tags changes;
+//! and disks that share a set of tags wake each other.
 
 use crate::common::{Numbers, open, submit};
 use forebay::{BlockStatus, Buf, Disk, Io};
@@ -49,8 +49,8 @@ fn run_all(disk: &Disk) {
     });
 }
 
-/// Checks that each disk that waited for a tag was woken for it, and did not find it by trying again
-/// every 3 ms.
+/// Checks that each disk that waited for a tag was woken for it, and did not find it by trying
+/// again every 3 ms.
 #[track_caller]
 fn check_wake_ups(disks: &[Disk]) {
     let rescues: Vec<_> = disks.iter().map(|disk| disk.stats().tag_rescues).collect();
