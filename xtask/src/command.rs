@@ -29,7 +29,7 @@ pub(crate) struct Ran {
     pub(crate) stdout: String,
 }
 
-/// One program with its arguments; what is displayed can be pasted into a shell.
+/// One program with its arguments. Its `Display` form can be pasted into a shell.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     program: &'static str,

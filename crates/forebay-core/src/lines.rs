@@ -4,8 +4,8 @@
 //! Under the others a thread waits, as in Linux, where it sleeps inside of the submission. Requests
 //! of a thread that have no tag stay in a queue of its own. While the thread is awake, its queue
 //! takes the tags that there are, in front of those of threads that sleep (*barging*). Then it
-//! sleeps as well. Freed tags wake some of the sleepers, as the policy says. A thread that was woken
-//! comes back and asks again: maybe in vain.
+//! sleeps as well. Freed tags wake some of the sleepers, as the policy says. A woken thread comes
+//! back and asks again: maybe in vain.
 //!
 //! So there are two kinds of queues: the requests of a thread, oldest first; and the threads that
 //! sleep, in a [`TagWaits`], from which a policy chooses.
