@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fmt;
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -21,7 +22,14 @@ pub(crate) fn target(name: &str) -> String {
     root().join(base).join(name).display().to_string()
 }
 
-/// One program with its arguments; what is displayed can be pasted into a shell.
+/// The result of a program that ran.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) succeeded: bool,
+    pub(crate) stdout: String,
+}
+
+/// One program with its arguments. Its `Display` form can be pasted into a shell.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     program: &'static str,
@@ -55,6 +63,21 @@ impl Line {
     pub(crate) fn run(&self) -> Outcome {
         let status = self.command().status().map_err(|error| self.not_started(&error))?;
         if status.success() { Ok(()) } else { Err(format!("`{self}` ended with {status}")) }
+    }
+
+    /// Runs it, shows its standard output line by line, and returns that.
+    pub(crate) fn run_and_keep(&self) -> Result<Ran, String> {
+        let child = self.command().stdout(Stdio::piped()).spawn();
+        let mut child = child.map_err(|error| self.not_started(&error))?;
+        let mut stdout = String::new();
+        for line in BufReader::new(child.stdout.take().expect("a pipe")).lines() {
+            let line = line.map_err(|error| format!("`{self}`: its output: {error}"))?;
+            println!("{line}");
+            stdout.push_str(&line);
+            stdout.push('\n');
+        }
+        let status = child.wait().map_err(|error| format!("`{self}`: {error}"))?;
+        Ok(Ran { succeeded: status.success(), stdout })
     }
 
     /// Runs it and returns what it wrote to standard output.
@@ -119,6 +142,14 @@ mod tests {
     fn a_line_displays_as_it_would_be_typed() {
         let line = Line::cargo("doc --no-deps").variable("RUSTDOCFLAGS", "-D warnings");
         assert_eq!(line.to_string(), "RUSTDOCFLAGS='-D warnings' cargo doc --no-deps");
+    }
+
+    #[test]
+    fn output_is_kept_whether_a_program_succeeds_or_fails() {
+        let ran = Line::new("echo", "one two").run_and_keep().unwrap();
+        assert!(ran.succeeded);
+        assert_eq!(ran.stdout, "one two\n");
+        assert!(!Line::new("false", "").run_and_keep().unwrap().succeeded);
     }
 
     #[test]

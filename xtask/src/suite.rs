@@ -26,20 +26,25 @@ impl Suite {
     }
 }
 
-/// Runs each suite by a line that ends with `test`. One that holds no test is an error: it would
-/// pass for ever, and show nothing.
+/// Runs each suite by a line that ends with `test`.
 pub(crate) fn run(tool: &str, suites: &[Suite], test: &Line) -> Outcome {
     for suite in suites {
-        let line = suite.arguments().into_iter().fold(test.clone(), Line::argument);
-        let listed = line.clone().argument("--list".to_string()).output()?;
-        let nr = nr_tests(&listed);
-        if nr == 0 {
-            return Err(format!("{tool}: `{line}` names no test; its table is in xtask/src"));
-        }
+        let (line, nr) = line(tool, suite, test)?;
         println!("{tool}: {nr} tests: {line}");
         line.run()?;
     }
     Ok(())
+}
+
+/// Returns the line that runs a suite, and the number of its tests. A suite without a test is an
+/// error: it would pass for ever, and show nothing.
+pub(crate) fn line(tool: &str, suite: &Suite, test: &Line) -> Result<(Line, usize), String> {
+    let line = suite.arguments().into_iter().fold(test.clone(), Line::argument);
+    let listed = line.clone().argument("--list".to_string()).output()?;
+    match nr_tests(&listed) {
+        0 => Err(format!("{tool}: `{line}` names no test; its table is in xtask/src")),
+        nr => Ok((line, nr)),
+    }
 }
 
 /// Counts names, since Miri lists them once for each seed.

@@ -84,7 +84,7 @@ impl HardwareContext {
     pub fn accept_from(&mut self, ctx: &mut SoftwareQueue, enter: bool) {
         let is_empty = self.outside.is_empty() && self.backlog.is_empty();
         if enter && is_empty && !ctx.has_nowait() && self.admission.is_none() {
-            ctx.swap_outgoing(&mut self.backlog);
+            ctx.move_outgoing(&mut self.backlog);
         } else {
             ctx.outgoing().for_each(|rq| self.accept(rq, enter));
         }

@@ -5,7 +5,7 @@
 
 use crate::bio::BioFlags;
 use crate::limits::QueueLimits;
-use crate::plug::{PlugList, UnplugCause};
+use crate::plug::{PlugList, UnplugCause, list_capacity};
 use crate::policy::{MergePolicy, PlugPolicy, Policy};
 use crate::queued::{ChainSegments, QueuedBio};
 use crate::refusal::Refusal;
@@ -39,8 +39,8 @@ impl SoftwareQueue {
     /// Panics if `limits` contradict themselves.
     pub fn new(limits: QueueLimits, policy: Policy, counters: Arc<PlugCounters>) -> SoftwareQueue {
         assert!(limits.validate().is_ok(), "limits are checked at open");
-        let plug = PlugList::new();
-        let outgoing = VecDeque::with_capacity(policy.queue_depth as usize);
+        let plug = PlugList::new(policy.queue_depth);
+        let outgoing = VecDeque::with_capacity(list_capacity(policy.queue_depth));
         SoftwareQueue {
             limits,
             usual: Usual::of(&limits),
@@ -160,10 +160,17 @@ impl SoftwareQueue {
         self.has_nowait
     }
 
-    /// Swaps the outgoing requests with an empty list.
+    /// Moves the outgoing requests to an empty list.
+    ///
+    /// Swaps the lists, unless the empty one has more room: in its place, the smaller list would
+    /// have to grow again.
     #[inline]
-    pub(crate) fn swap_outgoing(&mut self, empty: &mut VecDeque<Request>) {
+    pub(crate) fn move_outgoing(&mut self, empty: &mut VecDeque<Request>) {
         assert!(empty.is_empty());
-        core::mem::swap(&mut self.outgoing, empty);
+        if empty.capacity() <= self.outgoing.capacity() {
+            core::mem::swap(&mut self.outgoing, empty);
+        } else {
+            empty.append(&mut self.outgoing);
+        }
     }
 }

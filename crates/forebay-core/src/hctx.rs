@@ -7,6 +7,7 @@ use crate::device::DeviceState;
 use crate::driver::{Completions, Driver};
 use crate::flush::FlushMachine;
 use crate::limits::QueueLimits;
+use crate::plug::list_capacity;
 use crate::policy::Policy;
 use crate::queued::QueuedBio;
 use crate::request::Request;
@@ -160,7 +161,7 @@ impl HardwareContext {
             count_at: device.count_at(index),
             device,
             counters,
-            backlog: VecDeque::with_capacity(depth as usize),
+            backlog: VecDeque::with_capacity(list_capacity(policy.queue_depth)),
             nr_waited: 0,
             admission: Admission::new(&policy, depth, nr_requests),
             nowait: VecDeque::new(),

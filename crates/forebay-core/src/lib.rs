@@ -41,6 +41,7 @@ mod histogram;
 mod limits;
 mod lines;
 mod merge;
+mod owner_queues;
 mod plug;
 mod policy;
 mod primitive;

@@ -1,78 +1,80 @@
-//! Lines of threads that wait for tags: the wake policies that Linux has, and had.
+//! Queues of threads that wait for tags: the wake policies that Linux has, and had.
 //!
-//! Under [`WakePolicy::Fair`] who waits for a tag is the bio, in the backlog, and there is none of
-//! this. Under the others it is the thread, as in Linux, where it sleeps inside of the submission.
-//! What a thread has submitted and what has no tag stays in a line of its own. While the thread is
-//! awake, the line takes what tags there are, in front of those who sleep (*barging*); then it
-//! sleeps as well, and who frees tags wakes some of the sleepers, as the policy says. A thread that
-//! was woken comes back and asks again: maybe in vain.
+//! Under [`WakePolicy::Fair`] a bio waits for a tag, in the backlog, and there is none of this.
+//! Under the others a thread waits, as in Linux, where it sleeps inside of the submission. Requests
+//! of a thread that have no tag stay in a queue of its own. While the thread is awake, its queue
+//! takes the tags that there are, in front of those of threads that sleep (*barging*). Then it
+//! sleeps as well. Freed tags wake some of the sleepers, as the policy says. A woken thread comes
+//! back and asks again: maybe in vain.
 //!
-//! So there are two kinds of lines: that of a thread has its requests, oldest first; and asleep,
-//! threads stand in the one of [`TagWaits`], in which a policy looks for whom to wake.
+//! So there are two kinds of queues: the requests of a thread, oldest first; and the threads that
+//! sleep, in a [`TagWaits`], from which a policy chooses.
 //!
-//! All of this is done by the holder of the token, so T2 holds by itself: a tag is not freed
-//! between a vain try and the joining of that line.
+//! All of this is done by the holder of the token, so T2 holds by itself: no tag is freed between a
+//! vain try and the joining of [`TagWaits`]. Nothing here allocates, unless more wait than ever
+//! before.
 
+use crate::owner_queues::{NR_OWNERS_USUAL, OwnerQueues};
 use crate::request::Request;
 use crate::splits::Splits;
 use crate::tag::{TagWaits, Wait, WaitId, WakePolicy};
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// The lines of all threads that lack tags.
+/// The queues of all threads that lack tags.
 #[derive(Debug)]
 pub(crate) struct Lines {
     waits: TagWaits,
     /// By the owner of their bios. Between turns none is empty.
-    lines: BTreeMap<u64, Line>,
-    /// Those that may take tags, in the order of asking.
+    lines: OwnerQueues<Line>,
+    /// Owners that may take tags, in the order of asking.
     awake: VecDeque<u64>,
-    /// Those that are to be woken.
+    /// Owners to wake.
     woken: Vec<WaitId>,
-    /// Who has gone to sleep, and who lacks nothing any more, in order.
+    /// Owners that began (true) or ceased to lack tags, in order.
     changes: Vec<(WaitId, bool)>,
-    /// The owner of what was moved to the backlog and is still there, its newest; and whether that
-    /// was in its line before the thread slept.
+    /// The owner of the newest request that was moved to the backlog and is still there; and
+    /// whether that was in its queue before the thread slept.
     moved: Option<(u64, bool)>,
-    /// How many tags are in use, as far as it was told.
+    /// How many tags are in use, as of the last call.
     nr_busy: u32,
 }
 
-#[derive(Debug)]
+/// The state of one thread's queue.
+#[derive(Clone, Copy, Debug)]
 struct Line {
-    requests: VecDeque<Request>,
-    /// How many of them, from the oldest on, were there when the thread went to sleep.
+    /// How many requests, from the oldest on, were there when the thread went to sleep.
     nr_old: usize,
     state: State,
 }
 
-/// Where the thread of a line stands, as far as its line goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// It is trying. `was_woken`: it slept before, and has got nothing since.
-    Awake { was_woken: bool },
-    /// It waits to be woken.
-    Asleep,
-    /// It was woken and has not asked again yet.
-    Woken,
-}
-
-impl Line {
-    fn new() -> Line {
-        let state = State::Awake { was_woken: false };
-        Line { requests: VecDeque::new(), nr_old: 0, state }
+impl Default for Line {
+    fn default() -> Line {
+        Line { nr_old: 0, state: State::Awake { was_woken: false } }
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The thread is trying. `was_woken`: it slept before, and has got no tag since.
+    Awake { was_woken: bool },
+    /// The thread waits to be woken.
+    Asleep,
+    /// The thread was woken and has not asked again yet.
+    Woken,
+}
+
 impl Lines {
-    /// For a set of `depth` tags that can be waited for; none for a policy that needs no lines.
+    /// For a set of `depth` tags that threads can wait for. Returns none for a policy under which
+    /// threads do not wait.
     pub(crate) fn new(policy: WakePolicy, depth: u32) -> Option<Lines> {
         (policy != WakePolicy::Fair).then(|| Lines {
             waits: TagWaits::new(policy, depth),
-            lines: BTreeMap::new(),
-            awake: VecDeque::new(),
-            woken: Vec::new(),
-            changes: Vec::new(),
+            lines: OwnerQueues::new(),
+            awake: VecDeque::with_capacity(NR_OWNERS_USUAL),
+            woken: Vec::with_capacity(NR_OWNERS_USUAL),
+            // An owner may begin and cease in one turn.
+            changes: Vec::with_capacity(2 * NR_OWNERS_USUAL),
             moved: None,
             nr_busy: 0,
         })
@@ -82,25 +84,24 @@ impl Lines {
         self.lines.is_empty()
     }
 
-    /// All requests in them.
+    /// Returns all requests in the queues.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Request> {
-        self.lines.values().flat_map(|line| &line.requests)
+        self.lines.iter()
     }
 
-    /// Adds a request that a thread has just submitted: so it is awake. Where its line sleeps
-    /// already, it keeps its place there.
+    /// Adds a request that a thread has just submitted: so the thread is awake. If its queue sleeps
+    /// already, the request does too.
     pub(crate) fn push(&mut self, rq: Request, splits: &Splits) {
         let owner = rq.head(splits).owner();
-        let line = self.lines.entry(owner).or_insert_with(|| {
+        if self.lines.insert(owner) {
             self.awake.push_back(owner);
-            Line::new()
-        });
-        line.requests.push_back(rq);
+        }
+        self.lines.push_back(owner, rq);
     }
 
     /// The thread of `id` is running, and asks for tags again.
     pub(crate) fn awake(&mut self, id: WaitId) {
-        let Some(state) = self.lines.get(&id.0).map(|line| line.state) else { return };
+        let Some(state) = self.lines.get(id.0).map(|line| line.state) else { return };
         if state == State::Asleep {
             // It came by itself: no wake-up is used for it.
             self.note_woken(|waits, out| _ = waits.remove(id, &mut |id| out(id)));
@@ -112,21 +113,22 @@ impl Lines {
         }
     }
 
-    /// Whether this owner has something without a tag.
+    /// Returns whether an owner has a request without a tag.
     pub(crate) fn has(&self, id: WaitId) -> bool {
-        self.lines.contains_key(&id.0)
+        self.lines.get(id.0).is_some()
     }
 
-    /// Moves the oldest request of the first line that is awake to the empty backlog. Says how many
-    /// that wakes: see [`Lines::remove`].
+    /// Moves the oldest request of the first queue that is awake to the empty backlog. Returns how
+    /// many wake-ups that makes: see [`Lines::remove`].
     pub(crate) fn move_one(&mut self, backlog: &mut VecDeque<Request>) -> u64 {
         let mut nr_woken = 0;
         self.moved = None;
         while let Some(&owner) = self.awake.front() {
-            let line = self.lines.get_mut(&owner).expect("who is awake has a line");
-            if let Some(rq) = line.requests.pop_front() {
-                self.moved = Some((owner, line.nr_old > 0));
+            if let Some(rq) = self.lines.pop_front(owner) {
+                let line = self.line(owner);
+                let is_old = line.nr_old > 0;
                 line.nr_old = line.nr_old.saturating_sub(1);
+                self.moved = Some((owner, is_old));
                 backlog.push_back(rq);
                 break;
             }
@@ -136,14 +138,14 @@ impl Lines {
         nr_woken
     }
 
-    /// The oldest of the backlog, of `nr_backlog`, has got a tag. Says whether it had to wait for
-    /// that in a line. What does not wait, or waits for its class, comes from none, and goes in
-    /// front of what does.
+    /// The oldest request of the backlog, of `nr_backlog`, has got a tag. Returns whether it had to
+    /// wait for that in a queue. A request that does not wait, or waits for its class, is in no
+    /// queue, and goes in front of those that are.
     pub(crate) fn took_one(&mut self, nr_backlog: usize) -> bool {
         self.waits.took(1);
         self.nr_busy += 1;
         let Some((owner, is_old)) = self.moved.filter(|_| nr_backlog == 1) else { return false };
-        if let Some(line) = self.lines.get_mut(&owner)
+        if let Some(line) = self.lines.get_mut(owner)
             && matches!(line.state, State::Awake { .. })
         {
             line.state = State::Awake { was_woken: false };
@@ -151,28 +153,27 @@ impl Lines {
         is_old
     }
 
-    /// Takes back what was moved to the backlog, and got no tag, or not for all of it. Or takes in
-    /// what is left of a bio that did not want to wait, and was cut: its first part is at the
+    /// Takes back a request that was moved to the backlog, and got no tag, or not for all of it. Or
+    /// takes in the rest of a bio that did not want to wait, and was cut: its first part is at the
     /// driver, and the rest waits as any.
     pub(crate) fn take_back(&mut self, rq: Request, splits: &Splits) {
         let moved = self.moved.take();
         let owner = moved.map_or_else(|| rq.head(splits).owner(), |(owner, _)| owner);
-        let awake = &mut self.awake;
-        let line = self.lines.entry(owner).or_insert_with(|| {
-            awake.push_back(owner);
-            Line::new()
-        });
+        if self.lines.insert(owner) {
+            self.awake.push_back(owner);
+        }
+        self.lines.push_front(owner, rq);
+        let line = self.line(owner);
         let is_old = moved.map_or(line.state == State::Asleep, |(_, is_old)| is_old);
-        line.requests.push_front(rq);
         line.nr_old += usize::from(is_old);
     }
 
-    /// Lines that have nothing left are gone. Says how many that wakes.
+    /// Removes queues that have nothing left. Returns how many wake-ups that makes.
     pub(crate) fn remove_empty(&mut self) -> u64 {
         let mut nr_woken = 0;
         let mut awake = core::mem::take(&mut self.awake);
         awake.retain(|&owner| {
-            let has_some = self.lines.get(&owner).is_some_and(|line| !line.requests.is_empty());
+            let has_some = self.lines.len(owner) > 0;
             if !has_some {
                 nr_woken += self.remove(owner);
             }
@@ -183,12 +184,12 @@ impl Lines {
         nr_woken
     }
 
-    /// Removes a line that is empty. A wake-up that was for it, and was not used for a tag, goes to
-    /// another (T5): what it was for had nothing to do at the device, or waits for its class now.
-    /// Says how many that wakes.
+    /// Removes a queue that is empty. A wake-up that was for it, and was not used for a tag, goes
+    /// to another (T5): what it was for had nothing to do at the device, or waits for its class
+    /// now. Returns how many wake-ups that makes.
     fn remove(&mut self, owner: u64) -> u64 {
         self.changes.push((WaitId(owner), false));
-        let line = self.lines.remove(&owner);
+        let line = self.lines.remove(owner);
         if line.is_none_or(|line| line.state != State::Awake { was_woken: true }) {
             return 0;
         }
@@ -196,22 +197,22 @@ impl Lines {
         self.note_woken(|waits, out| waits.donate(1, nr_busy, &mut |id| out(id)))
     }
 
-    /// There are no tags left for those who are awake: they go to sleep. Says how many of them had
-    /// been woken in vain.
+    /// There are no tags left for the queues that are awake: they go to sleep. Returns how many of
+    /// them had been woken in vain.
     pub(crate) fn sleep_all(&mut self) -> u64 {
         let mut awake = core::mem::take(&mut self.awake);
         let wait = |owner| Wait { id: WaitId(owner), need: 1 };
         let mut nr_vain = 0;
         // From the last to the first, since each may go before all others.
         for &owner in awake.iter().rev() {
-            if self.state(owner) == (State::Awake { was_woken: true }) {
+            if self.line(owner).state == (State::Awake { was_woken: true }) {
                 nr_vain += 1;
                 self.waits.requeue(wait(owner));
                 self.set(owner, State::Asleep);
             }
         }
         for &owner in &awake {
-            if self.state(owner) != State::Asleep {
+            if self.line(owner).state != State::Asleep {
                 self.waits.push(wait(owner));
                 self.set(owner, State::Asleep);
             }
@@ -221,20 +222,21 @@ impl Lines {
         nr_vain
     }
 
-    fn state(&self, owner: u64) -> State {
-        self.lines.get(&owner).expect("who tries has a line").state
+    fn line(&mut self, owner: u64) -> &mut Line {
+        self.lines.get_mut(owner).expect("a thread that tries has a queue")
     }
 
     fn set(&mut self, owner: u64, state: State) {
-        let line = self.lines.get_mut(&owner).expect("who tries has a line");
+        let nr_requests = self.lines.len(owner);
+        let line = self.line(owner);
         line.state = state;
         if state == State::Asleep {
-            line.nr_old = line.requests.len();
+            line.nr_old = nr_requests;
         }
     }
 
-    /// Tags were given back, and `nr_busy` are in use now: [`Lines::take_woken`] says whom that
-    /// wakes. Returns how many those are.
+    /// Tags were given back, and `nr_busy` are in use now. Returns how many threads that wakes:
+    /// [`Lines::take_woken`] hands them out.
     pub(crate) fn freed(&mut self, nr_busy: u32) -> u64 {
         let mut nr_woken = 0;
         // One by one: a policy may look at how many are in use after each.
@@ -245,7 +247,7 @@ impl Lines {
         nr_woken
     }
 
-    /// There are `nr` tags more to be had.
+    /// `nr` more tags can be had. Returns how many threads that wakes.
     pub(crate) fn wake(&mut self, nr: u32) -> u64 {
         if nr == 0 || self.waits.is_empty() {
             return 0;
@@ -254,7 +256,7 @@ impl Lines {
         self.note_woken(|waits, out| waits.wake(nr, nr_busy, &mut |id| out(id)))
     }
 
-    /// There are `depth` tags to wait for from now on (T6).
+    /// There are `depth` tags to wait for from now on (T6). Returns how many threads that wakes.
     pub(crate) fn resize(&mut self, depth: u32) -> u64 {
         self.note_woken(|waits, out| waits.resize(depth, &mut |id| out(id)))
     }
@@ -264,17 +266,17 @@ impl Lines {
         let before = woken.len();
         act(waits, &mut |id| {
             woken.push(id);
-            lines.get_mut(&id.0).expect("who waits has a line").state = State::Woken;
+            lines.get_mut(id.0).expect("a thread that waits has a queue").state = State::Woken;
         });
         (woken.len() - before) as u64
     }
 
-    /// Hands out who has begun or ceased to lack tags, in order.
+    /// Hands out the owners that have begun (true) or ceased to lack tags, in order.
     pub(crate) fn take_changes(&mut self, out: &mut impl FnMut(WaitId, bool)) {
         self.changes.drain(..).for_each(|(id, lacks)| out(id, lacks));
     }
 
-    /// Hands out those who are to be woken, oldest first.
+    /// Hands out the owners whose threads are to be woken, oldest first.
     pub(crate) fn take_woken(&mut self, out: &mut impl FnMut(WaitId)) {
         self.woken.drain(..).for_each(out);
     }

@@ -60,15 +60,21 @@ impl UnplugCause {
     }
 }
 
+/// Returns the capacity of a list of requests: of a plug, of what is outgoing, and of a backlog.
+/// They are swapped with each other, so each must have room for what any of them holds.
+pub(crate) fn list_capacity(queue_depth: u32) -> usize {
+    (queue_depth as usize).max(PLUG_MAX_REQUESTS + 1)
+}
+
 #[derive(Debug)]
 pub(crate) struct PlugList {
     requests: VecDeque<Request>,
 }
 
 impl PlugList {
-    pub(crate) fn new() -> PlugList {
-        // The list is later swapped with its target, so it has the same capacity.
-        PlugList { requests: VecDeque::with_capacity(PLUG_MAX_REQUESTS + 1) }
+    /// Creates an empty plug.
+    pub(crate) fn new(queue_depth: u32) -> PlugList {
+        PlugList { requests: VecDeque::with_capacity(list_capacity(queue_depth)) }
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -14,6 +14,7 @@
 use crate::config::Limits;
 use crate::error::ServeError;
 use forebay::Buf;
+use std::io::IoSlice;
 
 /// The smallest piece, bytes; larger where a disk has larger blocks.
 const PIECE_MIN: usize = 4 << 10;
@@ -83,6 +84,8 @@ pub(crate) struct Pool {
     /// What clients have beyond their shares, together.
     beyond_bytes: usize,
     piece_min: usize,
+    /// An empty list, kept for its memory: the slices of one vectored write to a client.
+    slices: Vec<IoSlice<'static>>,
     /// Whether a client was refused a piece because others have the memory, since this was last
     /// asked.
     is_short: bool,
@@ -112,8 +115,20 @@ impl Pool {
             share_bytes: budget.bytes / 2 / budget.nr_clients,
             beyond_bytes: 0,
             piece_min: budget.piece_min,
+            slices: Vec::new(),
             is_short: false,
         }
+    }
+
+    /// Returns an empty list of slices, with the memory of the one that was kept.
+    pub(crate) fn take_slices<'a>(&mut self) -> Vec<IoSlice<'a>> {
+        std::mem::take(&mut self.slices)
+    }
+
+    /// Keeps the memory of a list of slices: `collect` uses that of the emptied list.
+    pub(crate) fn keep_slices(&mut self, mut slices: Vec<IoSlice<'_>>) {
+        slices.clear();
+        self.slices = slices.into_iter().map(|_| unreachable!("it was cleared")).collect();
     }
 
     fn beyond(&self, held_bytes: usize) -> usize {

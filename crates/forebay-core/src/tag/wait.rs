@@ -30,6 +30,9 @@ use alloc::collections::VecDeque;
 
 use super::wake::{WakePolicy, Wakes};
 
+/// Capacity of the queue of waits, before it grows.
+const NR_WAITS_USUAL: usize = 32;
+
 /// Names a wait; whoever waits chooses it, and no two that wait at once are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaitId(pub u64);
@@ -58,7 +61,8 @@ impl TagWaits {
     /// # Panics
     /// If `depth` is 0.
     pub fn new(policy: WakePolicy, depth: u32) -> TagWaits {
-        TagWaits { line: VecDeque::new(), wakes: Wakes::new(policy, depth) }
+        let line = VecDeque::with_capacity(NR_WAITS_USUAL);
+        TagWaits { line, wakes: Wakes::new(policy, depth) }
     }
 
     /// Whom a freed tag wakes.

@@ -18,6 +18,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// Capacity of the unparsed bytes of an idle connection: the longest header of a request.
+pub(super) const REST_MIN: usize = Framing::Extended.request_len();
+
 /// A client, from accept to close.
 #[derive(Debug)]
 pub(crate) struct Conn {
@@ -125,7 +128,7 @@ impl Conn {
             opened_ns,
             transport: Transport::Plain,
             phase: Phase::Handshake(Box::new(handshake)),
-            rest: Vec::new(),
+            rest: Vec::with_capacity(REST_MIN),
             rest_counted: 0,
             payload: None,
             skip: 0,

@@ -10,7 +10,7 @@
 //! as the copy of 4 KiB.
 
 use super::Worker;
-use super::conn::{Conn, Phase};
+use super::conn::{Conn, Phase, REST_MIN};
 use super::disks::{Begun, Disks};
 use super::ending::Ending;
 use super::negotiate::negotiate;
@@ -143,7 +143,7 @@ fn resume_input(disks: &mut Disks, shared: &Shared, conn: &mut Conn) -> bool {
     conn.rest = rest;
     conn.rest.drain(..taken);
     if !conn.is_stalled {
-        conn.rest.shrink_to_fit(); // the client may be idle from now on
+        conn.rest.shrink_to(REST_MIN); // the client may be idle from now on
     }
     taken > 0 || !conn.is_stalled
 }

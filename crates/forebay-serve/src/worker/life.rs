@@ -110,8 +110,9 @@ impl Worker {
         self.evict();
         if waiting.is_closing && !self.is_stopping {
             self.is_stopping = true;
-            for key in self.conns.keys() {
-                let conn = self.conns.get_mut(key).expect("listed just now");
+            let mut at = 0;
+            while let Some(key) = self.conns.next_key(&mut at) {
+                let conn = self.conns.get_mut(key).expect("just found");
                 conn.ending.get_or_insert(Ending::ServerEnds);
                 self.mark_dirty(key);
             }
@@ -140,8 +141,9 @@ impl Worker {
     /// Closes connections that keep memory for a payload which does not come.
     fn end_stalled_payloads(&mut self) {
         let now = self.disks.now_ns;
-        for key in self.conns.keys() {
-            let conn = self.conns.get_mut(key).expect("listed just now");
+        let mut at = 0;
+        while let Some(key) = self.conns.next_key(&mut at) {
+            let conn = self.conns.get_mut(key).expect("just found");
             if conn.payload.as_ref().is_some_and(|payload| payload.is_stalled(now, PIECE_NS)) {
                 let why = "its payload has stalled, and others wait for memory";
                 conn.ending = Some(Ending::Late(why));
@@ -165,8 +167,9 @@ impl Worker {
             return;
         }
         self.nr_deadlines = 0;
-        for key in self.conns.keys() {
-            let conn = self.conns.get_mut(key).expect("listed just now");
+        let mut at = 0;
+        while let Some(key) = self.conns.next_key(&mut at) {
+            let conn = self.conns.get_mut(key).expect("just found");
             match conn.deadline_ns {
                 Some(deadline) if deadline <= now => {
                     let what = match conn.phase {

@@ -67,6 +67,9 @@ const TURNS_IN_A_ROUND: u32 = 4;
 /// After so many looks of the timer without a request, memory that nobody uses is given up.
 const IDLE_TICKS: u32 = 4;
 
+/// Capacity of the list of completions, before it grows.
+const NR_DONE_USUAL: usize = 256;
+
 /// One thread of the server.
 pub(crate) struct Worker {
     shared: Arc<Shared>,
@@ -135,7 +138,7 @@ impl Worker {
             conns: Slots::new(),
             scratch: vec![0; input::SCRATCH_LEN],
             rest_bytes: 0,
-            done: Vec::new(),
+            done: Vec::with_capacity(NR_DONE_USUAL),
             dirty: Vec::new(),
             waiting: VecDeque::new(),
             again: Vec::new(),

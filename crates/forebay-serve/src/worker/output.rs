@@ -85,7 +85,7 @@ impl Output {
     /// Sends as much as `write` takes.
     ///
     /// # Errors
-    /// Those of `write`, but for `WouldBlock`: what is left then waits for the socket.
+    /// Returns the errors of `write`, except `WouldBlock`: the rest then waits for the socket.
     pub(crate) fn send(
         &mut self,
         pool: &mut Pool,
@@ -93,10 +93,11 @@ impl Output {
         mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
     ) -> io::Result<()> {
         while self.len > 0 {
-            let (asked, sent) = {
-                let slices = self.slices();
-                (slices.iter().map(|slice| slice.len()).sum::<usize>(), write(&slices))
-            };
+            let mut slices = pool.take_slices();
+            self.add_slices(&mut slices);
+            let asked = slices.iter().map(|slice| slice.len()).sum::<usize>();
+            let sent = write(&slices);
+            pool.keep_slices(slices);
             let sent = match sent {
                 Ok(sent) => sent,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -111,9 +112,8 @@ impl Output {
         Ok(())
     }
 
-    /// The next bytes, in place.
-    fn slices(&self) -> Vec<IoSlice<'_>> {
-        let mut slices = Vec::with_capacity(self.parts.len().min(SLICES_MAX));
+    /// Adds the next bytes to an empty list, at most [`SLICES_MAX`] slices.
+    fn add_slices<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) {
         let (mut head_at, mut skip) = (self.heads_sent, self.first_sent);
         for part in self.parts.iter().take(SLICES_MAX) {
             match part {
@@ -125,7 +125,6 @@ impl Output {
             }
             skip = 0;
         }
-        slices
     }
 
     /// The first `sent` bytes are gone.

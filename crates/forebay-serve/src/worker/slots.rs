@@ -85,13 +85,13 @@ impl<T> Slots<T> {
         Some(thing)
     }
 
-    /// The names of all.
-    pub(crate) fn keys(&self) -> Vec<Key> {
-        let named = self.entries.iter().enumerate();
-        named
-            .filter(|(_, (_, thing))| thing.is_some())
-            .map(|(index, (generation, _))| Key { index: index as u32, generation: *generation })
-            .collect()
+    /// Returns the key of the first thing at or behind index `from`, and moves `from` behind it.
+    /// While a loop calls this from 0 on, things may be put in and taken out.
+    pub(crate) fn next_key(&self, from: &mut usize) -> Option<Key> {
+        let rest = self.entries.get(*from..)?;
+        let index = *from + rest.iter().position(|(_, thing)| thing.is_some())?;
+        *from = index + 1;
+        Some(Key { index: index as u32, generation: self.entries[index].0 })
     }
 }
 
@@ -110,6 +110,21 @@ mod tests {
         assert_eq!(slots.get_mut(first), None);
         assert_eq!(slots.remove(first), None);
         assert_eq!(slots.get_mut(second), Some(&mut "second"));
-        assert_eq!((slots.len(), slots.keys()), (1, vec![second]));
+        assert_eq!(slots.len(), 1);
+        assert_eq!(slots.next_key(&mut 0), Some(second));
+    }
+
+    #[test]
+    fn each_key_is_found_once_while_things_are_removed() {
+        let mut slots = Slots::new();
+        let keys: Vec<_> = (0..6).map(|thing| slots.insert(thing)).collect();
+        assert_eq!([0, 3].map(|nr: usize| slots.remove(keys[nr])), [Some(0), Some(3)]);
+        let (mut at, mut found) = (0, Vec::new());
+        while let Some(key) = slots.next_key(&mut at) {
+            found.push(key);
+            slots.remove(key);
+        }
+        assert_eq!(found, [keys[1], keys[2], keys[4], keys[5]]);
+        assert_eq!((slots.len(), slots.next_key(&mut 0)), (0, None));
     }
 }

@@ -46,6 +46,7 @@ pub(crate) struct Ctx {
 
 impl Ctx {
     pub(crate) fn new(shared: &Arc<Shared>, hctx: usize) -> Rc<Ctx> {
+        thread::reserve_spare();
         let counters = shared.new_plug_counters();
         let info = shared.info();
         let queue = SoftwareQueue::new(info.limits, info.policy, Arc::clone(&counters));

@@ -30,8 +30,13 @@ use std::time::Duration;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 
 pub(crate) use pool::PoolUser;
-use tags::TagCalls;
+use tags::{TagCalls, TagLists};
 pub(crate) use token::Token;
+
+/// Capacity of the list of bios that one turn ends, before it grows.
+const NR_ENDS_USUAL: usize = 256;
+/// Capacity of the list of threads that follow a leader, before it grows.
+const NR_FOLLOWERS_USUAL: usize = 32;
 
 /// One of a disk's hardware contexts.
 ///
@@ -96,12 +101,14 @@ pub(crate) struct Inner {
     is_kicked: bool,
     /// Its share, if other disks use the same tags.
     pub(crate) pool: Option<PoolUser>,
+    lists: TagLists,
 }
 
 impl Inner {
     pub(crate) fn new(core: HardwareContext, queue: DriverQueue) -> Inner {
         let DriverQueue { driver, waiter } = queue;
-        Inner { core, driver, waiter, ended: Vec::new(), is_kicked: false, pool: None }
+        let (ended, lists) = (Vec::with_capacity(NR_ENDS_USUAL), TagLists::new(core.has_lines()));
+        Inner { core, driver, waiter, ended, is_kicked: false, pool: None, lists }
     }
 }
 
@@ -123,7 +130,7 @@ impl Hctx {
             nr_old_syscalls: AtomicU64::new(0),
             nr_syscalls: AtomicU64::new(0),
             tags: TagCalls::default(),
-            followers: Mutex::new(Vec::new()),
+            followers: Mutex::new(Vec::with_capacity(NR_FOLLOWERS_USUAL)),
             inner: UnsafeCell::new(None),
         }
     }
@@ -131,6 +138,9 @@ impl Hctx {
     /// Puts the inner part in place, or takes it away. The caller owns the context, or is the only
     /// one that knows of it.
     pub(crate) fn set_inner(&self, inner: Option<Inner>) -> Option<Inner> {
+        if inner.as_ref().is_some_and(|inner| inner.core.has_lines()) {
+            self.tags.reserve();
+        }
         let token = self.try_take().expect("nobody else is at a context without an inner part");
         // Relaxed, here and where it is read: a count.
         self.nr_old_syscalls.store(self.nr_syscalls(), Ordering::Relaxed);

@@ -25,6 +25,7 @@ use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::hctx::Hctx;
 use crate::runtime::primitive::{Condvar, Mutex, Ordering, lock, thread};
 use crate::runtime::shared::SHARED;
+use crate::runtime::thread::reserve_spare;
 use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look};
 use std::io;
 use std::sync::Arc;
@@ -175,6 +176,7 @@ pub(crate) struct Worker {
 pub(crate) fn start(hctxs: &Arc<[Hctx]>, work: &Arc<RunWork>) -> io::Result<Worker> {
     let (hctxs, of_thread) = (Arc::clone(hctxs), Arc::clone(work));
     let serve = move || {
+        reserve_spare();
         while of_thread.take() {
             hctxs[SHARED].run_turn();
         }

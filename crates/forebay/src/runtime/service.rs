@@ -20,6 +20,7 @@ use crate::runtime::hctx::{Hctx, now_ns};
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{AtomicBool, Ordering, thread};
 use crate::runtime::shared::SHARED;
+use crate::runtime::thread::reserve_spare;
 use crate::runtime::wait;
 use forebay_core::Commit;
 use std::io;
@@ -144,6 +145,7 @@ impl Server {
     }
 
     fn run(&self) {
+        reserve_spare();
         let hctx = &self.hctxs[SHARED];
         if !self.state.is_leading.load(Ordering::Relaxed) {
             self.follow(hctx);

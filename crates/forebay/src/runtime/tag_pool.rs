@@ -12,6 +12,7 @@ use crate::runtime::fork::Origin;
 use crate::runtime::primitive::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use crate::runtime::shared::Shared;
 use forebay_core::{TagSet, TagShares, TagWaits, Wait, WaitId, WaiterCount, WakePolicy};
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -55,6 +56,39 @@ enum Place {
 
 /// Disks whose contexts are to be run, since there are tags for them.
 pub(crate) type Woken = Vec<Weak<Shared>>;
+
+thread_local! {
+    /// Empty lists, kept so that a turn that wakes disks does not allocate.
+    static SPARE: RefCell<Vec<Woken>> = const { RefCell::new(Vec::new()) };
+    static HAS_LISTS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Lists in use at once: that of a token, that of the loop that runs its disks, and that of the
+/// token of one of these disks.
+const NR_LISTS: usize = 3;
+/// Capacity of a list, in disks, before it grows.
+const NR_DISKS_USUAL: usize = 8;
+
+/// Makes the lists of this thread, which runs turns of disks that share tags.
+pub(crate) fn make_lists() {
+    if !HAS_LISTS.replace(true) {
+        let make = || Woken::with_capacity(NR_DISKS_USUAL);
+        let _ = SPARE.try_with(|spare| spare.borrow_mut().resize_with(NR_LISTS, make));
+    }
+}
+
+/// Returns an empty list, with the memory of a kept one if there is any.
+pub(crate) fn take_list() -> Woken {
+    SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten().unwrap_or_default()
+}
+
+/// Keeps the memory of a list, which is empty.
+pub(crate) fn keep_list(list: Woken) {
+    assert!(list.is_empty());
+    if list.capacity() > 0 {
+        let _ = SPARE.try_with(|spare| spare.borrow_mut().push(list));
+    }
+}
 
 /// All sets with a name.
 static POOLS: std::sync::Mutex<Vec<Weak<TagPool>>> = std::sync::Mutex::new(Vec::new());
@@ -215,6 +249,9 @@ impl TagPool {
             let user = user.expect("who is in line is a user");
             user.place = Place::Woken;
             *nr_wake_ups += 1;
+            if woken.capacity() == 0 {
+                *woken = take_list();
+            }
             woken.push(Weak::clone(&user.disk));
         });
     }

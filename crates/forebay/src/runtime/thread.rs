@@ -30,6 +30,9 @@ struct ThreadState {
     spare: RefCell<Vec<Wake>>,
 }
 
+/// Capacity of a list of wake-ups, in threads and tasks, before it grows.
+const NR_WAKES_USUAL: usize = 32;
+
 /// A commit that was put off. It holds the thread's part of the disk, so that stays (D7).
 struct Deferred(Rc<Ctx>);
 
@@ -250,6 +253,11 @@ pub(crate) fn owns(shared: &Arc<Shared>, at: usize) -> bool {
 /// An empty list of those to wake, with the memory of the last one.
 pub(crate) fn take_spare() -> Vec<Wake> {
     THREAD.try_with(|thread| thread.spare.take()).unwrap_or_default()
+}
+
+/// Makes room in the spare list of wake-ups. A thread calls it before its first turn.
+pub(crate) fn reserve_spare() {
+    let _ = THREAD.try_with(|thread| thread.spare.borrow_mut().reserve(NR_WAKES_USUAL));
 }
 
 /// Keeps the memory of a list.

@@ -3,7 +3,7 @@
 use super::{Hctx, Token, now_ns};
 use crate::runtime::primitive::{AtomicBool, Ordering};
 use crate::runtime::shared::Shared;
-use crate::runtime::tag_pool::{TagPool, Woken};
+use crate::runtime::tag_pool::{self, TagPool, Woken};
 use forebay_core::{Commit, Gates, Turned, WaitId};
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -75,10 +75,13 @@ impl Token<'_> {
         commit: Commit,
         turned: &mut Turned,
     ) {
-        let mut woken = Woken::new();
-        let hctx = self.hctx;
+        if self.pool.is_none() {
+            return;
+        }
+        tag_pool::make_lists();
+        let (hctx, mut woken) = (self.hctx, std::mem::take(&mut self.disks));
         let inner = &mut **self;
-        let Some(user) = &mut inner.pool else { return };
+        let user = inner.pool.as_mut().expect("checked above");
         let mut may_join = true;
         loop {
             // Relaxed: whoever gets one of these tags acquires it with the tag.
@@ -104,6 +107,6 @@ impl Token<'_> {
             inner.core.set_tag_limit(user.pool.want(user.id, nr_held));
             *turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);
         }
-        self.disks.append(&mut woken);
+        self.disks = woken;
     }
 }

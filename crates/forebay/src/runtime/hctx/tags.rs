@@ -3,7 +3,7 @@
 // It vouches for the owners of mailboxes.
 #![allow(unsafe_code)]
 
-use super::{Hctx, Token};
+use super::{Hctx, Inner, Token};
 use crate::runtime::mailbox::{Delivered, Mailbox};
 use crate::runtime::primitive::{Mutex, Ordering, lock};
 use forebay_core::{Commit, Gates, Turned, WaitId};
@@ -24,10 +24,38 @@ pub(crate) struct TagCalls {
 }
 
 impl TagCalls {
+    /// Makes room for threads that ask for tags.
+    pub(super) fn reserve(&self) {
+        lock(&self.asking).reserve(NR_THREADS_USUAL);
+    }
+
     /// Counts a wait for tags of a shared set that no wake-up ended.
     pub(super) fn note_rescue(&self) {
         // Relaxed: a count.
         self.nr_rescues.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Lists of the token's holder, empty between turns: kept so that no turn allocates.
+#[derive(Debug, Default)]
+pub(super) struct TagLists {
+    asking: Vec<u64>,
+    told: Vec<Delivered>,
+    awake: Vec<u64>,
+}
+
+/// Capacity of each list, in threads, before it grows.
+const NR_THREADS_USUAL: usize = 32;
+
+impl TagLists {
+    /// Returns empty lists, with room if threads wait for tags (`has_lines`).
+    pub(super) fn new(has_lines: bool) -> TagLists {
+        let nr = if has_lines { NR_THREADS_USUAL } else { 0 };
+        TagLists {
+            asking: Vec::with_capacity(nr),
+            told: Vec::with_capacity(2 * nr),
+            awake: Vec::with_capacity(nr),
+        }
     }
 }
 
@@ -56,7 +84,7 @@ impl Hctx {
 }
 
 impl Token<'_> {
-    /// Before a turn: who has come to ask again, and how many tags there are.
+    /// Before a turn: takes in the threads that ask for tags again, and the number of tags.
     #[inline]
     pub(super) fn hear_of_tags(&mut self) {
         if self.hctx.tags.nr_requests.load(Ordering::Relaxed) != 0 {
@@ -64,14 +92,16 @@ impl Token<'_> {
             self.core.set_nr_requests(nr_requests);
         }
         if self.core.has_lines() {
-            let asking = std::mem::take(&mut *lock(&self.hctx.tags.asking));
-            asking.into_iter().for_each(|owner| self.core.awake(WaitId(owner)));
+            let hctx = self.hctx;
+            let Inner { core, lists, .. } = &mut **self;
+            std::mem::swap(&mut *lock(&hctx.tags.asking), &mut lists.asking);
+            lists.asking.drain(..).for_each(|owner| core.awake(WaitId(owner)));
         }
     }
 
-    /// After a turn, and before what it has ended is delivered: wakes those for whom there may be
-    /// tags. For those who are awake, another turn tries at once. Says whether a leader is to be
-    /// told.
+    /// After a turn, and before its ends are delivered: wakes the threads for which there may be
+    /// tags. For those that are awake, another turn tries at once. Returns whether the leader must
+    /// be told.
     #[cold]
     pub(super) fn tell_of_tags(
         &mut self,
@@ -81,9 +111,8 @@ impl Token<'_> {
         turned: &mut Turned,
     ) -> bool {
         let mut to_leader = false;
+        let TagLists { asking, mut told, mut awake } = std::mem::take(&mut self.lists);
         loop {
-            let mut told = Vec::new();
-            let mut awake = Vec::new();
             self.core.take_changes(&mut |WaitId(owner), lacks| {
                 // SAFETY: what waited in its line until this turn has not been delivered.
                 told.extend(unsafe { Mailbox::set_lacks_tags(owner, lacks) });
@@ -99,7 +128,7 @@ impl Token<'_> {
             let nr_sleeps = (told.len() - nr_before) as u64;
             // Relaxed: a count.
             self.hctx.tags.nr_sleeps.fetch_add(nr_sleeps, Ordering::Relaxed);
-            for call in told {
+            for call in told.drain(..) {
                 match call {
                     Delivered::Quietly => {}
                     Delivered::ToLeader => to_leader = true,
@@ -107,11 +136,13 @@ impl Token<'_> {
                 }
             }
             if awake.is_empty() {
-                return to_leader;
+                break;
             }
-            awake.into_iter().for_each(|owner| self.core.awake(WaitId(owner)));
             let inner = &mut **self;
+            awake.drain(..).for_each(|owner| inner.core.awake(WaitId(owner)));
             *turned = inner.core.turn(&mut *inner.driver, now, gates, commit, &mut inner.ended);
         }
+        self.lists = TagLists { asking, told, awake };
+        to_leader
     }
 }

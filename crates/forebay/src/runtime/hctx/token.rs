@@ -7,7 +7,7 @@ use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::mailbox::{Delivered, Mailbox, Wake};
 use crate::runtime::primitive::Ordering;
 use crate::runtime::ready::Ready;
-use crate::runtime::tag_pool::Woken;
+use crate::runtime::tag_pool::{self, Woken};
 use crate::runtime::thread;
 use crate::runtime::wait::RESOURCE_DELAY;
 use forebay_core::{Commit, Gates, QueuedBio, SoftwareQueue, Turned};
@@ -81,14 +81,9 @@ impl<'a> Token<'a> {
     /// The token was given back: wakes whom it is about.
     #[inline]
     fn came_back(self) {
-        let mut disks = self.came_back_but_for_disks();
-        // One after another: each may add some, of those that this thread has run already.
-        while !disks.is_empty() {
-            for disk in std::mem::take(&mut disks) {
-                if let Some(shared) = disk.upgrade() {
-                    shared.run_for_tags(&mut disks);
-                }
-            }
+        let disks = self.came_back_but_for_disks();
+        if disks.capacity() > 0 {
+            run_disks(disks);
         }
     }
 
@@ -110,7 +105,9 @@ impl<'a> Token<'a> {
         loop {
             self.promise_nothing();
             if self.hctx.run.release() {
-                return woken.append(&mut self.came_back_but_for_disks());
+                let mut disks = self.came_back_but_for_disks();
+                woken.append(&mut disks);
+                return tag_pool::keep_list(disks);
             }
             self.turn(now_ns(self.hctx.is_timed), Commit::Now, None, None);
         }
@@ -337,4 +334,21 @@ impl<'a> Token<'a> {
         }
         to_leader
     }
+}
+
+/// Runs disks for which there are tags, and those that they wake in turn.
+#[cold]
+fn run_disks(mut disks: Woken) {
+    let mut next = tag_pool::take_list();
+    // Not recursive: each may wake some that this thread has run already.
+    while !disks.is_empty() {
+        for disk in disks.drain(..) {
+            if let Some(shared) = disk.upgrade() {
+                shared.run_for_tags(&mut next);
+            }
+        }
+        std::mem::swap(&mut disks, &mut next);
+    }
+    tag_pool::keep_list(disks);
+    tag_pool::keep_list(next);
 }
