@@ -80,7 +80,8 @@ impl Turn<'_> {
             let hctx = &mut *self.hctx;
             let waiting = hctx.backlog.front()?;
             let (flags, oversized) = (waiting.flags, waiting.oversized);
-            if waiting.steps.current() != Some(Steps::DATA) {
+            // The usual case is a comparison.
+            if waiting.steps != Steps::DATA && waiting.steps.current() != Some(Steps::DATA) {
                 hctx.flush.is_next = true;
                 return None;
             }
@@ -114,9 +115,13 @@ impl Turn<'_> {
         }
     }
 
-    /// Hands a request to the driver, under its tag. Says whether the driver is busy.
+    /// Hands a request, whose step is its data, to the driver, under its tag. Returns whether the
+    /// driver is busy.
     #[inline]
     fn issue<D: Driver + ?Sized>(&mut self, driver: &mut D, tag: Tag, mut rq: Request) -> bool {
+        if rq.steps.is_native_fua() {
+            self.choose_fua(&mut rq);
+        }
         let hctx = &mut *self.hctx;
         if hctx.device.is_failed() {
             self.failed(tag, rq, BlockStatus::Offline);
@@ -124,7 +129,7 @@ impl Turn<'_> {
         }
         let last = hctx.dispatch.is_empty() && hctx.backlog.is_empty();
         let retries = &hctx.retries;
-        let is_write = rq.op.is_write() && rq.steps.current() == Some(Steps::DATA);
+        let is_write = rq.op.is_write();
         if is_write {
             retries.count_write(hctx.count_at);
         }
@@ -148,13 +153,8 @@ impl Turn<'_> {
         if is_noted {
             rq.issued_after = retries.moment(hctx.count_at, &hctx.writes);
         }
-        if rq.steps.is_native_fua() {
-            self.choose_fua(&mut rq);
-        }
-        let hctx = &mut *self.hctx;
-        let retries = &hctx.retries;
         rq.issued_ns = self.now;
-        let answer = driver.queue_rq(&issued(&hctx.splits, &rq, tag), last);
+        let answer = driver.queue_rq(&issued(&hctx.splits, &rq, tag, true), last);
         if is_write {
             retries.write_is_out(hctx.count_at);
         }
@@ -358,15 +358,20 @@ fn note_wait(rq: &mut Request, splits: &mut Splits, waited_ns: u64) {
     }
 }
 
-/// What the driver sees of a request: the command of its current step.
+/// What the driver sees of a request: the command of its current step, which is its data or a
+/// flush.
 // Always: as `note_issue`.
 #[inline(always)]
-pub(crate) fn issued<'a>(splits: &'a Splits, rq: &'a Request, tag: Tag) -> IssuedRequest<'a> {
-    let is_data = rq.steps.current() == Some(Steps::DATA);
+pub(crate) fn issued<'a>(
+    splits: &'a Splits,
+    rq: &'a Request,
+    tag: Tag,
+    is_data: bool,
+) -> IssuedRequest<'a> {
     IssuedRequest {
         tag,
         op: if is_data { rq.op } else { Op::Flush },
-        fua: rq.steps.is_native_fua(),
+        fua: is_data && rq.steps.is_native_fua(),
         metadata: !is_data && rq.flags.contains(BioFlags::FSYNC),
         start: if is_data { rq.start } else { 0 },
         len: if is_data { rq.window_len(splits) } else { 0 },

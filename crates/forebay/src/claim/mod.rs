@@ -122,8 +122,8 @@ impl Claim {
         }
     }
 
-    /// The state of a disk of `nr_hctxs` hardware contexts. All disks on one place share the durable
-    /// points and the retries.
+    /// The state of a disk of `nr_hctxs` hardware contexts. All disks on one place share the
+    /// durable points and the retries.
     pub(crate) fn new_state(&self, nr_hctxs: u32) -> DeviceState {
         match &self.place {
             Some(place) => DeviceState::on(place.backing(), nr_hctxs),

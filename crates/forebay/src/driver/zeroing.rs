@@ -4,9 +4,9 @@
 //! and where there are no holes, zeroes are written. Zeroes behind the end of a file that grows
 //! make it grow, as a write would; a hole cannot, so the range is allocated before it.
 //!
-//! A range is discarded by punching a hole, or on a block device by the device's own command. Devices
-//! without a queue of their own (zram, some of the device mapper) refuse a command that must not
-//! wait, as io_uring gives it at first; a worker of the kernel gives it without that.
+//! A range is discarded by punching a hole, or on a block device by the device's own command.
+//! Devices without a queue of their own (zram, some of the device mapper) refuse a command that
+//! must not wait, as io_uring gives it at first; a worker of the kernel gives it without that.
 
 use crate::buf::Buf;
 use forebay_core::Segment;

@@ -64,8 +64,7 @@ impl Drop for LoopDevice {
     }
 }
 
-/// A compressed device in memory, where that can be had. The kernel does not submit to it what must
-/// not wait.
+/// A compressed device in memory, where that can be had. It refuses commands that must not wait.
 #[derive(Debug)]
 pub(crate) struct ZramDevice {
     pub(crate) node: String,
@@ -73,8 +72,9 @@ pub(crate) struct ZramDevice {
 }
 
 impl ZramDevice {
-    /// One of `len` bytes for `test`. `None`, with a message, where there is none: which is an error
-    /// under `FOREBAY_REQUIRE_TOOLS=1`.
+    /// One of `len` bytes for `test`. `None`, with a message, where there is none: which is an
+    /// error under `FOREBAY_REQUIRE_TOOLS=1`.
+    #[allow(clippy::print_stderr)]
     pub(crate) fn new(test: &str, len: u64) -> Option<ZramDevice> {
         match ZramDevice::set_up(len) {
             Ok(device) => Some(device),
