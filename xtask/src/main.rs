@@ -43,7 +43,8 @@ cargo xtask <command>
   ci [--skip STEP]...  every gate, stopping at the first failure
   arrows               which workspace crate names which, against the allowed table
   bare                 builds forebay-core for a target without std
-  tidy                 rules on the text of the tree that no compiler checks
+  tidy                 checks rules on the text of the tree
+  tidy --lower         lowers the numbers in xtask/src/tidy/dialect.txt to those of the tree
   examples             runs every example of the forebay crate
   deny                 licences, bans and sources of the dependencies (cargo-deny)
   instructions         instruction counts against their limits (valgrind)
@@ -53,6 +54,7 @@ cargo xtask <command>
   sessions             NBD clients, good and bad ones, and a server, from many seeds
   planted              bugs of the flush machine, each of which short histories must find
   fuzz [SECONDS]       each fuzz target for a minute, or so long
+  fuzz corpus          writes the corpora in fuzz/corpus-seeds anew, from what runs have found
   shuttle [SEED]       models of concurrent code in random schedules
   miri                 tests under Miri, which finds undefined behaviour
   tsan                 tests under ThreadSanitizer
@@ -79,6 +81,7 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["arrows"] => arrows::run(),
         ["bare"] => bare::run(),
         ["tidy"] => tidy::run(),
+        ["tidy", "--lower"] => tidy::lower(),
         ["examples"] => examples::run(),
         ["deny"] => deny::run(),
         ["instructions"] => instructions::run(),
@@ -94,6 +97,7 @@ fn dispatch(words: &[&str]) -> Outcome {
             shuttle::run(Some(seed))
         }
         ["fuzz"] => fuzz::run(None),
+        ["fuzz", "corpus"] => fuzz::save_corpora(),
         ["fuzz", seconds] => {
             let seconds = seconds.parse().ok().filter(|&seconds| seconds > 0);
             let seconds = seconds.ok_or("fuzz: the number of seconds is 1 or more")?;

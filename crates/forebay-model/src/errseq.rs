@@ -141,7 +141,7 @@ mod tests {
         ];
     }
 
-    /// What the sync at the end of a history must report, given which earlier events have reported
+    /// Returns the report of the sync at the end of a history, given which earlier events reported
     /// an error. All descriptions are open from the start.
     fn expected(history: &[Event], has_reported: &[bool], one: usize) -> Option<BlockStatus> {
         let is_its =

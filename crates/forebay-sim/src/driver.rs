@@ -78,8 +78,8 @@ impl DriverState {
         self.has_kick || self.ready.len() >= nr as usize
     }
 
-    /// Of a driver for which the device will do nothing any more: how many commands have not
-    /// begun, and how many have and are lost.
+    /// Returns, for a device that does nothing any more, how many commands have not begun, and how
+    /// many have begun and are lost.
     pub(crate) fn nr_stuck(&self) -> (usize, usize) {
         let nr_live = self.rows.iter().filter(|row| row.is_live).count();
         (self.queued.len(), nr_live.saturating_sub(self.queued.len() + self.ready.len()))
@@ -93,7 +93,7 @@ impl DriverState {
     /// A command is done.
     pub(crate) fn done(&mut self, tag: usize, device: &mut Device, checks: &mut Checks) {
         let row = &mut self.rows[tag];
-        assert!(row.is_live, "what is done was begun");
+        assert!(row.is_live, "only a command that was begun completes");
         device.end(row.command.op);
         device.stir(checks);
         end_sync(self.hctx, row, device, checks);
@@ -137,7 +137,7 @@ fn end_sync(hctx: usize, row: &mut Row, device: &mut Device, checks: &mut Checks
     }
 }
 
-/// A flush is done: what it makes durable.
+/// Records the blocks that a completed flush makes durable.
 fn complete_flush(
     row: &Row,
     result: Result<u64, BlockStatus>,
@@ -297,7 +297,7 @@ impl Driver for Port<'_> {
 }
 
 impl Port<'_> {
-    /// Notes what the layer is told of a command's blocks.
+    /// Records the result of a command for its blocks, as the layer gets it.
     fn hand_over(&mut self, tag: usize, result: Result<u64, BlockStatus>) {
         let Port { state, checks, device, .. } = self;
         let row = &mut state.rows[tag];
@@ -315,7 +315,7 @@ impl Port<'_> {
         let nr_blocks = row.pieces.iter().map(|piece| piece.nr as u64).sum::<u64>();
         let is_whole = result == Ok(nr_blocks * u64::from(checks.limits.logical_block_size));
         if device.file.is_some() && row.is_fua && !is_whole {
-            // Whatever else it is, it is a failed sync.
+            // It counts as a failed sync.
             checks.bios.flush_failed(result.err().unwrap_or(BlockStatus::Io));
         }
         if result == Ok(0) && row.command.len > 0 {

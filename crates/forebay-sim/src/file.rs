@@ -115,8 +115,8 @@ impl SwarmFile {
         self.recent.push_back(block);
     }
 
-    /// Lets happen what may happen at any time: the write-back of a block fails, and another program
-    /// syncs the file.
+    /// Makes one of the events happen that may happen at any time: the write-back of a block fails,
+    /// or another program syncs the file.
     pub(crate) fn stir(&mut self, random: &mut Random, checks: &mut Checks) {
         let settings = self.settings;
         if !self.recent.is_empty() && random.chance(settings.write_back_error, CHANCES) {

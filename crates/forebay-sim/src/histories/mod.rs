@@ -12,8 +12,8 @@
 //! behind.
 //!
 //! With [`FileUse`] the device is a file with open file descriptions. Then a write-back may fail at
-//! any moment, a later sync reports it by the rule of [`forebay_model::ErrSeq`], and another program
-//! may sync the file in between.
+//! any moment, a later sync reports it by the rule of [`forebay_model::ErrSeq`], and another
+//! program may sync the file in between.
 //!
 //! What comes to the same is tried once: sectors that cannot be told apart, plain completions in
 //! another order with nothing between them, and settings that do not concern any bio of the

@@ -284,8 +284,8 @@ impl Thread {
         }
     }
 
-    /// The task leaves the disk: what it has plugged goes, its bios end, and its context is free for
-    /// another.
+    /// The task leaves the disk: its plugged bios are submitted and end, and its context is free
+    /// for another.
     pub(crate) async fn retire(&mut self, out: &mut Vec<Ended>) {
         self.level = 0;
         let nr = self.nr_in_layer + self.ready.len();

@@ -72,7 +72,7 @@ fn write_back_error_of_a_file_is_reported_in_every_short_history() {
     assert!(report.nr_crash_points > 100, "{report}");
     let report = try_files(Scope::file(2, 2, Kinds::Syncs), &Setting::files());
     assert!(report.nr_crash_points > 1_000, "{report}");
-    // What syncs at once do to each other: a write, one with FUA, and a flush.
+    // Syncs at the same time: a write, one with FUA, and a flush.
     let mut native = Setting::files();
     native.retain(|setting| setting.fua && !setting.elide);
     try_files(Scope::file(3, 1, Kinds::Syncs), &native);
@@ -104,7 +104,7 @@ fn planted_bug_of_write_back_errors_is_found_wherever_it_can_do_harm() {
     }
     for (setting, is_found) in find(Bug::UncheckedOpen, &Scope::file(2, 2, Kinds::Syncs)) {
         let opens_late = setting.file.is_some_and(|file| file.opens_late && file.page_cache);
-        // A script of two bios cannot tell the others from these.
+        // A script of two bios cannot distinguish the others from these.
         let is_tried = setting.fua || setting.elide;
         assert_eq!(is_found, opens_late && is_tried, "{setting:?}");
     }

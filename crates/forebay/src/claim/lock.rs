@@ -72,7 +72,7 @@ pub(super) fn unlock(file: &File) {
 /// Returns whether another program has locked all of the file. Locks of some bytes have a meaning
 /// that only the programs know that use them.
 pub(super) fn is_locked(file: &File) -> bool {
-    // A file system that cannot tell has no locks.
+    // A file system without such locks has none.
     lock(file, libc::F_OFD_GETLK, libc::F_RDLCK).is_ok_and(|found| {
         (i32::from(found.l_type), found.l_start, found.l_len) == (libc::F_WRLCK, 0, 0)
     })

@@ -7,12 +7,12 @@
 //! once to each open file. But an open file that is opened after an error was reported to some
 //! other open file, of any program, never gets that error: its flush succeeds over lost data. So:
 //!
-//! - P1 A place has an open file of its own. It is opened before any disk on the place writes, is
+//! - O1 A place has an open file of its own. It is opened before any disk on the place writes, is
 //!   used for nothing but checks, and stays open as long as any disk on the place. So a disk that
 //!   is closed takes no error with it.
-//! - P2 An open file that is opened later moves no durable point before a check has followed its
+//! - O2 An open file that is opened later moves no durable point before a check has followed its
 //!   opening. A check takes the error that the place's file has not reported yet.
-//! - P3 A check and the record of its loss are one step for other checks, by a lock.
+//! - O3 A check and the record of its loss are one step for other checks, by a lock.
 //!
 //! Why a flush through an open file D never makes a lost write A durable. A's write-back fails at
 //! a time e, before D's flush ends without an error (the flush itself writes what is still cached).
@@ -21,8 +21,8 @@
 //!   and not to this flush. It was an earlier sync through D, of the same context, which ended in
 //!   an error and recorded the loss before this flush ends (F1 and F8 of the core).
 //! - D was opened after e, and the error had been reported: then the check after D's opening found
-//!   it, or an earlier check did, and the loss was recorded under the lock (P1, P3), before D's
-//!   context issued anything (P2).
+//!   it, or an earlier check did, and the loss was recorded under the lock (O1, O3), before D's
+//!   context issued anything (O2).
 //!
 //! Either way the loss is recorded before the durable point can pass A; and if A has not ended by
 //! then, its context finds that a flush has failed and adds A to the loss.
@@ -36,6 +36,7 @@
 // It makes a system call that the standard library does not wrap.
 #![allow(unsafe_code)]
 
+use super::image_lock::{Access, Denied, ImageLocks};
 use super::lock;
 use crate::file_system;
 use crate::runtime::fork::Origin;
@@ -78,6 +79,8 @@ pub(super) struct Place {
     writable: OnceLock<File>,
     /// There is one disk on it.
     pub(super) is_sole: bool,
+    /// The byte locks of all disks, on `file`.
+    image_locks: Mutex<ImageLocks>,
     backing: Backing,
     /// How a check is made, and held during one.
     check: Mutex<Check>,
@@ -117,14 +120,30 @@ impl Place {
             is_read_only,
             writable: OnceLock::new(),
             is_sole,
+            image_locks: Mutex::default(),
             backing,
             check: Mutex::new(check),
         }
     }
 
-    /// What its disks share in the core.
+    /// Returns the state that its disks share in the core.
     pub(super) fn backing(&self) -> &Backing {
         &self.backing
+    }
+
+    /// Takes the byte locks of one more disk.
+    ///
+    /// # Errors
+    /// Another program has the file, or the file system has no such locks.
+    pub(super) fn lock_image(&self, access: Access) -> Result<(), Denied> {
+        let mut locks = self.image_locks.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.add(&self.file, access)
+    }
+
+    /// Gives back the byte locks of a disk.
+    pub(super) fn unlock_image(&self, access: Access) {
+        let mut locks = self.image_locks.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.remove(&self.file, access);
     }
 
     /// Prepares it for one more disk, which was opened by `path` and has not written yet.
@@ -138,7 +157,7 @@ impl Place {
         Ok(())
     }
 
-    /// Records a loss if an error of a write-back is not recorded yet (P2). Waits for a sync where
+    /// Records a loss if an error of a write-back is not recorded yet (O2). Waits for a sync where
     /// `may_sync`, and where nothing less does.
     pub(super) fn check(&self, may_sync: bool) {
         let file = self.writable.get().unwrap_or(&self.file);

@@ -35,6 +35,9 @@ mod null;
 mod own_file;
 mod psync;
 mod ram;
+#[cfg(test)]
+#[path = "../../tests/support/skip.rs"]
+mod skip;
 mod slack;
 #[cfg(test)]
 mod testing;
@@ -72,6 +75,12 @@ pub(crate) enum Mode {
 pub(crate) trait Device: Send + Sync {
     /// What the device can take. Fixed while it is open.
     fn limits(&self) -> QueueLimits;
+
+    /// Returns whether every request ends in the turn that issues it, and the driver is never busy.
+    /// Then nothing ever has to wait for its completions.
+    fn ends_at_once(&self) -> bool {
+        false
+    }
 
     /// Memory that its queues know, from which buffers may be taken; if there is any.
     fn arena(&self) -> Option<&Arc<Arena>> {
@@ -144,6 +153,12 @@ pub(crate) trait Waiter: Send + Sync {
     /// one that waits and whoever uses the driver.
     fn help(&self, wanted: bool) -> bool {
         let _ = wanted;
+        false
+    }
+
+    /// Returns whether a kick may find a wait that it cannot end: the system call that it takes is
+    /// forbidden since.
+    fn misses_kicks(&self) -> bool {
         false
     }
 

@@ -292,10 +292,11 @@ impl Commands {
     /// It goes another way where a file system cannot zero a range, or a device cannot discard one
     /// without a wait.
     ///
-    /// It goes the same way where the thread that submitted it has ended since: the kernel cannot
-    /// go on with a read whose page has come in then, for want of that thread's memory (EFAULT),
-    /// or cancels what it would give to that thread's workers. Nothing of it was done. An address
-    /// that is bad in earnest fails each time.
+    /// It goes the same way if the thread that submitted it has ended since. Then the kernel cannot
+    /// go on with a read whose page has come in, for want of that thread's memory (EFAULT); it
+    /// cancels what that thread's workers have not begun (ECANCELED); and it may interrupt what
+    /// they have begun (EINTR, of file systems that wait for others: FUSE, NFS). Nothing of it was
+    /// done. An address that is bad in earnest fails each time.
     fn is_sent_again(&mut self, tag: Tag, result: i32) -> bool {
         let command = &mut self.table[tag.index()];
         let failed = (result < 0).then_some(-result);
@@ -328,7 +329,7 @@ impl Commands {
             }
             return is_short;
         }
-        let left_behind = matches!(-result, libc::ECANCELED | libc::EFAULT);
+        let left_behind = matches!(-result, libc::ECANCELED | libc::EFAULT | libc::EINTR);
         let again = left_behind && command.nr_tries < NR_TRIES_MAX;
         command.nr_tries += u8::from(again);
         again

@@ -218,6 +218,11 @@ impl Inline {
         }
     }
 
+    /// How many are taken and not handed over.
+    pub(super) fn nr(&self) -> usize {
+        self.queued.len() + self.done.len()
+    }
+
     /// How many are made and not handed over.
     #[inline]
     pub(super) fn nr_done(&self) -> usize {

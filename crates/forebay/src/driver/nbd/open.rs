@@ -65,6 +65,7 @@ pub(in crate::driver) fn open(
     let facts = DiskFacts {
         // The server may know better, but is not asked: it would have to refuse what is slow.
         zeroes_fast: false,
+        caches_reads: true,
         uses_tcp: matches!(uri.address, Address::Tcp { .. }),
         out_of_reach_bytes,
         ..DiskFacts::default()

@@ -1,8 +1,8 @@
 //! One contract, kept by every driver: the same operations have the same results, byte for byte,
 //! on a context of one's own and on the shared one.
 //!
-//! - [`data`]: what is read, written, refused and cut short;
-//! - [`progress`]: what waits, is dropped, is told and is held;
+//! - [`data`]: reads, writes, refusals and short counts;
+//! - [`progress`]: waits, drops, wake-ups and holds;
 //! - [`trace`]: a long series of operations by a seed, compared with the RAM disk's.
 //!
 //! A property is a function of a [`Subject`]; the table below makes a test of each for each driver.
@@ -184,7 +184,8 @@ tests! {
         who_waits_is_told_of_a_hold_that_ends
         a_descriptor_is_readable_when_a_reap_is_due
         a_freeze_waits_for_what_is_in
-        a_thread_of_the_disk_makes_progress;
+        a_thread_of_the_disk_makes_progress
+        futures_end_on_a_disk_that_nothing_else_drives;
     trace:
         a_random_trace_ends_as_on_a_ram_disk;
     => (null ram file aio psync model_hdd model_nvme model_sata

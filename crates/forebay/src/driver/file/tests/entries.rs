@@ -124,6 +124,26 @@ fn one_stretch_of_registered_memory_is_named_by_its_place() {
 }
 
 #[test]
+fn a_durable_write_says_so_in_every_kind_of_entry() {
+    let arena = Arena::new(2 * BUF_ALIGN).expect("memory");
+    let commands = || Commands::new(&limits(), 4, Some(arena.clone()));
+    let mut registered = Buf::new_in(&arena, 2 * BUF_ALIGN).expect("all of it");
+    let mut buf = Buf::new(8192);
+    let (first, last) = buf.split_at_mut(4096);
+    let segments = [last, first].map(|part| Segment {
+        addr: part.as_mut_ptr().expose_provenance(),
+        len: part.len() as u32,
+    });
+    let segments = forebay_core::Segments::Many(segments.into_iter().collect());
+    for (flags, expected) in [(BioFlags::FUA, libc::RWF_DSYNC as u32), (BioFlags::default(), 0)] {
+        let bio = Bio { flags, ..data(Op::Write, 0, &mut registered, 8192) };
+        assert_eq!(check(commands(), bio, WRITE_FIXED), expected);
+        let bio = Bio { flags, segments: segments.clone(), ..Bio::range(Op::Write, 0, 8192) };
+        assert_eq!(check(commands(), bio, WRITEV), expected);
+    }
+}
+
+#[test]
 fn flushes_sync_and_ranges_are_allocated() {
     let commands = || Commands::new(&limits(), 4, None);
     const DATASYNC: u32 = 1;
