@@ -222,6 +222,7 @@ fn capacity(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::skip::skip;
     use crate::info::FeatureState;
 
     /// What follows from the queue, for `fua=` as given: whether there is FUA, and why not.
@@ -263,7 +264,8 @@ mod tests {
     #[test]
     fn tmpfs_has_no_device_and_no_native_fua() {
         let Ok(file) = tempfile::NamedTempFile::new_in("/dev/shm") else {
-            return eprintln!("skipped: tmpfs_has_no_device_and_no_native_fua, without /dev/shm");
+            let test = "tmpfs_has_no_device_and_no_native_fua";
+            return skip(test, "there is no tmpfs at /dev/shm");
         };
         let options = Options { direct: false, growing: true, read_only: false, fua: None };
         let probed = probe(file.as_file(), file.path(), options).expect("its limits");
