@@ -11,5 +11,7 @@ mod flags;
 mod merging;
 mod order;
 mod server;
+#[path = "../../../forebay/tests/support/skip.rs"]
+mod skip;
 #[path = "../../../forebay/tests/support/thin_device.rs"]
 mod thin_device;

@@ -212,6 +212,8 @@ pub(super) fn open_again(path: &Path, name: Name, read_only: bool, flags: i32) -
 }
 
 #[cfg(test)]
+use crate::driver::skip;
+#[cfg(test)]
 #[path = "../../tests/support/thin_device.rs"]
 mod thin_device;
 

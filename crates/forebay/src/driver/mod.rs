@@ -37,7 +37,7 @@ mod psync;
 mod ram;
 #[cfg(test)]
 #[path = "../../tests/support/skip.rs"]
-mod skip;
+pub(crate) mod skip;
 mod slack;
 #[cfg(test)]
 mod testing;

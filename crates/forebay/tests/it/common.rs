@@ -74,14 +74,15 @@ impl Drop for LoopDevice {
 /// Marks a process that [`run_again`] has started.
 const CHILD: &str = "FOREBAY_TEST_CHILD";
 
-/// Runs the test of this name (with its module) alone in a process of its own, with one more
-/// variable in its environment, and returns its output; `None` in that process.
-pub(crate) fn run_again(test: &str, variable: (&str, &str)) -> Option<Output> {
+/// Runs the test of this name (with its module) alone in a process of its own, with these variables
+/// added to its environment. Returns its output, or `None` in that process.
+pub(crate) fn run_again(test: &str, variables: &[(&str, &str)]) -> Option<Output> {
     if std::env::var_os(CHILD).is_some() {
         return None;
     }
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args([test, "--exact", "--test-threads=1"]).env(CHILD, "1").env(variable.0, variable.1);
+    command.args([test, "--exact", "--test-threads=1"]).env(CHILD, "1");
+    command.envs(variables.iter().copied());
     Some(command.output().expect("a process"))
 }
 

@@ -24,6 +24,7 @@ mod progress;
 mod refusals;
 mod rings;
 mod run_queue;
+mod scripts;
 mod seccomp;
 mod signals;
 #[path = "../support/skip.rs"]

@@ -86,19 +86,34 @@ fn specs() {
     check_open("ram:big", "ram:big: expected a size, such as 1G");
     check_open("ram:1000", "ram:1000: expected a size above 0, in whole logical blocks");
     check_open(
+        "ram:1M?logical_block_size=4096&max_sectors_kb=1",
+        "ram:1M?logical_block_size=4096&max_sectors_kb=1: max_sectors must hold at least one \
+         logical block",
+    );
+}
+
+#[test]
+fn fault_rules() {
+    check_open(
         "fault:ram:1M?rule=read:sad",
         "rule=read:sad: expected a status such as io or medium, short=N, busy, delay=TIME, \
          lie, nofua, writeback=STATUS or foreign_sync, after the operations",
     );
     check_open(
         "fault:ram:1M?rule=write:nofua",
-        "rule=write:nofua: expected nofua on a disk with native FUA: on this one a flush follows \
-         each durable write, or every write is durable (see `forebay info`)",
+        "rule=write:nofua: expected nofua on a disk with native FUA (fua=on); on this disk no \
+         request has FUA, because a flush follows each durable write or every write is durable \
+         (see `forebay info`); to ignore that flush, use flush:lie",
     );
     check_open(
-        "ram:1M?logical_block_size=4096&max_sectors_kb=1",
-        "ram:1M?logical_block_size=4096&max_sectors_kb=1: max_sectors must hold at least one \
-         logical block",
+        "fault:ram:1M?rule=flush:nofua",
+        "rule=flush:nofua: expected a disk with a volatile cache: no flush reaches this one",
+    );
+    let file = Scratch::new(1 << 20);
+    check_open(
+        &format!("fault:{}?fua=on&rule=flush:nofua", file.path.display()),
+        "rule=flush:nofua: expected nofua of writes alone, because no other request has FUA; to \
+         ignore a flush, use flush:lie",
     );
 }
 

@@ -28,7 +28,7 @@ fn rings() -> Vec<RawFd> {
 
 /// Runs a test in a process of its own. Returns whether this is that process, and has rings.
 fn is_child(test: &str) -> bool {
-    if let Some(output) = run_again(test, ("FOREBAY_RINGS", "")) {
+    if let Some(output) = run_again(test, &[]) {
         let (stdout, stderr) = (&output.stdout, &output.stderr);
         let text = [stdout, stderr].map(|text| String::from_utf8_lossy(text).into_owned()).concat();
         assert!(output.status.success(), "{text}");

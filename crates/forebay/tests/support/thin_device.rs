@@ -2,7 +2,10 @@
 //!
 //! A loop device on a sparse file in a small tmpfs: writes end in the page cache, and fail on their
 //! way to the file when the tmpfs has no page left. For root on Linux.
+//!
+//! A crate includes this file by its path, and `skip.rs` into the same module.
 
+use super::skip::skip;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -31,19 +34,11 @@ fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
 }
 
 impl ThinDevice {
-    /// Sets one up for `test`. `None`, with a message, where that is not possible: which is an
-    /// error under `FOREBAY_REQUIRE_TOOLS=1`.
-    #[allow(clippy::print_stderr)]
+    /// Sets up a device for `test`. Returns `None`, after [`skip`], where that is not possible.
+    #[track_caller]
     pub(crate) fn new(test: &str) -> Option<ThinDevice> {
-        match ThinDevice::set_up() {
-            Ok(device) => Some(device),
-            Err(why) => {
-                let required = std::env::var_os("FOREBAY_REQUIRE_TOOLS");
-                assert!(required.is_none_or(|value| value != "1"), "{test}: {why}");
-                eprintln!("skipped: {test}, without a loop device on a tmpfs: {why}");
-                None
-            }
-        }
+        let skipped = |why| skip(test, &format!("there is no loop device on a tmpfs: {why}"));
+        ThinDevice::set_up().map_err(skipped).ok()
     }
 
     fn set_up() -> Result<ThinDevice, String> {

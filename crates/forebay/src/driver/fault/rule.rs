@@ -246,12 +246,14 @@ impl Rule {
             ),
             (
                 self.effect == Effect::IgnoreFua && op != Op::Write,
-                "nofua of writes alone: nothing else is made durable by itself",
+                "nofua of writes alone, because no other request has FUA; to ignore a flush, use \
+                 flush:lie",
             ),
             (
                 self.effect == Effect::IgnoreFua && !has_native_fua,
-                "nofua on a disk with native FUA: on this one a flush follows each durable write, \
-                 or every write is durable (see `forebay info`)",
+                "nofua on a disk with native FUA (fua=on); on this disk no request has FUA, because a \
+                 flush follows each durable write or every write is durable (see `forebay info`); to \
+                 ignore that flush, use flush:lie",
             ),
             (
                 matches!(self.effect, Effect::Short(_)) && !op.moves_data(),

@@ -391,7 +391,7 @@ fn rules_that_can_have_no_effect_are_refused_with_the_reason() {
         ("ram:1M?rule=read:writeback=io", "writeback=STATUS of writes alone"),
         ("ram:1M?rule=read:foreign_sync", "foreign_sync beside a rule with writeback"),
     ] {
-        let error = crate::Disk::open(&format!("fault:{spec}")).err().expect(spec).to_string();
+        let error = crate::Disk::open(&format!("fault:{spec}")).expect_err(spec).to_string();
         assert!(error.contains(reason) && error.contains("rule="), "{spec}: {error}");
     }
     for spec in [
