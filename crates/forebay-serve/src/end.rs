@@ -1,4 +1,4 @@
-//! The end of a server: it comes, whatever the disks do, and says what was lost.
+//! Shutdown of a server: within a time limit, whatever the disks do, and with a report of losses.
 
 use crate::error::{ServeError, system};
 use crate::export::Export;
@@ -9,17 +9,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the end of the whole server may take, with all that disks have to finish and to flush.
-/// A disk that has not done so by then is given up on. Service managers must wait longer.
+/// Time limit of the shutdown, including the I/O and the flushes of the disks. The server gives up
+/// on a disk that has not completed them by then. Service managers must wait longer.
 pub(crate) const END: Duration = Duration::from_secs(60);
 
-/// Has workers end by `drain`, and then makes durable what clients have written: after this nothing
-/// is lost by a power failure. Returns what has failed, the gravest first. A flush that failed
-/// where no write was waiting for it is not a failure, and goes to `note`.
+/// Ends the workers by `drain`, and then flushes the disks, so that a power failure loses none of
+/// the clients' writes. Returns the errors, the gravest first. A failed flush that no write was
+/// waiting for is not an error: it is passed to `note`.
 ///
-/// One disk that fails, or does not answer, keeps no other from being flushed. Where workers still
-/// wait for one at half of the time, the disks are flushed all the same; and again, if the workers
-/// come to their end soon enough after all.
+/// A disk that fails, or does not answer, delays the flush of no other disk. If workers still wait
+/// for a disk after half of the time, the disks are flushed all the same; and once more, if the
+/// workers end in time after all.
 pub(crate) fn drain_and_flush(
     limit: Duration,
     drain: impl FnOnce() -> Result<(), ServeError> + Send + 'static,
@@ -54,15 +54,15 @@ fn left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now())
 }
 
-/// Does `work` on a thread of its own, which is left to itself if nobody waits for it any more.
+/// Runs `work` on a thread of its own, which goes on if the caller stops waiting for it.
 fn begin<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Receiver<T>, ServeError> {
     let (sender, result) = channel();
-    // Nobody listens any more where it comes too late.
+    // The send fails if the result comes too late.
     let body = move || drop(sender.send(work()));
     let thread = thread::Builder::new().name("end".to_owned()).spawn(body);
-    let failed = system("the last flush, without which writes may be lost");
+    let failed = system("cannot start the last flush: writes may be lost");
     thread.map(|_| result).map_err(failed)
 }
 
@@ -72,7 +72,7 @@ type Flushed = Result<Option<String>, ServeError>;
 /// The last flush of an export, by its number; without a thread it is still to be made.
 type Flush = (usize, Result<Receiver<Flushed>, ServeError>);
 
-/// Begins to flush all disks at once.
+/// Starts the last flush of every disk.
 fn begin_flushes(exports: &Arc<[Export]>) -> Vec<Flush> {
     let written = (0..exports.len()).filter(|nr| !exports[*nr].info.can.read_only);
     let begin_one = |nr| {
@@ -122,8 +122,8 @@ fn flush(export: &Export) -> Flushed {
     Ok(Some(format!("{spec}: {what}: {source}")))
 }
 
-/// The end of a server that has failed in these ways, the gravest first, which is the loss of data:
-/// that one is returned, and the others are logged, so that none hides another.
+/// Returns the first of these errors, which are sorted with the gravest, a loss of data, first. The
+/// others are logged, so that none hides another.
 pub(crate) fn gravest(log: &Log, failures: Vec<ServeError>) -> Result<(), ServeError> {
     let mut failures = failures.into_iter();
     let gravest = failures.next();

@@ -1,4 +1,4 @@
-//! A disk as clients see it.
+//! Exports: disks with their description for clients.
 
 use crate::config::ExportOptions;
 use crate::error::ServeError;
@@ -11,17 +11,19 @@ use forebay_nbd::export::{Abilities, BlockSizes, ExportInfo};
 /// than [`PIECE_MAX`] travel in pieces.
 const PAYLOAD_MAX: u32 = 64 << 20;
 
-/// A disk that is served.
+/// An export.
 #[derive(Debug)]
 pub(crate) struct Export {
     pub(crate) disk: Disk,
-    /// What clients are told.
+    /// Description for clients.
     pub(crate) info: ExportInfo,
-    /// Whether zeroes that may be a hole are made by a discard.
+    /// Whether WRITE_ZEROES without NO_HOLE is done by a discard.
     pub(crate) discards_to_zeroes: bool,
-    /// The durable point that it was opened with: nothing is written by us until there is another.
+    /// Durable point of the disk when it was opened. As long as the disk has this one, no client has
+    /// written.
     opened_point: u64,
-    /// Whether a read fills its memory. Where not, that is cleared: it has been somebody else's.
+    /// Whether a read fills its memory. If not, the server clears it, since it has held data of
+    /// other clients.
     pub(crate) keeps_data: bool,
     /// Whether a read fills a cache that later reads find.
     pub(crate) caches_reads: bool,
@@ -32,7 +34,7 @@ impl Export {
     pub(crate) fn open(options: &ExportOptions) -> Result<Export, ServeError> {
         let (disk, size_bytes) = open_disk(options)?;
         let (limits, facts) = (disk.limits(), disk.info().facts);
-        // Whoever copies it would have a copy without its end, and not know.
+        // A copy of such an export would lack the end of the file without a notice.
         if facts.out_of_reach_bytes > 0 {
             return Err(ServeError::OutOfReach {
                 spec: options.spec.clone(),
@@ -107,7 +109,7 @@ fn with_key(spec: &str, key: &str) -> String {
     format!("{spec}{}{key}", if spec.contains('?') { '&' } else { '?' })
 }
 
-/// The spec of an export's disk. One that is not to be written to is not opened for that, either.
+/// Returns the spec of the disk. A disk that is served read-only is opened read-only.
 fn spec(options: &ExportOptions) -> String {
     let spec = &options.spec;
     match options.read_only && !spec.contains("read_only=") {
@@ -133,7 +135,10 @@ mod tests {
         };
         assert!(Export::open(&export("direct=off")).is_ok());
         let refused = Export::open(&export("direct=on")).expect_err("it is refused").to_string();
-        assert!(refused.contains("its last 272 bytes are no whole block of 512"), "{refused}");
+        assert!(
+            refused.contains("the last 272 bytes are not a whole block of 512 bytes"),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -70,17 +70,17 @@ impl Budget {
 /// Pieces of memory, and how many bytes of them may be lent. Of one thread.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// Pieces that nobody has, by class.
+    /// Pieces that are not lent, by class.
     free: [Vec<Buf>; NR_CLASSES],
     /// Bytes in `free`.
     kept_bytes: usize,
-    /// Bytes that others have.
+    /// Bytes that are lent.
     lent_bytes: usize,
-    /// What both together never exceed.
+    /// Limit of both together.
     budget_bytes: usize,
-    /// What everybody may have at any time.
+    /// Bytes that each client may have at any time.
     share_bytes: usize,
-    /// What clients have beyond their shares, together.
+    /// Bytes that all clients have beyond their shares.
     beyond_bytes: usize,
     piece_min: usize,
     /// Whether a client was refused a piece because others have the memory, since this was last
@@ -88,7 +88,7 @@ pub(crate) struct Pool {
     is_short: bool,
 }
 
-/// How many bytes of a pool one client has.
+/// Bytes of a pool that one client has.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held(usize);
 
@@ -120,7 +120,7 @@ impl Pool {
         held_bytes.saturating_sub(self.share_bytes)
     }
 
-    /// Whether a client may have so many bytes more.
+    /// Returns whether a client may have a piece of this size.
     pub(crate) fn may_have(&self, piece: usize, held: &Held) -> bool {
         if held.0 > 0 && held.0 + piece > HELD_MAX {
             return false;
@@ -154,27 +154,27 @@ impl Pool {
         Some(Buf::new(piece))
     }
 
-    /// Takes a piece back from who has it.
+    /// Takes a piece back from a client.
     pub(crate) fn give(&mut self, buf: Buf, held: &mut Held) {
         self.beyond_bytes -= self.beyond(held.0) - self.beyond(held.0 - buf.len());
         held.0 -= buf.len();
         self.give_left(buf);
     }
 
-    /// A client is gone. What it has comes back by [`Pool::give_left`].
+    /// Ends the account of a client that has gone. Its pieces come back by [`Pool::give_left`].
     pub(crate) fn leave(&mut self, held: &mut Held) {
         self.beyond_bytes -= self.beyond(held.0);
         held.0 = 0;
     }
 
-    /// Takes a piece back whose client is gone.
+    /// Takes back a piece of a client that has gone.
     pub(crate) fn give_left(&mut self, buf: Buf) {
         self.lent_bytes -= buf.len();
         self.kept_bytes += buf.len();
         self.free[class(buf.len())].push(buf);
     }
 
-    /// Gives up kept pieces until the budget is kept, the largest first.
+    /// Frees pieces that are not lent until the budget is met, the largest first.
     fn make_room(&mut self) {
         while self.lent_bytes + self.kept_bytes > self.budget_bytes {
             let Some(buf) = self.free.iter_mut().rev().find_map(Vec::pop) else { return };
@@ -182,7 +182,7 @@ impl Pool {
         }
     }
 
-    /// Gives up what is kept: nothing has happened for a while.
+    /// Frees all pieces that are not lent.
     pub(crate) fn trim(&mut self) {
         self.free = Default::default();
         self.kept_bytes = 0;
@@ -205,7 +205,7 @@ impl Pool {
         std::mem::take(&mut self.is_short)
     }
 
-    /// Whether anything is kept.
+    /// Returns whether the pool keeps pieces that are not lent.
     pub(crate) fn keeps_any(&self) -> bool {
         self.kept_bytes > 0
     }

@@ -10,7 +10,7 @@ use sd_notify::NotifyState;
 
 use super::signals::StopSignals;
 
-/// Passes on what a server says of itself.
+/// Reports the state of the server to the service manager.
 #[derive(Debug)]
 pub(super) struct Manager<'a> {
     pub(super) nr_exports: usize,
@@ -18,23 +18,23 @@ pub(super) struct Manager<'a> {
 }
 
 impl Observer for Manager<'_> {
-    /// Half of what the manager waits. `None` if it does not watch.
+    /// Returns half of the watchdog interval. `None`: there is no watchdog.
     fn interval(&self) -> Option<Duration> {
         sd_notify::watchdog_enabled().map(|limit| limit / 2).filter(|half| !half.is_zero())
     }
 
     fn ready(&mut self) {
         let status = format!("{} exports", self.nr_exports);
-        tell(&[NotifyState::Ready, NotifyState::Status(&status)]);
+        notify(&[NotifyState::Ready, NotifyState::Status(&status)]);
     }
 
     fn alive(&mut self) {
-        tell(&[NotifyState::Watchdog]);
+        notify(&[NotifyState::Watchdog]);
     }
 
     fn stopping(&mut self) {
         self.signals.arm();
-        tell(&[NotifyState::Stopping, NotifyState::Status("draining")]);
+        notify(&[NotifyState::Stopping, NotifyState::Status("draining")]);
     }
 }
 
@@ -42,15 +42,15 @@ impl Observer for Manager<'_> {
 pub(super) fn reloading() {
     // The manager takes a reload without the time for a mistake, so none is reported without it.
     if let Ok(now) = NotifyState::monotonic_usec_now() {
-        tell(&[NotifyState::Reloading, now]);
+        notify(&[NotifyState::Reloading, now]);
     }
 }
 
 /// Reports that a reload is over, whatever its outcome: the server serves.
 pub(super) fn reloaded() {
-    tell(&[NotifyState::Ready]);
+    notify(&[NotifyState::Ready]);
 }
 
-fn tell(states: &[NotifyState<'_>]) {
+fn notify(states: &[NotifyState<'_>]) {
     let _ = sd_notify::notify(states);
 }

@@ -28,7 +28,7 @@ const NR_ANSWERS_MAX: u32 = 1000;
 /// How many characters of a server's own words are kept.
 const WORDS_MAX: usize = 200;
 
-/// The client's half of a handshake.
+/// Client side of a handshake.
 #[derive(Debug)]
 pub struct Handshake {
     name: String,
@@ -83,29 +83,29 @@ impl Step {
     }
 }
 
-/// What became of some input.
+/// Result of [`Handshake::feed`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fed {
-    /// How many bytes were taken.
+    /// Number of input bytes consumed.
     pub consumed: usize,
-    /// What comes next.
+    /// Next step of the handshake.
     pub next: Next,
 }
 
-/// What comes next in a handshake.
+/// Next step of a handshake.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
-    /// More input. What was not taken is given again, with what follows it.
+    /// Feed more bytes: the rest of this input, and the bytes that follow it.
     More,
-    /// A TLS session, after which [`Handshake::tls_started`] is called. If there is input that was
-    /// not taken, somebody has put it there: the connection is to be given up.
+    /// Start TLS, then call [`Handshake::tls_started`]. Input that was not consumed may have been
+    /// injected by an attacker: close the connection then.
     StartTls,
-    /// Requests.
+    /// The handshake is over: requests may be sent.
     Ready(Negotiated),
 }
 
 impl Handshake {
-    /// Asks for the export of this name. Without TLS, unless it is insisted on.
+    /// Begins a handshake for the export of this name, with TLS if `insists_on_tls`.
     pub fn new(name: &str, insists_on_tls: bool) -> Handshake {
         Handshake {
             name: name.to_owned(),
@@ -119,11 +119,11 @@ impl Handshake {
         }
     }
 
-    /// Takes input; what is to be sent is put on `out`. Never more than 33 KiB must be given at a
-    /// time: an answer that is longer is an error.
+    /// Processes bytes of the server, and appends the bytes to send to `out`. A buffer of 33 KiB is
+    /// enough for any message: a longer one is an error.
     ///
     /// # Errors
-    /// Why there will be no export. The connection is to be given up.
+    /// Returns an error if the handshake has failed. Close the connection then.
     pub fn feed(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Fed, HandshakeError> {
         let mut reader = Reader::new(input);
         loop {
@@ -137,8 +137,8 @@ impl Handshake {
         }
     }
 
-    /// The TLS session that [`Next::StartTls`] asked for is there. What the server said before it
-    /// is forgotten.
+    /// Continues after [`Next::StartTls`], when the TLS session is established. Discards all that
+    /// the server sent before it.
     pub fn tls_started(&mut self, out: &mut Vec<u8>) {
         if self.step == Step::UnderTls {
             self.ask(Step::Structured, out);

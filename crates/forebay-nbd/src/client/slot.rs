@@ -1,34 +1,34 @@
-//! A request that was sent, and what has come back for it so far.
+//! Slots: a request in flight, and the part of its reply received so far.
 
 use super::coverage::{Coverage, Misplaced};
 use super::failure::Broken;
 use crate::wire::{NbdError, numbers as wire};
 
-/// What a request asks for.
+/// Command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Data.
+    /// READ.
     Read,
-    /// The data that follow its header are to be written; with `fua` durably.
+    /// WRITE. The data follow the header.
     Write {
-        /// Durable before the reply.
+        /// The data must be durable before the reply (FUA).
         fua: bool,
     },
-    /// All that was written is to be durable.
+    /// FLUSH: makes all completed writes durable.
     Flush,
-    /// These bytes are not needed any more.
+    /// TRIM: discards a range.
     Trim,
-    /// These bytes are to be zero.
+    /// WRITE_ZEROES.
     WriteZeroes {
-        /// Durable before the reply.
+        /// The zeroes must be durable before the reply (FUA).
         fua: bool,
     },
-    /// Which of these bytes are holes or zeroes.
+    /// BLOCK_STATUS: returns which parts are holes or zeroes.
     BlockStatus,
 }
 
 impl Command {
-    /// Its number, and its flags.
+    /// Returns the number of the command, and its flags.
     pub(super) fn numbers(self) -> (u16, u16) {
         let flag = |fua: bool| if fua { wire::CMD_FLAG_FUA } else { 0 };
         match self {
@@ -42,14 +42,14 @@ impl Command {
     }
 }
 
-/// A request: what is wanted, and of which bytes of the export.
+/// A request: a command and a range of the export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What is wanted.
+    /// The command.
     pub command: Command,
-    /// The first byte; 0 for a flush.
+    /// Offset of the range, bytes; 0 for a flush.
     pub offset: u64,
-    /// How many bytes; 0 for a flush.
+    /// Length of the range, bytes; 0 for a flush.
     pub len: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Requests under way, and what comes back for them.
+//! Requests in flight, and the replies to them.
 //!
-//! Data do not pass through here: [`Transmission::take`] says where the next bytes of the
-//! connection belong, and whoever owns the connection takes them off. So they are copied once at
-//! most, and a connection's buffer need hold no more than [`Transmission::HEADER_MAX`] bytes.
+//! Data do not pass through this module: [`Transmission::take`] returns where the next bytes of the
+//! connection belong, and the owner of the connection reads them. So they are copied at most once,
+//! and a buffer of [`Transmission::HEADER_MAX`] bytes is enough for a connection.
 //!
 //! Source: "Transmission phase" in the NBD protocol document, and its extensions for structured
 //! replies and extended headers.
@@ -23,7 +23,7 @@ const EXTENTS_MAX_BYTES: u64 = 16 << 20;
 /// The longest error, bytes: a number, a message and its length, and a place.
 const ERROR_MAX: u64 = 4 + 2 + wire::STRING_MAX as u64 + 8;
 
-/// The requests of a connection, and the replies to them.
+/// Requests in flight on a connection, and the parser of their replies.
 #[derive(Debug)]
 pub struct Transmission {
     framing: Framing,
@@ -43,61 +43,62 @@ enum State {
     Extents { slot: usize, is_last: bool, left: u64 },
 }
 
-/// What became of some input.
+/// Result of [`Transmission::take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// How many bytes were taken.
+    /// Number of input bytes consumed.
     pub consumed: usize,
-    /// What they say.
+    /// Event that they contain.
     pub event: Event,
 }
 
-/// What a reply says. Requests are named by their slots.
+/// Part of a reply. Requests are identified by their slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Nothing yet: more input is needed. What was not taken is given again, with what follows it.
+    /// More input is needed: the rest of this input, and the bytes that follow it.
     More,
-    /// The next `len` bytes of the connection are data of a read. The caller takes them off.
+    /// The next `len` bytes of the connection are data of a read. The caller reads them.
     Data {
-        /// Whose.
+        /// Slot of the request.
         slot: usize,
-        /// Where in the request they begin.
+        /// Offset of the data within the request.
         at: u64,
-        /// How many; at least one.
+        /// Length, bytes; at least 1.
         len: u64,
     },
-    /// These bytes of a read are zero.
+    /// A part of a read is zero.
     Zeroes {
-        /// Whose.
+        /// Slot of the request.
         slot: usize,
-        /// Where in the request they begin.
+        /// Offset of the zeroes within the request.
         at: u64,
-        /// How many; at least one.
+        /// Length, bytes; at least 1.
         len: u64,
     },
-    /// The next extent: how long, and `STATE_*`.
+    /// The next extent of a BLOCK_STATUS.
     Extent {
-        /// Whose.
+        /// Slot of the request.
         slot: usize,
-        /// How long, bytes. The last may be longer than was asked for.
+        /// Length, bytes. The last extent may exceed the request.
         len: u64,
         /// `STATE_HOLE`, `STATE_ZERO`.
         state: u32,
     },
     /// A request has ended. Its slot is free.
     Done {
-        /// Which.
+        /// Slot of the request.
         slot: usize,
-        /// What became of it.
+        /// Result of the request.
         result: Result<(), NbdError>,
     },
 }
 
 impl Transmission {
-    /// The most bytes that must be given at once: an error with the longest message.
+    /// Longest header that [`take`](Self::take) needs at once, bytes: an error with the longest
+    /// message.
     pub const HEADER_MAX: usize = 8 << 10;
 
-    /// For a connection to an export, with room for so many requests at once.
+    /// Begins the transmission phase, with slots for `nr_slots` requests in flight.
     pub fn new(export: &Negotiated, nr_slots: usize) -> Transmission {
         Transmission {
             framing: export.framing,
@@ -107,10 +108,10 @@ impl Transmission {
         }
     }
 
-    /// Begins a request in a slot that is free: its header goes to `out`.
+    /// Begins a request in a free slot, and appends its header to `out`.
     ///
     /// # Panics
-    /// If there is no such slot, or it is not free.
+    /// Panics if the slot does not exist or is not free.
     #[inline]
     pub fn begin(&mut self, slot: usize, request: Request, out: &mut impl Sink) {
         let place = self.slots.get_mut(slot);
@@ -127,7 +128,7 @@ impl Transmission {
         self.emit(RequestHeader { flags, command, cookie, offset, len }, out);
     }
 
-    /// Says good-bye: nothing comes back for that.
+    /// Appends DISC to `out`. There is no reply to it.
     pub fn disconnect(&self, out: &mut impl Sink) {
         let header =
             RequestHeader { flags: 0, command: wire::CMD_DISC, cookie: 0, offset: 0, len: 0 };
@@ -142,11 +143,11 @@ impl Transmission {
         }
     }
 
-    /// Takes some input: the bytes of the connection that follow what was taken before. To be
-    /// called again as long as it says anything but [`Event::More`].
+    /// Parses bytes of the connection, from the end of those that it consumed before. Call it again
+    /// until it returns [`Event::More`].
     ///
     /// # Errors
-    /// Why nothing of this connection can be believed any more.
+    /// Returns an error if the server broke the protocol. Close the connection then.
     pub fn take(&mut self, input: &[u8]) -> Result<Taken, Broken> {
         let mut consumed = 0_usize;
         loop {

@@ -1,8 +1,8 @@
-//! What each option is answered.
+//! Replies to options.
 //!
 //! Source: "Option types" in the NBD protocol document. Where it leaves a choice: an option that
 //! was granted is granted again, a query that selects nothing is ignored, contexts are listed even
-//! before they can be selected, and the block sizes are told whether or not they were asked for.
+//! before they can be selected, and the block sizes are always sent.
 
 use alloc::vec::Vec;
 
@@ -30,9 +30,9 @@ const BASE_WILDCARD: &[u8] = b"base:";
 type Refusal = (u32, &'static str);
 
 const NO_DATA: Refusal = (REP_ERR_INVALID, "this option takes no data");
-const MALFORMED: Refusal = (REP_ERR_INVALID, "the lengths in this option do not agree");
+const MALFORMED: Refusal = (REP_ERR_INVALID, "the lengths in this option contradict each other");
 const NAME_TOO_LONG: Refusal = (REP_ERR_TOO_BIG, "a name has at most 4096 bytes");
-const NO_EXPORT: Refusal = (REP_ERR_UNKNOWN, "there is no export of this name");
+const NO_EXPORT: Refusal = (REP_ERR_UNKNOWN, "no export has this name");
 
 /// The export of a name.
 fn find(exports: &[ExportInfo], name: &[u8]) -> Option<usize> {
@@ -63,7 +63,7 @@ impl Handshake {
             return self.export_name(data.unwrap_or_default(), exports, out);
         }
         let outcome = if self.lacks_tls(option) {
-            Err((REP_ERR_TLS_REQD, "this server wants TLS: send STARTTLS first"))
+            Err((REP_ERR_TLS_REQD, "this server requires TLS: send STARTTLS first"))
         } else {
             match option {
                 OPT_ABORT => Ok(Next::Close(CloseReason::Aborted)),
@@ -83,7 +83,7 @@ impl Handshake {
                 OPT_LIST_META_CONTEXT | OPT_SET_META_CONTEXT => {
                     self.contexts(option, data, exports, out)
                 }
-                _ => Err((REP_ERR_UNSUP, "this server does not know this option")),
+                _ => Err((REP_ERR_UNSUP, "this server does not support this option")),
             }
         };
         let (kind, message, next) = match outcome {
@@ -117,17 +117,17 @@ impl Handshake {
 
     fn start_tls(&mut self) -> Result<Next, Refusal> {
         if self.is_tls {
-            return Err((REP_ERR_INVALID, "TLS is on already"));
+            return Err((REP_ERR_INVALID, "TLS has started already"));
         }
         match self.tls {
-            TlsPolicy::Off => Err((REP_ERR_POLICY, "this server was not told to use TLS")),
+            TlsPolicy::Off => Err((REP_ERR_POLICY, "TLS is not configured on this server")),
             TlsPolicy::On | TlsPolicy::Require => Ok(self.expect_tls()),
         }
     }
 
     fn structured_reply(&mut self) -> Result<Next, Refusal> {
         if self.framing == Framing::Extended {
-            return Err((REP_ERR_EXT_HEADER_REQD, "extended headers were agreed on already"));
+            return Err((REP_ERR_EXT_HEADER_REQD, "extended headers have been negotiated already"));
         }
         self.framing = Framing::Structured;
         Ok(Next::More)
@@ -140,11 +140,11 @@ impl Handshake {
         exports: &[ExportInfo],
         out: &mut Vec<u8>,
     ) -> Result<Next, Refusal> {
-        let data = data.ok_or((REP_ERR_TOO_BIG, "this option has too much data"))?;
+        let data = data.ok_or((REP_ERR_TOO_BIG, "the data of this option are too long"))?;
         let request = ExportRequest::parse(data).ok_or(MALFORMED)?;
         let (index, export) = found(exports, request.name)?;
         if option == OPT_GO && self.is_full {
-            return Err((REP_ERR_POLICY, "this server has as many connections as it may have"));
+            return Err((REP_ERR_POLICY, "this server has reached its limit of connections"));
         }
         let flags = export.can.flags(self.framing);
         Info::Export { size_bytes: export.size_bytes, flags }.emit(option, out);
@@ -174,7 +174,7 @@ impl Handshake {
         if !is_list && self.framing == Framing::Simple {
             return Err((REP_ERR_INVALID, "this option needs STRUCTURED_REPLY first"));
         }
-        let data = data.ok_or((REP_ERR_TOO_BIG, "this option has too much data"))?;
+        let data = data.ok_or((REP_ERR_TOO_BIG, "the data of this option are too long"))?;
         let request = ContextRequest::parse(data).ok_or(MALFORMED)?;
         let (index, _) = found(exports, request.name)?;
         let names_it = request.queries().any(|query| {

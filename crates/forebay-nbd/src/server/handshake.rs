@@ -1,10 +1,10 @@
-//! The handshake: from the greeting to an export that was chosen, in whatever pieces bytes come.
+//! Server side of the handshake: from the greeting to the choice of an export, in pieces of any
+//! length.
 //!
-//! It keeps nothing of a client's but the piece of a message that is not whole yet, and that is at
-//! most [`OPTION_MAX`] bytes. An option that is longer, or whose data do not matter, is skipped as
-//! it comes and answered at its end, so that the next one is where it should be. How much is
-//! skipped and how many options there are is limited for the connection as a whole, since a
-//! handshake that never ends serves nobody.
+//! It stores only an incomplete message, of at most [`OPTION_MAX`] bytes. A longer option, or one
+//! whose data do not matter, is skipped as it arrives and answered at its end, so that the stream
+//! stays in step. The skipped bytes and the number of options are limited for the connection as a
+//! whole, so that a handshake ends.
 
 use alloc::vec::Vec;
 
@@ -30,44 +30,44 @@ pub(super) const NR_OPTIONS_MAX: u32 = 1024;
 /// waits for the end of a reply, so there is none.
 pub(super) const REPLIES_PAUSE: usize = 64 << 10;
 
-/// Whether clients may or must use TLS.
+/// Policy of a server: whether clients may or must use TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TlsPolicy {
     /// STARTTLS is refused.
     #[default]
     Off,
-    /// Each client decides.
+    /// Clients may use TLS.
     On,
-    /// Without TLS every option but STARTTLS and ABORT is refused.
+    /// Clients must use TLS: without it, all options except STARTTLS and ABORT are refused.
     Require,
 }
 
-/// What became of the bytes that were fed.
+/// Result of [`Handshake::feed`].
 #[derive(Debug)]
 pub struct Fed {
-    /// How many of them were taken. What is left has to be fed again, before what comes next: with
-    /// [`Next::More`] that only happens when many replies were made, which should go out first.
+    /// Number of input bytes consumed. Feed the rest again, before newer bytes. With [`Next::More`]
+    /// a rest remains only if the call made many replies, which should be sent first.
     pub consumed: usize,
-    /// How it goes on.
+    /// Next step of the connection.
     pub next: Next,
 }
 
-/// How a handshake goes on, once what it wrote was sent.
+/// Next step of a connection, after the output of the handshake was sent.
 #[derive(Debug)]
 pub enum Next {
-    /// With more bytes.
+    /// Feed more bytes.
     More,
-    /// With TLS, and then [`Handshake::tls_started`]. If there are bytes that were read and not
-    /// consumed, they are plaintext which somebody may have slipped in: the connection has to be
-    /// closed, or they go to TLS, which will not like them. They must never be fed here.
+    /// Start TLS, then call [`Handshake::tls_started`]. Bytes that were read and not consumed are
+    /// plaintext, which an attacker may have injected. Close the connection then, or pass them to
+    /// TLS, which rejects them. Never feed them to the handshake.
     StartTls,
-    /// With requests. What was read and not consumed is the beginning of the first.
+    /// The handshake is over. Bytes that were read and not consumed begin the first request.
     Transmission(Transmission),
-    /// Not at all.
+    /// Close the connection.
     Close(CloseReason),
 }
 
-/// A connection before its export is chosen.
+/// A connection before the client has chosen its export.
 #[derive(Clone, Debug)]
 pub struct Handshake {
     pub(super) tls: TlsPolicy,
@@ -82,7 +82,7 @@ pub struct Handshake {
     held: Vec<u8>,
     nr_options: u32,
     nr_skipped: u32,
-    /// Nobody is let in any more: see [`Handshake::set_full`].
+    /// No client may choose an export: see [`Handshake::set_full`].
     pub(super) is_full: bool,
 }
 
@@ -99,7 +99,7 @@ enum Step {
 }
 
 impl Handshake {
-    /// Greets the client: the greeting goes to `out`.
+    /// Begins a handshake. Appends the greeting to `out`.
     pub fn new(tls: TlsPolicy, out: &mut Vec<u8>) -> Handshake {
         out.reserve(GREETING_LEN);
         out.put_u64(INIT_MAGIC);
@@ -120,15 +120,15 @@ impl Handshake {
         }
     }
 
-    /// Whether the server has as many connections as it may have. Then a client may still ask what
-    /// there is, but is refused an export: GO with `NBD_REP_ERR_POLICY` and a text, EXPORT_NAME,
-    /// which knows no refusal, by an end.
+    /// Sets whether the server has reached its limit of connections. Then clients can still query
+    /// exports, but cannot choose one: GO fails with `NBD_REP_ERR_POLICY` and a message. EXPORT_NAME,
+    /// which has no error reply, closes the connection.
     pub fn set_full(&mut self, is_full: bool) {
         self.is_full = is_full;
     }
 
-    /// Takes what it can of `input`; what must be sent goes behind what is in `out`. `exports` are
-    /// the same in each call.
+    /// Processes bytes of the client, and appends the replies to `out`. `exports` must be the same in
+    /// each call.
     pub fn feed(&mut self, exports: &[ExportInfo], input: &[u8], out: &mut Vec<u8>) -> Fed {
         let replies_start = out.len();
         let mut rest = input;

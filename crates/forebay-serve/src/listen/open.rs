@@ -48,7 +48,7 @@ fn open_unix(path: &Path) -> Result<Listener, Failure> {
 }
 
 fn open_tcp(host: &str, port: u16) -> Result<Listener, Failure> {
-    let mut last = io::Error::other("this name stands for no address");
+    let mut last = io::Error::other("the host name does not resolve");
     for address in (host, port).to_socket_addrs()? {
         match open_socket_address(&address) {
             Ok(socket) => {

@@ -76,7 +76,7 @@ fn a_file_that_is_no_socket_is_left_alone_and_named() {
     std::fs::create_dir(folder.path().join("d")).unwrap();
     for name in ["s", "l", "d"] {
         let error = Listener::open(&at(&folder, name)).unwrap_err();
-        assert!(error.to_string().contains("that is no socket"), "{error}");
+        assert!(error.to_string().contains("is not a socket"), "{error}");
     }
     assert_eq!(std::fs::read(folder.path().join("s")).unwrap(), b"precious");
 }

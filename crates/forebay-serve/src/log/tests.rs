@@ -43,7 +43,7 @@ fn a_flood_is_cut_off_and_counted() {
     log.line(5 + NS_PER_LINE, "next");
     assert_eq!(
         read(&mut reader),
-        "forebay: 800 lines were left out here: too many at once\nforebay: next\n"
+        "forebay: 800 log lines dropped: too many at once\nforebay: next\n"
     );
     log.line(5 + NS_PER_LINE, "one more is too many");
     assert_eq!(read(&mut reader), "");
@@ -62,7 +62,7 @@ fn nobody_waits_for_a_reader_that_has_stopped_or_is_gone() {
     let held = read(&mut reader).lines().count();
     assert!(held < 1000);
     log.line(1000 * NS_PER_LINE, "next");
-    let expected = format!("forebay: {} lines were left out here", 1000 - held);
+    let expected = format!("forebay: {} log lines dropped", 1000 - held);
     assert!(read(&mut reader).starts_with(&expected));
     drop(reader);
     log.line(u64::MAX / 2, "it is gone");
@@ -102,7 +102,7 @@ fn a_connection_is_told_in_a_line_at_both_ends() {
          1.5 KiB read, 5 B written"
     );
     let closed = Closed { export: None, ..closed };
-    assert!(closed.to_string().ends_with("after 1.235 s; it had chosen no export"));
+    assert!(closed.to_string().ends_with("after 1.235 s; no export chosen"));
 }
 
 #[test]

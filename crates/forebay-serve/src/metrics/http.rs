@@ -29,11 +29,12 @@ const DEADLINE: Duration = Duration::from_secs(10);
 /// Until the next try where the system has run out of something.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Where metrics are to be served, as a user writes it: an [`Address`], on 127.0.0.1 if no host is
-/// named, so that nobody else hears by accident, and at port 9809 if none is.
+/// Parses the address where metrics are served: an [`Address`] whose host is 127.0.0.1 if the text
+/// has none, so that no other machine can connect by accident, and whose port is 9809 if it has
+/// none.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns an error if the text is not an address.
 pub fn metrics_address(text: &str) -> Result<Address, AddressError> {
     Address::parse(text, Some("127.0.0.1"), METRICS_PORT)
 }
@@ -45,13 +46,13 @@ pub(crate) struct Endpoint {
     exposition: Exposition,
 }
 
-/// Why there are no metrics.
+/// Error of serving metrics.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// The address is of no use.
+    /// The server cannot listen at the address.
     #[error("metrics: {0}")]
     Listen(#[from] ListenError),
-    /// The process cannot be looked at, or there is no thread.
+    /// Files of `/proc` cannot be opened, or a thread cannot be started.
     #[error("metrics: {0}")]
     System(#[from] io::Error),
 }
@@ -237,7 +238,7 @@ fn answer(request: &[u8], text: impl FnOnce() -> Option<String>) -> Option<Vec<u
                 Body::text("too large\n"),
             ));
         }
-        Err(_) => return Some(reply("400 Bad Request", "", Body::text("this is not HTTP\n"))),
+        Err(_) => return Some(reply("400 Bad Request", "", Body::text("not an HTTP request\n"))),
         Ok(httparse::Status::Complete(_)) => {}
     }
     let path = parsed.path.unwrap_or_default();
@@ -247,12 +248,16 @@ fn answer(request: &[u8], text: impl FnOnce() -> Option<String>) -> Option<Vec<u
         (Some("GET" | "HEAD"), "/metrics") => match text() {
             Some(text) => Body { kind: CONTENT_TYPE, bytes: text.into_bytes() },
             None => {
-                let body = Body::text("the metrics cannot be written\n");
+                let body = Body::text("cannot format the metrics\n");
                 return Some(reply("500 Internal Server Error", "", body));
             }
         },
         (Some("GET" | "HEAD"), _) => {
-            return Some(reply("404 Not Found", "", Body::text("there is only /metrics\n")));
+            return Some(reply(
+                "404 Not Found",
+                "",
+                Body::text("not found: only /metrics exists\n"),
+            ));
         }
         _ => {
             let allow = "Allow: GET, HEAD\r\n";

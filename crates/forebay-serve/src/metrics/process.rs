@@ -46,17 +46,14 @@ impl Process {
         if let Some(stat) = self.read_stat() {
             let seconds = stat.cpu_ticks as f64 / clock_ticks_per_second() as f64;
             families.one_counter(
-                &Name::seconds("process_cpu", "Processor time of all threads."),
+                &Name::seconds("process_cpu", "CPU time of all threads."),
                 Value::Seconds(seconds),
             )?;
             let gauges = [
-                (Name::of("process_threads", "Threads."), stat.threads),
+                (Name::of("process_threads", "Threads of the process."), stat.threads),
+                (Name::bytes("process_virtual_memory", "Virtual memory size."), stat.virtual_bytes),
                 (
-                    Name::bytes("process_virtual_memory", "Address space in use."),
-                    stat.virtual_bytes,
-                ),
-                (
-                    Name::bytes("process_resident_memory", "Memory in use."),
+                    Name::bytes("process_resident_memory", "Resident memory size."),
                     stat.resident_pages * page_size() as u64,
                 ),
             ];
@@ -66,19 +63,19 @@ impl Process {
         }
         if let Some(open) = self.open_descriptors() {
             families.one_gauge(
-                &Name::of("process_open_fds", "Descriptors that are open."),
+                &Name::of("process_open_fds", "Open file descriptors."),
                 Value::Whole(open),
             )?;
         }
         if let Some(max) = getrlimit(Resource::Nofile).current {
             families.one_gauge(
-                &Name::of("process_max_fds", "Descriptors that may be open."),
+                &Name::of("process_max_fds", "Limit of open file descriptors."),
                 Value::Whole(max),
             )?;
         }
         let started = self.started.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         families.one_gauge(
-            &Name::seconds("process_start_time", "When the server started, since 1970."),
+            &Name::seconds("process_start_time", "Start time of the process since the Unix epoch."),
             Value::Seconds(started.as_secs_f64()),
         )
     }

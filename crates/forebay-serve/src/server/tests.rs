@@ -101,7 +101,10 @@ fn a_socket_that_another_process_shuts_down_ends_the_server_with_an_error() {
     is_ready.recv().unwrap();
     shutdown(&socket, Shutdown::Both).unwrap();
     let error = thread.join().unwrap().unwrap_err().to_string();
-    assert!(error.contains("accepting connections: a socket was shut down"), "{error}");
+    assert!(
+        error.contains("cannot accept connections: another process has shut the socket down"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// A request that has begun and has not been answered.
 #[derive(Debug)]
 pub(crate) struct Flight {
-    /// Whose it is. The connection may be gone when the disk is done.
+    /// Connection of the request. It may have gone when the disk completes.
     pub(crate) conn: Key,
     pub(crate) export: usize,
     pub(crate) rq: Request,
@@ -301,8 +301,8 @@ impl Disks {
         }
     }
 
-    /// The layer does not take a bio, and never will. No completion will say so: the request is put
-    /// on the list of those to be looked at.
+    /// Fails a request whose bio the layer has refused for good. No completion will report that, so
+    /// the request is put on the list of those to settle.
     pub(super) fn refused(&mut self, key: Key, refusal: Refusal) {
         let flight = self.flights.get_mut(key).expect("it has just been put there");
         if flight.wave.is_some() {
@@ -310,8 +310,8 @@ impl Disks {
         }
         flight.failed.get_or_insert(match refusal {
             Refusal::ReadOnly => (NbdError::Perm, "the disk is read-only"),
-            Refusal::NotSupported(_) => (NbdError::NotSup, "the disk cannot do this"),
-            _ => (NbdError::Inval, "the disk does not take this request"),
+            Refusal::NotSupported(_) => (NbdError::NotSup, "the disk does not support this"),
+            _ => (NbdError::Inval, "the disk does not accept this request"),
         });
         self.to_settle.push(key);
     }

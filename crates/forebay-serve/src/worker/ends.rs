@@ -116,11 +116,11 @@ impl Worker {
         if let (Some((_, why)), Some(kind)) = (flight.failed, kind_of(&flight.rq)) {
             let (id, rq) = (conn.counters.id(), &flight.rq);
             let export = &self.shared.infos[flight.export].name;
-            let told = format_args!(
+            let line = format_args!(
                 "connection {id}: export {export:?}: {kind:?} of {} bytes at {} failed: {why}",
                 rq.len, rq.offset
             );
-            self.shared.log.line(self.disks.now_ns, told);
+            self.shared.log.line(self.disks.now_ns, line);
         }
         answer(conn, &flight);
         self.count(flight.export, flight.begun_ns, flight.issued_ns);
@@ -151,7 +151,9 @@ fn answer(conn: &mut Conn, flight: &Flight) {
         }
         Some((_, message)) => {
             // A simple reply cannot take back that it promised data, nor can a single chunk.
-            conn.break_off(format!("a read failed after its reply had begun: {message}"));
+            conn.break_off(format!(
+                "a read failed after the begin of its reply was sent: {message}"
+            ));
         }
     }
 }
@@ -168,19 +170,19 @@ impl Flight {
     }
 }
 
-/// What an error reply says of a failure.
+/// Returns the message of an error reply.
 fn message(status: BlockStatus) -> &'static str {
     match status {
         BlockStatus::Io => "the disk reported an error",
-        BlockStatus::Medium => "these sectors cannot be read or written",
-        BlockStatus::NoSpace => "no space left below the disk",
-        BlockStatus::NotSupported => "the disk cannot do this",
+        BlockStatus::Medium => "the disk cannot read or write these sectors",
+        BlockStatus::NoSpace => "no space left on the storage of the disk",
+        BlockStatus::NotSupported => "the disk does not support this",
         BlockStatus::Timeout => "the disk did not answer in time",
         BlockStatus::Transport => "the path to the disk failed",
-        BlockStatus::Offline => "the disk is gone",
-        BlockStatus::Resource => "a resource ran out below the disk",
+        BlockStatus::Offline => "the disk is offline",
+        BlockStatus::Resource => "the storage of the disk is out of a resource",
         BlockStatus::Again => "the disk is busy",
         BlockStatus::ReadOnly => "the disk is read-only",
-        BlockStatus::Invalid => "the disk found the request malformed",
+        BlockStatus::Invalid => "the disk rejected the request as invalid",
     }
 }

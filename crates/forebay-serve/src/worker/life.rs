@@ -132,7 +132,7 @@ impl Worker {
         while self.in_handshake.len() > max {
             let Some(key) = self.in_handshake.pop_front() else { break };
             let conn = self.conns.get_mut(key).expect("kept just now");
-            conn.ending = Some(Ending::Late("it has not chosen an export, and others want to"));
+            conn.ending = Some(Ending::Late("no export chosen, and other clients need the place"));
             self.mark_dirty(key);
         }
     }
@@ -143,14 +143,14 @@ impl Worker {
         for key in self.conns.keys() {
             let conn = self.conns.get_mut(key).expect("listed just now");
             if conn.payload.as_ref().is_some_and(|payload| payload.is_stalled(now, PIECE_NS)) {
-                let why = "its payload has stalled, and others wait for memory";
+                let why = "payload stalled while other clients wait for memory";
                 conn.ending = Some(Ending::Late(why));
                 self.mark_dirty(key);
             }
         }
     }
 
-    /// Closes what has had its time; and gives up memory that nobody has used for a while.
+    /// Closes connections whose deadline has passed, and frees memory after an idle while.
     pub(super) fn tick(&mut self) {
         self.timer.disarm();
         self.nr_idle_ticks = if self.disks.is_idle() { self.nr_idle_ticks + 1 } else { 0 };
@@ -170,8 +170,8 @@ impl Worker {
             match conn.deadline_ns {
                 Some(deadline) if deadline <= now => {
                     let what = match conn.phase {
-                        Phase::Handshake(_) => "it has not chosen an export in time",
-                        Phase::Transmission(_) => "it has not taken its last replies in time",
+                        Phase::Handshake(_) => "no export chosen in time",
+                        Phase::Transmission(_) => "last replies not read in time",
                     };
                     conn.ending = Some(Ending::Late(what));
                     self.mark_dirty(key);

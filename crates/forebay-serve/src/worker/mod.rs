@@ -243,7 +243,7 @@ impl Worker {
         catch_unwind(AssertUnwindSafe(|| look(self))).unwrap_or_else(|_| {
             self.shared.counters.server().panics.count();
             if let Some(conn) = self.conns.get_mut(key) {
-                conn.break_off("the server has a fault, which this client has found".to_owned());
+                conn.break_off("internal error while serving this client".to_owned());
             }
             // At once: what it has counted may be wrong, so nothing more may end for it.
             self.close(key);
@@ -259,7 +259,7 @@ impl Worker {
                 return self.receive(key);
             }
             if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
-                conn.break_off("the client is gone".to_owned());
+                conn.break_off("the client has gone".to_owned());
             }
         }
         self.mark_dirty(key);

@@ -11,8 +11,8 @@ use forebay_nbd::server::{CloseReason, Next, Transmission};
 use forebay_nbd::wire::Framing;
 use std::sync::atomic::Ordering;
 
-/// What the log says of a connection that comes in while others do, and finds the server full.
-const TOO_MANY: &str = "there are as many connections as --max-connections allows";
+/// Log text of a connection that chooses its export at the same time as others, and is one too many.
+const TOO_MANY: &str = "the limit of connections is reached (--max-connections)";
 
 /// Bytes of the handshake. Says how many were taken.
 pub(super) fn negotiate(
@@ -93,6 +93,6 @@ fn start_tls(disks: &mut Disks, shared: &Shared, conn: &mut Conn, nr_behind: usi
         }
         (Err(error), _) => conn.break_off(error.to_string()),
         (_, Err(error)) => conn.break_off(format!("TLS: {error}")),
-        (Ok(()), Ok(_)) => conn.break_off("the client does not take its replies".to_owned()),
+        (Ok(()), Ok(_)) => conn.break_off("the client does not read its replies".to_owned()),
     }
 }

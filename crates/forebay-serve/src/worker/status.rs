@@ -68,7 +68,11 @@ impl Asker {
         if self.0[export].try_send(question).is_err() {
             // Those of clients that have gone fill it up.
             conn.counters.fail();
-            conn.reply_error(&rq, NbdError::Io, "the disk has not answered others for long");
+            conn.reply_error(
+                &rq,
+                NbdError::Io,
+                "too many requests for block status wait for the disk",
+            );
             return Begun::Yes;
         }
         conn.nr_questions += 1;
@@ -88,7 +92,7 @@ fn answer_all((exports, export): (&Weak<[Export]>, usize), questions: &Receiver<
         let ask = AssertUnwindSafe(|| disk.block_status(rq.offset, rq.len, max, &mut extents));
         let extents = match catch_unwind(ask) {
             Ok(found) => found.map(|()| extents).map_err(|error| error.to_string()),
-            Err(_) => Err("the server has a fault".to_owned()),
+            Err(_) => Err("internal error of the server".to_owned()),
         };
         door.answer(Answer { conn, rq, extents });
     }

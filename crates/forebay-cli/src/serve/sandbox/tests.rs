@@ -152,13 +152,14 @@ fn the_log_says_what_is_in_force() {
     };
     assert_eq!(
         said(Landlock::Version(7), false, true, 0),
-        "confined by Landlock 7: no files but those in use, no new TCP ports or peers, no signals"
+        "confined by Landlock 7: no access to other files, no new TCP ports or connections, no \
+         signals to other processes"
     );
     assert_eq!(
         said(Landlock::Version(3), true, true, 2),
-        "confined by Landlock 3: no files but those in use; TCP needs Linux 6.7; not so 2 threads \
-         of disks, which ran before"
+        "confined by Landlock 3: no access to other files; TCP is not confined (it needs Linux \
+         6.7); 2 threads of disks, which were started before, are not confined"
     );
     assert!(said(Landlock::Missing, false, true, 0).contains("no Landlock"));
-    assert!(said(Landlock::Failed("x".into()), false, false, 0).contains("x; new privileges"));
+    assert!(said(Landlock::Failed("x".into()), false, false, 0).contains("x; the kernel refused"));
 }
