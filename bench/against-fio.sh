@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 file=${1:?"usage: bench/against-fio.sh FILE [pairs] [seconds]"}
 pairs=${2:-5}
 seconds=${3:-2}
-cargo build --quiet --release --package forebay-cli
+cargo build --quiet --profile dist --package forebay-cli
 size=$(stat -c %s "$file")
 
 # load NAME OPTIONS...
@@ -19,7 +19,7 @@ load() {
     local name=$1
     shift
     local json
-    json=$(target/release/forebay bench --name=load --filename="$file" --size="$size" --direct=1 \
+    json=$(target/dist/forebay bench --name=load --filename="$file" --size="$size" --direct=1 \
         --time_based=1 --runtime="$seconds" "$@" --compare=fio --compare-pairs="$pairs" \
         --compare-format=json)
     python3 - "$name" "$json" <<'PY'

@@ -25,17 +25,18 @@ pub(crate) struct Sample {
     pub(crate) shared: f64,
 }
 
-/// Builds the program, as a user would, and says where it is.
+/// Builds the program as packages have it, with the profile `dist`, and returns its path.
 pub(crate) fn build() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     for what in ["-p forebay-cli", "-p forebay --example commit_cost"] {
         let words = what.split(' ');
-        let status = Command::new(&cargo).args(["build", "--release"]).args(words).status()?;
-        ensure!(status.success(), "cargo build --release {what} failed");
+        let status =
+            Command::new(&cargo).args(["build", "--profile", "dist"]).args(words).status()?;
+        ensure!(status.success(), "cargo build --profile dist {what} failed");
     }
     let me = std::env::current_exe()?;
     let folder = me.parent().and_then(Path::parent).context("a program is in a folder")?;
-    Ok(folder.join("release").join("forebay"))
+    Ok(folder.join("dist").join("forebay"))
 }
 
 /// Makes the file that is read from, with data in it: a hole would not reach the device. Our own

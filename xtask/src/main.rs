@@ -43,7 +43,8 @@ cargo xtask <command>
   ci [--skip STEP]...  every gate, stopping at the first failure
   arrows               which workspace crate names which, against the allowed table
   bare                 builds forebay-core for a target without std
-  tidy                 rules on the text of the tree that no compiler checks
+  tidy                 checks rules on the text of the tree
+  tidy --lower         lowers the numbers in xtask/src/tidy/dialect.txt to those of the tree
   examples             runs every example of the forebay crate
   deny                 licences, bans and sources of the dependencies (cargo-deny)
   instructions         instruction counts against their limits (valgrind)
@@ -80,6 +81,7 @@ fn dispatch(words: &[&str]) -> Outcome {
         ["arrows"] => arrows::run(),
         ["bare"] => bare::run(),
         ["tidy"] => tidy::run(),
+        ["tidy", "--lower"] => tidy::lower(),
         ["examples"] => examples::run(),
         ["deny"] => deny::run(),
         ["instructions"] => instructions::run(),

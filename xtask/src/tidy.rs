@@ -1,10 +1,12 @@
-//! `cargo xtask tidy`: rules on the text of the tree that no compiler checks.
+//! `cargo xtask tidy`: checks rules on the text of the tree that the compiler does not know.
 //!
-//! A rule that nobody checks is a wish. Each rule here is a named constant or a small function with
-//! its reason, looks at every file that git tracks or would track, and knows no exception.
+//! Each rule is a named constant or a small function with its reason. It applies to every file that
+//! git tracks or would track, without exception.
 
+mod dialect;
 mod files;
 mod finding;
+mod prose;
 mod rust_rules;
 mod text_rules;
 
@@ -17,16 +19,22 @@ use finding::Finding;
 pub(crate) fn run() -> Outcome {
     let files = files::list(&root())?;
     let mut findings: Vec<Finding> = files.iter().flat_map(check).collect();
+    findings.extend(dialect::check(&files)?);
     findings.sort();
     for finding in &findings {
         println!("{finding}");
     }
     if findings.is_empty() {
-        println!("tidy: {} files, nothing to say", files.len());
+        println!("tidy: {} files, no findings", files.len());
         Ok(())
     } else {
         Err(format!("tidy has {} findings in {} files", findings.len(), files.len()))
     }
+}
+
+/// `--lower`: adapts the table of the ratchet to a tree that has become better.
+pub(crate) fn lower() -> Outcome {
+    dialect::lower(&files::list(&root())?)
 }
 
 fn check(file: &SourceFile) -> Vec<Finding> {

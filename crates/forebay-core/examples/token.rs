@@ -1,8 +1,9 @@
-//! What the token of a hardware context costs: I/O one by one through the core, on a driver that
+//! The cost of the token of a hardware context: I/O one by one through the core, on a driver that
 //! does nothing, by one thread, with the token and without.
 //!
-//! `cargo run --release -p forebay-core --example token -- [with|without] [NUMBER]` does the one or
-//! the other; without arguments it times both in turn. `cargo xtask instructions` counts.
+//! `cargo run --profile dist -p forebay-core --example token -- [with|without] [NUMBER]` runs one
+//! of the two; without arguments it times both in turn. `cargo xtask instructions` counts
+//! instructions.
 
 #![allow(clippy::vec_box, reason = "as in the crate")]
 #![allow(clippy::print_stdout, reason = "an example talks through its standard streams")]

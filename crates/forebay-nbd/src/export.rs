@@ -12,8 +12,8 @@ use crate::wire::numbers::{
 /// Description of an export that a server sends to clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportInfo {
-    /// Name, at most 4096 bytes. A client that asks for no name gets the export with the empty name,
-    /// or else the first.
+    /// Name, at most 4096 bytes. A client that asks for no name gets the export with the empty
+    /// name, or else the first.
     pub name: String,
     /// Human-readable description, at most 4096 bytes; may be empty.
     pub description: String,
@@ -129,8 +129,8 @@ impl BlockSizes {
 }
 
 impl ExportInfo {
-    /// Checks that a server can offer this export. A server calls it once for each export, before it
-    /// serves.
+    /// Checks that a server can offer this export. A server calls it once for each export, before
+    /// it serves.
     ///
     /// # Errors
     /// Returns the rule of the protocol that the export breaks.

@@ -191,8 +191,8 @@ impl Uri {
         Ok(Uri { tls: scheme.tls, address, export, options: given.options })
     }
 
-    /// Returns whether a key belongs to a URI. Such keys have a hyphen or are `socket`, which no key of
-    /// a device spec is.
+    /// Returns whether a key belongs to a URI. Such keys have a hyphen or are `socket`, which no
+    /// key of a device spec is.
     pub fn is_key(key: &str) -> bool {
         key == "socket" || key.starts_with("tls-") || key.starts_with("x-")
     }

@@ -19,8 +19,8 @@ pub(crate) struct Export {
     pub(crate) info: ExportInfo,
     /// Whether WRITE_ZEROES without NO_HOLE is done by a discard.
     pub(crate) discards_to_zeroes: bool,
-    /// Durable point of the disk when it was opened. As long as the disk has this one, no client has
-    /// written.
+    /// Durable point of the disk when it was opened. As long as the disk has this one, no client
+    /// has written.
     opened_point: u64,
     /// Whether a read fills its memory. If not, the server clears it, since it has held data of
     /// other clients.

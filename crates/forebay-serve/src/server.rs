@@ -96,8 +96,8 @@ pub struct Needs {
 }
 
 impl Server {
-    /// Opens the disks and the sockets. From here on clients can connect; they wait until the server
-    /// runs.
+    /// Opens the disks and the sockets. From here on clients can connect; they wait until the
+    /// server runs.
     ///
     /// # Errors
     /// Returns an error that names what cannot be opened, and the remedy.

@@ -1,5 +1,5 @@
-//! Socket activation: sockets that the parent process has opened, as systemd, libnbd and QEMU's tools
-//! do.
+//! Socket activation: sockets that the parent process has opened, as systemd, libnbd and QEMU's
+//! tools do.
 //!
 //! The service manager keeps such a socket, so it is neither shut down nor unlinked here. Only the
 //! number of its descriptor is known. One call makes an owned descriptor of a number without
@@ -22,8 +22,8 @@ const MAX_SOCKETS: usize = 64;
 /// `LISTEN_FDNAMES` are not used.
 ///
 /// # Errors
-/// Returns an error if a descriptor is not a listening unix or TCP socket, or if the kernel does not
-/// allow `pidfd_getfd`, as in some containers.
+/// Returns an error if a descriptor is not a listening unix or TCP socket, or if the kernel does
+/// not allow `pidfd_getfd`, as in some containers.
 pub(super) fn sockets() -> Result<Vec<OwnedFd>, Failure> {
     let passed = sd_notify::listen_fds_with_names();
     let passed = passed

@@ -1,9 +1,5 @@
 //! Options of other NBD servers, and what to use here.
 
-use std::ffi::OsStr;
-
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-
 const TCP: &str = "use --nbd tcp:HOST:PORT";
 const UNIX: &str = "use --nbd unix:PATH";
 const BACKGROUND: &str = "forebay serve stays in the foreground: let a service manager start it, \
@@ -37,23 +33,8 @@ const OPTIONS: &[(&[&str], &str)] = &[
     (&["--verbose", "-v", "--log", "--quiet"], "leave it out: the log goes to standard error"),
 ];
 
-/// Gives an error of clap the tip that helps, if it is about an unknown option. clap's own tip
-/// would have the option taken for the name of a file.
-pub(crate) fn explain(error: &mut clap::Error, command: Option<&OsStr>) {
-    if error.kind() != ErrorKind::UnknownArgument {
-        return;
-    }
-    error.remove(ContextKind::Suggested);
-    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return };
-    if let Some(tip) = tip(option).filter(|_| command == Some(OsStr::new("serve"))) {
-        error.remove(ContextKind::SuggestedArg);
-        let tips = ContextValue::StyledStrs(vec![tip.to_owned().into()]);
-        error.insert(ContextKind::Suggested, tips);
-    }
-}
-
-/// What to use in place of an option.
-fn tip(option: &str) -> Option<&'static str> {
+/// Returns what to use instead of an option of another server.
+pub(crate) fn tip(option: &str) -> Option<&'static str> {
     let name = option.split('=').next()?;
     OPTIONS.iter().find(|(names, _)| names.contains(&name)).map(|(_, tip)| *tip)
 }

@@ -8,9 +8,10 @@ mod foreign;
 mod format;
 mod notify;
 mod sandbox;
+mod share;
 mod signals;
 
-pub(crate) use self::foreign::explain;
+pub(crate) use self::foreign::tip;
 use self::notify::Manager;
 use self::sandbox::confine;
 use self::signals::{Reloads, StopSignals};
@@ -60,8 +61,8 @@ pub(crate) struct ServeArgs {
     /// unix:./forebay.sock]
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<Address>,
-    /// Name of an export; repeat it for several disks, in their order [default: a single disk is the
-    /// default export; of several, each has the last part of its path]
+    /// Name of an export; repeat it for several disks, in their order [default: a single disk is
+    /// the default export; of several, each has the last part of its path]
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
     /// Description of an export, sent to clients; repeat it for several disks, in their order
@@ -70,6 +71,11 @@ pub(crate) struct ServeArgs {
     /// Serve all exports read-only; disks are opened for reading only
     #[arg(long)]
     read_only: bool,
+    /// Let other programs write to the images too: a running virtual machine, or another server.
+    /// The data are safe only if these programs agree on which of them writes where (the key
+    /// lock=shared)
+    #[arg(long)]
+    shared: bool,
     /// Use of TLS: with `on` clients may use it, with `require` they must
     #[arg(long, value_enum, default_value_t = Tls::Off, value_name = "off|on|require")]
     tls: Tls,
@@ -172,7 +178,8 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
     }
     let metrics = args.metrics.as_deref().map(metrics_address).transpose();
     let metrics = metrics.map_err(|error| Failure::Usage(format!("--metrics: {error}")))?;
-    let exports = args.specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
+    let specs = if args.shared { share::shared(&args.specs)? } else { args.specs.clone() };
+    let exports = specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
         spec: spec.clone(),
         name: args.name.get(nr).cloned().unwrap_or_else(|| default_name(spec, args.specs.len())),
         description: args.description.get(nr).cloned().unwrap_or_default(),

@@ -3,17 +3,18 @@
 //!
 //! It keeps these rights: to open the files of the disks again, once for each queue; to remove its
 //! socket files; to read the directory of the TLS certificates, for a reload; and to connect to
-//! NBD servers, if a disk is on one. It loses all others: the rest of the file system, new TCP ports
-//! and connections, signals to other processes, and programs with more privileges. Landlock checks
-//! operations of io_uring as well as system calls.
+//! NBD servers, if a disk is on one. It loses all others: the rest of the file system, new TCP
+//! ports and connections, signals to other processes, and programs with more privileges. Landlock
+//! checks operations of io_uring as well as system calls.
 //!
-//! With a kernel that has no Landlock, or an old version, the server logs what is in force, and goes
-//! on. Landlock is a second line of defence: the first is that no text of a peer becomes a path.
+//! With a kernel that has no Landlock, or an old version, the server logs what is in force, and
+//! goes on. Landlock is a second line of defence: the first is that no text of a peer becomes a
+//! path.
 //!
 //! The rights are dropped for the calling thread and for threads that it starts later, so the main
 //! thread calls this before it starts any. Threads that disks started when they were opened keep
-//! their rights, unless the kernel can confine all threads at once (Linux 7.0); they run none of the
-//! server's code.
+//! their rights, unless the kernel can confine all threads at once (Linux 7.0); they run none of
+//! the server's code.
 
 use std::fmt;
 use std::fs;

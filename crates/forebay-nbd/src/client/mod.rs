@@ -1,5 +1,5 @@
-//! Client side of the protocol: [`Handshake`] chooses an export, [`Transmission`] tracks the requests
-//! in flight and parses their replies.
+//! Client side of the protocol: [`Handshake`] chooses an export, [`Transmission`] tracks the
+//! requests in flight and parses their replies.
 //!
 //! The server is not trusted. Sizes, lengths, cookies and offsets of its messages are checked
 //! against the requests before they are used, and no length that it sends causes an allocation. A

@@ -121,14 +121,14 @@ impl Handshake {
     }
 
     /// Sets whether the server has reached its limit of connections. Then clients can still query
-    /// exports, but cannot choose one: GO fails with `NBD_REP_ERR_POLICY` and a message. EXPORT_NAME,
-    /// which has no error reply, closes the connection.
+    /// exports, but cannot choose one: GO fails with `NBD_REP_ERR_POLICY` and a message.
+    /// EXPORT_NAME, which has no error reply, closes the connection.
     pub fn set_full(&mut self, is_full: bool) {
         self.is_full = is_full;
     }
 
-    /// Processes bytes of the client, and appends the replies to `out`. `exports` must be the same in
-    /// each call.
+    /// Processes bytes of the client, and appends the replies to `out`. `exports` must be the same
+    /// in each call.
     pub fn feed(&mut self, exports: &[ExportInfo], input: &[u8], out: &mut Vec<u8>) -> Fed {
         let replies_start = out.len();
         let mut rest = input;

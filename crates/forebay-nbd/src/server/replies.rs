@@ -15,8 +15,8 @@ use crate::wire::{
 const NR_EXTENTS_MAX: usize = 1 << 16;
 
 impl Transmission {
-    /// Returns the reply to a request that succeeded, without data. After [`data`](Self::data) it is
-    /// sent only if no chunk was marked as the last.
+    /// Returns the reply to a request that succeeded, without data. After [`data`](Self::data) it
+    /// is sent only if no chunk was marked as the last.
     #[inline]
     pub fn done(&self, rq: &Request) -> Head {
         let mut head = Head::EMPTY;
@@ -30,9 +30,9 @@ impl Transmission {
         head
     }
 
-    /// Returns the header of `len` bytes of data from offset `at` of the export; `len` is not 0. With
-    /// simple replies only the first part has a header, and the parts are sent in order. With DF
-    /// there is one part, which is the first and the last.
+    /// Returns the header of `len` bytes of data from offset `at` of the export; `len` is not 0.
+    /// With simple replies only the first part has a header, and the parts are sent in order. With
+    /// DF there is one part, which is the first and the last.
     #[inline]
     pub fn data(&self, rq: &Request, at: u64, len: u32, is_first: bool, is_last: bool) -> Head {
         let mut head = Head::EMPTY;
@@ -46,8 +46,8 @@ impl Transmission {
         head
     }
 
-    /// Appends the whole reply to a request that failed. Simple replies have no message. `ENOTSUP` is
-    /// only allowed for WRITE_ZEROES with FAST_ZERO; for other requests it becomes `EINVAL`.
+    /// Appends the whole reply to a request that failed. Simple replies have no message. `ENOTSUP`
+    /// is only allowed for WRITE_ZEROES with FAST_ZERO; for other requests it becomes `EINVAL`.
     pub fn error(&self, rq: &Request, error: NbdError, message: &str, out: &mut Vec<u8>) {
         let is_fast = matches!(rq.command, Ok(Command::WriteZeroes { fast: true, .. }));
         let error = if error == NbdError::NotSup && !is_fast { NbdError::Inval } else { error };
@@ -61,16 +61,17 @@ impl Transmission {
         payload.emit(out);
     }
 
-    /// Returns whether an error may follow [`data`](Self::data). If not, close the connection instead.
+    /// Returns whether an error may follow [`data`](Self::data). If not, close the connection
+    /// instead.
     #[inline]
     pub fn can_fail_late(&self) -> bool {
         self.framing != Framing::Simple
     }
 
-    /// Appends the whole reply to BLOCK_STATUS. `extents` are lengths in bytes with `STATE_*` flags,
-    /// from the offset of the request on. Extents beyond the request are cut off, neighbours with
-    /// equal flags are joined, and a block in two extents gets the flags that both have. If the
-    /// extents cover no whole block, the reply says that all is data.
+    /// Appends the whole reply to BLOCK_STATUS. `extents` are lengths in bytes with `STATE_*`
+    /// flags, from the offset of the request on. Extents beyond the request are cut off, neighbours
+    /// with equal flags are joined, and a block in two extents gets the flags that both have. If
+    /// the extents cover no whole block, the reply says that all is data.
     pub fn extents(&self, rq: &Request, extents: &[(u64, u32)], out: &mut Vec<u8>) {
         let nr_max =
             if rq.command == Ok(Command::BlockStatus { one: true }) { 1 } else { NR_EXTENTS_MAX };

@@ -1,8 +1,8 @@
 //! Requests of the transmission phase: parsed and checked once, so that the server can trust them.
 //!
 //! The checks, in this order: the magic number; the length of the payload, which must be read even
-//! if the request is refused; whether the export is writable; whether the command and its flags were
-//! offered; length; range; alignment. A refused request leaves the stream in step, unless its
+//! if the request is refused; whether the export is writable; whether the command and its flags
+//! were offered; length; range; alignment. A refused request leaves the stream in step, unless its
 //! payload is too long to be skipped.
 
 use super::close::CloseReason;
@@ -31,8 +31,8 @@ pub struct Transmission {
     pub(super) has_contexts: bool,
 }
 
-/// A checked request. `offset` and `len` are in bytes; unless the command is refused, they are within
-/// the export and multiples of its smallest block.
+/// A checked request. `offset` and `len` are in bytes; unless the command is refused, they are
+/// within the export and multiples of its smallest block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Number that the client has chosen for the request. Replies repeat it.
@@ -144,8 +144,8 @@ impl Transmission {
     /// further bytes are ignored.
     ///
     /// # Errors
-    /// Returns the reason if the connection must be closed: it is out of step, or the payload is too
-    /// long to be skipped.
+    /// Returns the reason if the connection must be closed: it is out of step, or the payload is
+    /// too long to be skipped.
     #[inline]
     pub fn parse(&self, header: &[u8]) -> Result<Request, CloseReason> {
         let is_extended = self.framing == Framing::Extended;

@@ -21,7 +21,7 @@ pub enum NbdError {
     NoSpc,
     /// `EOVERFLOW`: the data are too long for one chunk.
     Overflow,
-    /// `ENOTSUP`: fast zeroing is not possible. Only replies to WRITE_ZEROES with FAST_ZERO have it.
+    /// `ENOTSUP`: fast zeroing is not possible. Occurs only for WRITE_ZEROES with FAST_ZERO.
     NotSup,
     /// `ESHUTDOWN`: the server is shutting down; the client should disconnect.
     Shutdown,

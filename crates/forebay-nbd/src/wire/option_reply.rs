@@ -40,8 +40,8 @@ impl OptionReplyHeader {
         out.put_u32(self.len);
     }
 
-    /// Appends a reply with its data to `out`: an acknowledgement without data, or an error with its
-    /// message.
+    /// Appends a reply with its data to `out`: an acknowledgement without data, or an error with
+    /// its message.
     pub fn emit_with(option: u32, kind: u32, data: &[u8], out: &mut impl Sink) {
         OptionReplyHeader { option, kind, len: len_u32(data.len()) }.emit(out);
         out.put(data);

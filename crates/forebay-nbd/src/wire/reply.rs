@@ -10,8 +10,8 @@ use super::numbers::{
     SIMPLE_REPLY_MAGIC, STRING_MAX, STRUCTURED_REPLY_MAGIC,
 };
 
-/// Returns the magic number of a reply, which distinguishes simple replies from chunks. `None`: fewer
-/// than 4 bytes.
+/// Returns the magic number of a reply, which distinguishes simple replies from chunks. `None`:
+/// fewer than 4 bytes.
 #[inline]
 pub fn reply_magic(bytes: &[u8]) -> Option<u32> {
     Reader::new(bytes).u32()
@@ -191,7 +191,8 @@ pub struct StatusChunk<'a> {
     pub extents: Extents<'a>,
 }
 
-/// Iterator over the extents of a [`StatusChunk`]: length in bytes, and flags (`STATE_*` or unknown).
+/// Iterator over the extents of a [`StatusChunk`]: length in bytes, and flags (`STATE_*` or
+/// unknown).
 #[derive(Clone, Copy, Debug)]
 pub struct Extents<'a> {
     reader: Reader<'a>,
@@ -272,8 +273,8 @@ impl<'a> StatusChunk<'a> {
 }
 
 impl Extents<'_> {
-    /// Reads an extent of a chunk: its length and its flags. `None`: it is incomplete, and a part of
-    /// it may have been consumed.
+    /// Reads an extent of a chunk: its length and its flags. `None`: it is incomplete, and a part
+    /// of it may have been consumed.
     pub fn one(framing: Framing, reader: &mut Reader<'_>) -> Option<(u64, u64)> {
         match framing {
             Framing::Extended => Some((reader.u64()?, reader.u64()?)),

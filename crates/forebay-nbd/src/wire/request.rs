@@ -16,8 +16,8 @@ pub struct RequestHeader {
     pub cookie: u64,
     /// Offset on the export, bytes.
     pub offset: u64,
-    /// Length of the range, bytes; with `CMD_FLAG_PAYLOAD_LEN` and an extended header, length of the
-    /// payload.
+    /// Length of the range, bytes; with `CMD_FLAG_PAYLOAD_LEN` and an extended header, length of
+    /// the payload.
     pub len: u64,
 }
 

@@ -11,7 +11,8 @@ use forebay_nbd::server::{CloseReason, Next, Transmission};
 use forebay_nbd::wire::Framing;
 use std::sync::atomic::Ordering;
 
-/// Log text of a connection that chooses its export at the same time as others, and is one too many.
+/// Log text of a connection that chooses its export at the same time as others, and is one too
+/// many.
 const TOO_MANY: &str = "the limit of connections is reached (--max-connections)";
 
 /// Bytes of the handshake. Says how many were taken.

@@ -3,6 +3,7 @@
 mod cache;
 mod client;
 mod counters;
+mod durability;
 mod embedded;
 mod ends;
 mod fairness;
@@ -10,3 +11,5 @@ mod flags;
 mod merging;
 mod order;
 mod server;
+#[path = "../../../forebay/tests/support/thin_device.rs"]
+mod thin_device;

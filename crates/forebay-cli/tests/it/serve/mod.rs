@@ -25,6 +25,7 @@ mod hangup;
 mod hostile;
 mod libnbd;
 mod load;
+mod locks;
 mod process;
 mod qemu;
 mod refusals;

@@ -80,17 +80,17 @@ fn usage_error(args: &[&str]) -> String {
 #[test]
 fn options_of_other_servers_are_answered_by_what_to_use_here() {
     for (option, tip) in [
-        ("--port=10809", "tip: use --nbd tcp:HOST:PORT"),
-        ("-p", "tip: use --nbd tcp:HOST:PORT"),
-        ("--socket=s", "tip: use --nbd unix:PATH"),
-        ("--fork", "tip: forebay serve stays in the foreground"),
-        ("--pid-file=x", "tip: forebay serve writes no PID file"),
-        ("--readonly", "tip: use --read-only"),
-        ("--export-name=x", "tip: use --name"),
+        ("--port=10809", "; use --nbd tcp:HOST:PORT"),
+        ("-p", "; use --nbd tcp:HOST:PORT"),
+        ("--socket=s", "; use --nbd unix:PATH"),
+        ("--fork", "; forebay serve stays in the foreground"),
+        ("--pid-file=x", "; forebay serve writes no PID file"),
+        ("--readonly", "; use --read-only"),
+        ("--export-name=x", "; use --name"),
     ] {
         let told = usage_error(&["disk.img", option]);
         assert!(told.contains(tip), "{option}: {told}");
-        assert_eq!(told.matches("tip:").count(), 1, "{option}: {told}");
+        assert_eq!(told.matches("unknown option").count(), 1, "{option}: {told}");
     }
     // clap's own tip would have the option taken for a disk.
     for option in ["--port", "--no-such-option"] {
@@ -98,7 +98,7 @@ fn options_of_other_servers_are_answered_by_what_to_use_here() {
         assert!(!told.contains("-- "), "{told}");
     }
     let told = usage_error(&["disk.img", "--max-connection=5"]);
-    assert!(told.contains("a similar argument exists: '--max-connections'"), "{told}");
+    assert!(told.contains("did you mean --max-connections?"), "{told}");
 }
 
 #[test]
