@@ -66,10 +66,10 @@ fn begin<T: Send + 'static>(
     thread.map(|_| result).map_err(failed)
 }
 
-/// The outcome of a flush: whether it failed without a loss, and how.
+/// Result of a flush: the error, if it failed without a loss.
 type Flushed = Result<Option<String>, ServeError>;
 
-/// The last flush of an export, by its number; without a thread it is still to be made.
+/// Last flush of an export, by its index. If no thread could be started, it is still to be made.
 type Flush = (usize, Result<Receiver<Flushed>, ServeError>);
 
 /// Starts the last flush of every disk.
@@ -82,7 +82,7 @@ fn begin_flushes(exports: &Arc<[Export]>) -> Vec<Flush> {
     written.map(begin_one).collect()
 }
 
-/// Returns those that have failed, or have not ended by then.
+/// Returns the errors of flushes that failed or did not end in time.
 fn failed_flushes(
     flushes: Vec<Flush>,
     exports: &Arc<[Export]>,
@@ -92,7 +92,7 @@ fn failed_flushes(
     let mut failures = Vec::new();
     for (nr, result) in flushes {
         let flushed = match result {
-            // Without a thread it is made here, without a limit: better late than never.
+            // Without a thread, flush here, without a time limit: a late flush is better than none.
             Err(_) => flush(&exports[nr]),
             Ok(result) => result.recv_timeout(left(until)).unwrap_or_else(|error| match error {
                 RecvTimeoutError::Disconnected => Err(ServeError::Panicked),
@@ -114,7 +114,7 @@ fn flush(export: &Export) -> Flushed {
     let had_unflushed = export.has_unflushed_writes();
     let Err(source) = export.disk.flush() else { return Ok(None) };
     let spec = export.disk.info().spec.clone();
-    // Asked again: the flush may have found a loss, or a worker that ends late may have written.
+    // Check again: the flush may have found a loss, or a worker that ended late may have written.
     if had_unflushed || export.has_unflushed_writes() {
         return Err(ServeError::LastFlush { spec, source });
     }
@@ -141,7 +141,7 @@ mod tests {
         Export::open(&ExportOptions { name, spec, ..ExportOptions::default() }).unwrap()
     }
 
-    /// Neither does a worker that waits for that disk.
+    /// A worker that waits for that disk delays no other disk either.
     #[test]
     fn a_disk_that_does_not_answer_keeps_no_other_from_its_last_flush() {
         let files = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
@@ -163,10 +163,10 @@ mod tests {
         };
         assert!(spec.starts_with("fault:"), "{spec}");
         assert!(!exports[1].has_unflushed_writes());
-        std::mem::forget(exports); // closing a disk waits for what is in flight
+        std::mem::forget(exports); // closing a disk waits for I/O in flight
     }
 
-    /// And what it has written until then is flushed, beside one that hangs.
+    /// Its writes until then are flushed, although another disk hangs.
     #[test]
     fn a_worker_that_ends_late_is_waited_for() {
         let files = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
@@ -195,12 +195,12 @@ mod tests {
         let drain = || Err(ServeError::Panicked);
         let failures = drain_and_flush(Duration::from_secs(60), drain, &exports, drop);
         assert!(matches!(failures[..], [ServeError::Panicked]), "{failures:?}");
-        let panics = || panic!("a test does this");
+        let panics = || panic!("panic of a test");
         let failures = drain_and_flush(Duration::from_secs(60), panics, &exports, drop);
         assert!(matches!(failures[..], [ServeError::Panicked]), "{failures:?}");
     }
 
-    /// Otherwise it would be killed at the moment when it says what is wrong.
+    /// Otherwise the service manager would kill the server while it reports the problem.
     #[test]
     fn the_service_manager_waits_longer_than_the_server_takes_to_end() {
         let unit = include_str!("../../../contrib/systemd/forebay@.service");

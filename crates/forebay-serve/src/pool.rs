@@ -1,40 +1,40 @@
-//! The memory of a worker: payloads on their way between sockets and disks.
+//! Memory of a worker for payloads in flight between sockets and disks.
 //!
-//! Each worker has a budget that it never exceeds, whatever clients ask for. Memory is lent in
-//! pieces of a few sizes, and kept for the next request when it comes back; an idle worker gives it
-//! up.
+//! Each worker has a budget that it never exceeds, whatever its clients request. Memory is lent in
+//! pieces of a few sizes. A piece that is returned is kept for the next request; an idle worker
+//! frees all of them.
 //!
-//! **Shares.** A client that does not take its replies keeps their memory, and so does one that
-//! sends half of a payload. So that such clients cannot starve the others, half of the budget is
-//! divided evenly: each client may have that share at any time, and the server does not start with
-//! less memory than a piece per share. Of the other half a client may have no more than what is
-//! left of it afterwards. That is how switches share the memory of their ports (Choudhury and
-//! Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998).
+//! **Shares.** A client that does not read its replies holds their memory, and so does one that
+//! sends half of a payload. To keep such clients from starving others, half of the budget is
+//! divided evenly: each client may have its share at any time, and the server does not start with
+//! less memory than a piece per share. Of the other half, a client may hold at most as much as is
+//! then left of it. Switches share the memory of their ports in this way (Choudhury and Hahne,
+//! "Dynamic queue length thresholds for shared-memory packet switches", 1998).
 
 use crate::config::Limits;
 use crate::error::ServeError;
 use forebay::Buf;
 
-/// The smallest piece, bytes; larger where a disk has larger blocks.
+/// Size of the smallest piece, bytes; larger if a disk has larger blocks.
 const PIECE_MIN: usize = 4 << 10;
-/// The largest piece, bytes: larger payloads travel in several.
+/// Size of the largest piece, bytes: larger payloads are split.
 pub(crate) const PIECE_MAX: usize = 256 << 10;
-/// What one client has at most, bytes. More would only drive the data out of the processor's caches
-/// between the disk and the socket: with 4 connections of 64 requests of 256 KiB, `nbdcopy`, this
+/// Most that one client may hold, bytes. More would only push the data out of the processor's
+/// caches between disk and socket: with 4 connections of 64 requests of 256 KiB (`nbdcopy`), this
 /// saves a sixth of the processor time.
 const HELD_MAX: usize = 2 << 20;
 /// Piece sizes: the powers of two from the smallest to the largest.
 const NR_CLASSES: usize = (PIECE_MAX / PIECE_MIN).ilog2() as usize + 1;
 
-/// Memory of a server that was given no number, bytes. More where its limits need it.
+/// Default memory of a server, bytes; more if its limits need it.
 const MEMORY_BYTES: usize = 64 << 20;
 
 /// How a server divides its memory among workers and clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budget {
-    /// Bytes of one worker.
+    /// Budget of one worker, bytes.
     bytes: usize,
-    /// Clients that may be at one worker: all of them, since clients choose which of their
+    /// Clients that one worker may have: all of them, since clients choose which of their
     /// connections they close.
     nr_clients: usize,
     /// The smallest piece, bytes.
@@ -67,7 +67,7 @@ impl Budget {
     }
 }
 
-/// Pieces of memory, and how many bytes of them may be lent. Of one thread.
+/// Pieces of memory of one thread, and the limit of their sum.
 #[derive(Debug)]
 pub(crate) struct Pool {
     /// Pieces that are not lent, by class.
@@ -78,9 +78,9 @@ pub(crate) struct Pool {
     lent_bytes: usize,
     /// Limit of both together.
     budget_bytes: usize,
-    /// Bytes that each client may have at any time.
+    /// Bytes that each client may hold at any time.
     share_bytes: usize,
-    /// Bytes that all clients have beyond their shares.
+    /// Bytes that all clients hold beyond their shares.
     beyond_bytes: usize,
     piece_min: usize,
     /// Whether a client was refused a piece because others have the memory, since this was last
@@ -88,11 +88,11 @@ pub(crate) struct Pool {
     is_short: bool,
 }
 
-/// Bytes of a pool that one client has.
+/// Bytes of a pool that one client holds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held(usize);
 
-/// The size of the piece that `len` bytes take.
+/// Returns the size of the piece for `len` bytes.
 pub(crate) fn piece_bytes(len: usize) -> usize {
     len.next_power_of_two().clamp(PIECE_MIN, PIECE_MAX)
 }
@@ -161,20 +161,20 @@ impl Pool {
         self.give_left(buf);
     }
 
-    /// Ends the account of a client that has gone. Its pieces come back by [`Pool::give_left`].
+    /// Ends the account of a client that is gone. Its pieces return by [`Pool::give_left`].
     pub(crate) fn leave(&mut self, held: &mut Held) {
         self.beyond_bytes -= self.beyond(held.0);
         held.0 = 0;
     }
 
-    /// Takes back a piece of a client that has gone.
+    /// Takes back a piece of a client that is gone.
     pub(crate) fn give_left(&mut self, buf: Buf) {
         self.lent_bytes -= buf.len();
         self.kept_bytes += buf.len();
         self.free[class(buf.len())].push(buf);
     }
 
-    /// Frees pieces that are not lent until the budget is met, the largest first.
+    /// Frees unused pieces until the budget is met, the largest first.
     fn make_room(&mut self) {
         while self.lent_bytes + self.kept_bytes > self.budget_bytes {
             let Some(buf) = self.free.iter_mut().rev().find_map(Vec::pop) else { return };
@@ -182,7 +182,7 @@ impl Pool {
         }
     }
 
-    /// Frees all pieces that are not lent.
+    /// Frees all unused pieces.
     pub(crate) fn trim(&mut self) {
         self.free = Default::default();
         self.kept_bytes = 0;
@@ -248,7 +248,7 @@ mod tests {
         Budget::new(&limits(Some(usize::MAX), usize::MAX, usize::MAX), 512).unwrap();
     }
 
-    /// With the least memory there can be, and all others greedy.
+    /// With the least memory that is accepted, and greedy clients besides one.
     #[test]
     fn each_client_gets_a_piece_whatever_the_others_have() {
         for (nr_clients, block) in [(1, 512), (200, 512), (300, 4096), (50, 1 << 16)] {
@@ -325,7 +325,7 @@ mod tests {
             assert!(pool.lent_bytes > 1 << 19);
             let mut lent = lent.into_iter();
             lent.next().unwrap().into_iter().for_each(|buf| pool.give(buf, &mut helds[0]));
-            pool.leave(&mut helds[1]); // it is gone, and the disk still has its pieces
+            pool.leave(&mut helds[1]); // the client is gone, and its I/O is still in flight
             lent.next().unwrap().into_iter().for_each(|buf| pool.give_left(buf));
             assert_eq!((pool.lent_bytes, pool.beyond_bytes), (0, 0));
         }

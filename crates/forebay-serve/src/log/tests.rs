@@ -1,11 +1,11 @@
-//! Lines as they are written, and those that are not.
+//! Log lines that are written, and lines that are dropped.
 
 use std::io::{PipeReader, Read, pipe};
 
 use super::*;
 use crate::metrics::{RequestKind, Traffic};
 
-/// A log, and where its lines come out.
+/// Returns a log, and the pipe with its lines.
 fn log() -> (Log, PipeReader) {
     let (reader, writer) = pipe().unwrap();
     rustix::io::ioctl_fionbio(&reader, true).unwrap();
@@ -14,7 +14,7 @@ fn log() -> (Log, PipeReader) {
 
 fn read(reader: &mut PipeReader) -> String {
     let mut text = String::new();
-    // It ends with "would block", and has then read all that is there.
+    // The read ends with "would block", and has then read all lines.
     let _ = reader.read_to_string(&mut text);
     text
 }
@@ -55,7 +55,7 @@ fn a_flood_is_cut_off_and_counted() {
 #[test]
 fn nobody_waits_for_a_reader_that_has_stopped_or_is_gone() {
     let (log, mut reader) = log();
-    // More than a pipe holds.
+    // More than fits into a pipe.
     for at in 0..1000 {
         log.line(at * NS_PER_LINE, "x".repeat(4000));
     }

@@ -1,7 +1,7 @@
-//! The figures of the exports' disks: those of `/proc/diskstats` under the names that Prometheus's
-//! node_exporter gives them, so that its dashboards fit, and what only this layer counts.
+//! Metrics of the exports' disks: those of `/proc/diskstats`, with the names of Prometheus's
+//! node_exporter so that its dashboards work, and counters that only this layer has.
 //!
-//! As in Linux, ranges that are written as zeroes count as writes.
+//! As in Linux, zeroed ranges count as writes.
 
 use std::fmt;
 
@@ -146,7 +146,7 @@ fn writes(disk: &DiskStats, field: fn(&OpStats) -> u64) -> u64 {
     field(op(disk, Op::Write)) + field(op(disk, Op::WriteZeroes))
 }
 
-/// Writes the families of all disks.
+/// Writes the metrics of all disks.
 pub(super) fn encode(
     families: &mut Families<'_>,
     exports: &[CountedExport],
@@ -197,7 +197,8 @@ pub(super) fn encode(
     )
 }
 
-/// The layer counts finer. What is exactly at a bound is counted above it, a nanosecond too far.
+/// Converts a histogram. The layer counts a value that equals a bound in the bucket above it, which
+/// is off by a nanosecond.
 fn buckets(times: &Histogram) -> Buckets {
     let mut below = 0;
     let mut bounds: Vec<_> = bounds_ns()

@@ -1,5 +1,5 @@
-//! A small HTTP server for metrics: `GET /metrics`, and nothing else. One thread, a handful of
-//! connections, one request each, and little time for it, so that nobody can hold it up.
+//! A small HTTP server for metrics: `GET /metrics` and nothing else. It has one thread, a few
+//! connections with one request each, and a short deadline, so that no client can block it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,16 +17,16 @@ use super::registry::Counters;
 use super::text::{CONTENT_TYPE, Exposition};
 use crate::listen::{Address, AddressError, ListenError, Listener, is_exhausted};
 
-/// Where metrics are listened for if no port is named.
+/// Port for metrics if none is given.
 pub(super) const METRICS_PORT: u16 = 9809;
-/// Scrapers are few, and none needs two connections.
+/// Most connections: scrapers are few, and none needs two.
 const MAX_CONNECTIONS: usize = 8;
-/// Prometheus sends less than 1 KiB.
+/// Longest request. Prometheus sends less than 1 KiB.
 const MAX_REQUEST_BYTES: usize = 8 << 10;
 const MAX_HEADERS: usize = 64;
-/// For the whole of a request and its reply: a scraper gives up after 10 s by default.
+/// Deadline of a request with its reply: a scraper gives up after 10 s by default.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Until the next try where the system has run out of something.
+/// Pause after the system has run out of a resource.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Parses the address where metrics are served: an [`Address`] whose host is 127.0.0.1 if the text
@@ -39,7 +39,7 @@ pub fn metrics_address(text: &str) -> Result<Address, AddressError> {
     Address::parse(text, Some("127.0.0.1"), METRICS_PORT)
 }
 
-/// Metrics that can be asked for, as soon as they are started.
+/// A socket for metrics that is open, but not served yet.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     listener: Listener,
@@ -61,7 +61,7 @@ impl Endpoint {
     /// Opens all that is needed, so that the process may be confined afterwards.
     ///
     /// # Errors
-    /// If it cannot listen at `address`.
+    /// Returns an error if it cannot listen at `address`.
     pub(crate) fn open(
         address: &Address,
         counters: Arc<Counters>,
@@ -70,7 +70,7 @@ impl Endpoint {
         Ok(Endpoint { listener: Listener::open(address)?, exposition })
     }
 
-    /// Where to ask: `http://127.0.0.1:9809/metrics`, or the path of a socket.
+    /// Returns the URL `http://127.0.0.1:9809/metrics`, or the path of a socket.
     pub(crate) fn place(&self) -> String {
         match self.listener.address() {
             Address::Tcp { host, port } if host.contains(':') => {
@@ -81,15 +81,15 @@ impl Endpoint {
         }
     }
 
-    /// Its socket file.
+    /// Returns the socket file.
     pub(crate) fn file(&self) -> Option<&Path> {
         self.listener.file()
     }
 
-    /// Starts the thread that answers.
+    /// Starts the thread that serves metrics.
     ///
     /// # Errors
-    /// If there is no thread to be had.
+    /// Returns an error if the thread cannot be started.
     pub(crate) fn start(self) -> Result<MetricsServer, EndpointError> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?);
         let stopped = Arc::clone(&stop);
@@ -100,7 +100,7 @@ impl Endpoint {
     }
 }
 
-/// The thread that answers. Dropping it ends it.
+/// The thread that serves metrics. Dropping this ends it.
 #[derive(Debug)]
 pub(crate) struct MetricsServer {
     stop: Arc<OwnedFd>,
@@ -111,13 +111,13 @@ impl Drop for MetricsServer {
     fn drop(&mut self) {
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
-            // A panic there has been printed, and there is nobody to hand it to.
+            // A panic of the thread was printed already, and no caller can handle it.
             let _ = thread.join();
         }
     }
 }
 
-/// A connection: it sends a request, then it gets the reply, then it is closed.
+/// A connection: it sends a request, receives the reply, and is closed.
 #[derive(Debug)]
 struct Scraper {
     socket: OwnedFd,
@@ -177,7 +177,7 @@ fn serve(endpoint: &Endpoint, stop: &OwnedFd) {
 }
 
 fn timespec(until: Instant, now: Instant) -> Timespec {
-    // A little more, so that the deadline has passed when it returns.
+    // One millisecond more, so that the deadline has passed when poll returns.
     let left = until.saturating_duration_since(now) + Duration::from_millis(1);
     Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
 }
@@ -225,7 +225,7 @@ impl Reply {
     }
 }
 
-/// The reply to what has come so far; `None` if more must come.
+/// Returns the reply to the bytes received so far; `None` if the request is incomplete.
 fn answer(request: &[u8], text: impl FnOnce() -> Option<String>) -> Option<Vec<u8>> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);

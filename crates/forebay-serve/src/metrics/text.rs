@@ -1,4 +1,4 @@
-//! All metrics as one text.
+//! Exposition of all metrics as one text.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +14,10 @@ use super::process::Process;
 use super::registry::{Counters, Snapshot};
 use super::traffic::TrafficSum;
 
-/// What the text is, as HTTP says it.
+/// Content type of the text.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Makes the text.
+/// Encoder of the text.
 #[derive(Debug)]
 pub(super) struct Exposition {
     registry: Registry,
@@ -94,7 +94,7 @@ fn server(families: &mut Families<'_>, counters: &Counters, snapshot: &Snapshot)
     )
 }
 
-/// A figure of traffic, which exports and connections have alike.
+/// A counter that exports and connections both have.
 type TrafficFigure = (Name, fn(&TrafficSum) -> u64);
 
 const EXPORT_FIGURES: [TrafficFigure; 5] = [
@@ -166,8 +166,8 @@ const CONNECTION_FIGURES: [TrafficFigure; 4] = [
     }),
 ];
 
-/// Only those that are open, which are limited in number: a label for each that ever was would grow
-/// without end.
+/// Writes the metrics of open connections, whose number is limited: labels of all connections ever
+/// accepted would grow without a limit.
 fn connections(
     families: &mut Families<'_>,
     counters: &Counters,
