@@ -264,7 +264,7 @@ impl TlsKind {
     }
 }
 
-/// What the keys say.
+/// Values of the keys.
 #[derive(Default)]
 struct Given {
     socket: Option<Vec<u8>>,
@@ -306,7 +306,7 @@ fn put<T>(place: &mut Option<T>, key: &'static str, value: T) -> Result<(), UriE
     }
 }
 
-/// What a scheme says.
+/// Properties of a scheme.
 struct Scheme {
     tls: bool,
     is_unix: bool,
@@ -326,7 +326,7 @@ fn scheme_of(place: &str) -> Result<(Scheme, &str), UriError> {
     Ok((Scheme { tls, is_unix }, rest))
 }
 
-/// Whether it is the older form, which has a scheme and no slashes behind it.
+/// Returns whether the text has QEMU's older form: a scheme without slashes after it.
 fn is_legacy(text: &str) -> bool {
     text.strip_prefix("nbd:").is_some_and(|rest| !rest.starts_with("//"))
 }
@@ -349,14 +349,14 @@ fn legacy(text: &str, given: Given) -> Result<Uri, UriError> {
     Ok(Uri { tls: false, address, export, options: given.options })
 }
 
-/// Where a host is; the machine itself where none is named.
+/// Parses a host and a port; an empty host is this machine.
 fn tcp(authority: &str) -> Result<Address, UriError> {
     let (host, port) = host_and_port(authority)?;
     let host = if host.is_empty() { String::from("localhost") } else { decoded_text(&host)? };
     Ok(Address::Tcp { host: checked(host)?, port: port.unwrap_or(PORT) })
 }
 
-/// A host's name or address. Nothing in it means something in a URI.
+/// Checks the name or the address of a host: it must have no character with a meaning in a URI.
 fn checked(host: String) -> Result<String, UriError> {
     let is_odd = |char: char| char.is_whitespace() || char.is_control() || "/?#@[]%".contains(char);
     let is_address = host.parse::<core::net::Ipv6Addr>().is_ok();
@@ -417,7 +417,7 @@ fn truth(value: &str) -> Result<bool, UriError> {
     }
 }
 
-/// Bytes that are written with `%XX`.
+/// Decodes `%XX`.
 fn decoded(text: &str) -> Result<Vec<u8>, UriError> {
     for behind in text.split('%').skip(1) {
         let mut digits = behind.bytes();

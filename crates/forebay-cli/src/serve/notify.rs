@@ -1,7 +1,7 @@
 //! Messages to the service manager: ready, alive, reloading, stopping.
 //!
-//! Without a manager (`NOTIFY_SOCKET` is not set) nothing is sent. A manager that does not listen
-//! is no reason to fail.
+//! Without a service manager (`NOTIFY_SOCKET` is not set) nothing is sent. If the service manager
+//! does not listen, the error is ignored.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl Observer for Manager<'_> {
 
 /// Reports that a reload has begun. [`reloaded`] must follow.
 pub(super) fn reloading() {
-    // The manager takes a reload without the time for a mistake, so none is reported without it.
+    // The service manager ignores a reload without the time, so none is reported without it.
     if let Ok(now) = NotifyState::monotonic_usec_now() {
         notify(&[NotifyState::Reloading, now]);
     }

@@ -30,8 +30,8 @@ use landlock::{
 };
 use rustix::fs::OFlags;
 
-/// The newest version of Landlock whose meaning is known here. The next but one would also forbid
-/// to connect to unix sockets by their path, which the service manager's is.
+/// Newest supported version of Landlock. The version after the next one would also restrict
+/// connections to unix sockets by path, such as that of the service manager.
 const KNOWN: ABI = ABI::V8;
 
 /// Directories that resolving a host name reads: a disk on an NBD server connects again, by name.

@@ -53,11 +53,11 @@ pub struct Request {
     pub len: u64,
 }
 
-/// A place for one request at a time.
+/// A slot for one request at a time.
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// How many requests were here before; part of the cookie, so that none of theirs is taken
-    /// for this one's.
+    /// Number of requests that have used this slot; part of the cookie, so that a reply to an
+    /// earlier request is not taken for one to this request.
     pub(super) generation: u32,
     pub(super) request: Option<Request>,
     coverage: Coverage,
@@ -78,7 +78,7 @@ impl Slot {
         (self.error, self.has_extents) = (None, false);
     }
 
-    /// `len` bytes at `offset` of the export have come. Says where in the request they are.
+    /// Records `len` received bytes at `offset` of the export. Returns their offset in the request.
     pub(super) fn place(&mut self, offset: u64, len: u64) -> Result<u64, Broken> {
         let Some(Request { command: Command::Read, offset: start, len: whole }) = self.request
         else {
@@ -94,7 +94,7 @@ impl Slot {
         Ok(at)
     }
 
-    /// Extents are about to come: once.
+    /// Records the extents of the reply, which may be sent once.
     pub(super) fn begin_extents(&mut self) -> Result<(), Broken> {
         let is_status = self.request.is_some_and(|rq| rq.command == Command::BlockStatus);
         if !is_status || core::mem::replace(&mut self.has_extents, true) {
@@ -103,12 +103,12 @@ impl Slot {
         Ok(())
     }
 
-    /// The server has failed it. The first error counts.
+    /// Records an error of the server. The first error counts.
     pub(super) fn fail(&mut self, error: NbdError) {
         self.error.get_or_insert(error);
     }
 
-    /// Nothing more comes: what became of it. The place is free.
+    /// Ends the request: returns its result, and frees the slot.
     pub(super) fn end(&mut self) -> Result<Result<(), NbdError>, Broken> {
         let request = self.request.take().ok_or(Broken::Unasked("an end"))?;
         self.generation = self.generation.wrapping_add(1);

@@ -17,10 +17,11 @@ use crate::wire::{
 };
 use alloc::vec::Vec;
 
-/// The most extents that one reply may have, in bytes: what a million take.
+/// Longest extents of one reply, bytes: about a million extents.
 const EXTENTS_MAX_BYTES: u64 = 16 << 20;
 
-/// The longest error, bytes: a number, a message and its length, and a place.
+/// Longest payload of an error, bytes: a number, the length of a message, the message and an
+/// offset.
 const ERROR_MAX: u64 = 4 + 2 + wire::STRING_MAX as u64 + 8;
 
 /// Requests in flight on a connection, and the parser of their replies.
@@ -32,14 +33,14 @@ pub struct Transmission {
     state: State,
 }
 
-/// Where in the replies we are.
+/// State of the parser.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Before a header.
+    /// At a header.
     Header,
-    /// Behind data, whose reply may end with them.
+    /// After data; their reply may end with them.
     Behind { slot: usize, is_last: bool },
-    /// Among extents: so many bytes of them are left.
+    /// Within extents; this many bytes of them are left.
     Extents { slot: usize, is_last: bool, left: u64 },
 }
 
@@ -159,7 +160,7 @@ impl Transmission {
         }
     }
 
-    /// Takes a piece of the input, which may say nothing by itself.
+    /// Parses a part of the input, which may not yield an event.
     #[inline]
     fn step(&mut self, input: &[u8]) -> Result<Taken, Broken> {
         match self.state {
@@ -205,7 +206,9 @@ impl Transmission {
         let (slot, request) = self.find(reply.cookie)?;
         let is_structured = self.framing != Framing::Simple;
         match request.command {
-            Command::Read if is_structured => return Err(Broken::Unasked("data without places")),
+            Command::Read if is_structured => {
+                return Err(Broken::Unasked("data in a simple reply"));
+            }
             Command::BlockStatus if reply.error == 0 => return Err(Broken::Missing("extents")),
             Command::Read if reply.error == 0 && request.len > 0 => {
                 let Request { offset, len, .. } = request;
@@ -221,7 +224,7 @@ impl Transmission {
         self.end(slot, consumed)
     }
 
-    /// Takes a chunk, whose header was taken. None: its payload is not there.
+    /// Handles a chunk, whose header was parsed. `None`: its payload is incomplete.
     fn chunk(&mut self, header: ChunkHeader, payload: &[u8]) -> Result<Option<Taken>, Broken> {
         let ChunkHeader { kind, len, .. } = header;
         let (slot, request) = self.find(header.cookie)?;
@@ -284,8 +287,8 @@ impl Transmission {
         Ok(())
     }
 
-    /// Takes what goes before extents. `StatusChunk::parse` wants all of them at once, and they may
-    /// be more than a buffer holds: here each is taken when it is there.
+    /// Parses the beginning of extents. `StatusChunk::parse` needs all extents at once, and they
+    /// may exceed the buffer of the caller: here each one is parsed when it has arrived.
     fn extents(
         &mut self,
         header: ChunkHeader,
@@ -305,7 +308,7 @@ impl Transmission {
         let mut reader = Reader::new(payload);
         let Some(context) = reader.u32() else { return Ok(None) };
         if is_wide {
-            // How many there are, or 0; it agrees with the length, or the length counts.
+            // Number of extents, or 0. If it is not 0, it must agree with the length.
             let Some(nr) = reader.u32() else { return Ok(None) };
             if nr != 0 && left.checked_div(each) != Some(u64::from(nr)) {
                 return Err(length);
@@ -320,7 +323,7 @@ impl Transmission {
         Ok(Some(Taken { consumed, event: taken.event }))
     }
 
-    /// Takes one extent.
+    /// Parses one extent.
     fn extent(
         &mut self,
         input: &[u8],
@@ -341,12 +344,12 @@ impl Transmission {
             0 => State::Behind { slot, is_last },
             left => State::Extents { slot, is_last, left },
         };
-        // The context has two flags, of the lower half.
+        // The context has two flags, in the lower half.
         let state = (state & u64::from(wire::STATE_HOLE | wire::STATE_ZERO)) as u32;
         Ok(Taken { consumed: each as usize, event: Event::Extent { slot, len, state } })
     }
 
-    /// The slot of a cookie, and the request there.
+    /// Returns the slot of a cookie, and its request.
     #[inline]
     fn find(&self, cookie: u64) -> Result<(usize, Request), Broken> {
         let unknown = Broken::Cookie(cookie);

@@ -10,8 +10,8 @@ use crate::wire::{
     ChunkHeader, ErrorChunk, Framing, Head, NbdError, SimpleReply, Sink, StatusChunk, clip,
 };
 
-/// How many extents a reply has at most: a client asks again where they end. It makes half a
-/// mebibyte, or one with extended headers.
+/// Most extents of a reply: a client sends another request for the rest. They take half a mebibyte,
+/// or one with extended headers.
 const NR_EXTENTS_MAX: usize = 1 << 16;
 
 impl Transmission {
@@ -76,7 +76,7 @@ impl Transmission {
         let nr_max =
             if rq.command == Ok(Command::BlockStatus { one: true }) { 1 } else { NR_EXTENTS_MAX };
         let [end, mask] = [rq.len, self.block_mask()];
-        // Counted first, because the header comes first and has the length.
+        // Count first, since the header contains the length.
         let mut nr_extents: u32 = 0;
         each(extents, end, mask, nr_max, |_, _| nr_extents = nr_extents.saturating_add(1));
         let (kind, payload_len) = StatusChunk::shape(self.framing, nr_extents);

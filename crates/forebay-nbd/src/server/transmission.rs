@@ -22,7 +22,7 @@ const CHUNK_DATA_MAX: u32 = u32::MAX - 8;
 pub struct Transmission {
     export: usize,
     size_bytes: u64,
-    /// The smallest block, less one.
+    /// Size of the smallest block, minus 1.
     block_mask: u64,
     payload_max: u32,
     can: Abilities,
@@ -167,7 +167,7 @@ impl Transmission {
     #[inline]
     fn bearable(&self, len: u64, command: u16) -> Result<u32, CloseReason> {
         match u32::try_from(len) {
-            // Nothing is read after it.
+            // Nothing is parsed after it.
             _ if command == CMD_DISC => Ok(0),
             Ok(len) if len <= self.payload_max.max(PAYLOAD_DEFAULT_MAX) => Ok(len),
             _ => Err(CloseReason::PayloadTooLong(len)),
@@ -178,7 +178,7 @@ impl Transmission {
     fn check(&self, header: &RequestHeader, has_payload: bool) -> Result<Command, Refused> {
         let RequestHeader { flags, command, offset, len, .. } = *header;
         let fua = flags & CMD_FLAG_FUA != 0;
-        // Which flags the command may have besides FUA, and what it is.
+        // The flags that the command may have besides FUA, whether it is offered, and the command.
         let (known_flags, is_offered, wanted) = match command {
             CMD_READ => {
                 let df = if self.framing == Framing::Simple { 0 } else { CMD_FLAG_DF };
@@ -262,7 +262,7 @@ impl Transmission {
         Ok(())
     }
 
-    /// The smallest block, less one.
+    /// Returns the size of the smallest block, minus 1.
     pub(super) fn block_mask(&self) -> u64 {
         self.block_mask
     }

@@ -1,4 +1,4 @@
-//! What names an export, what does not, and what is said of it.
+//! Valid and invalid URIs, and their error messages.
 
 use super::*;
 use alloc::format;

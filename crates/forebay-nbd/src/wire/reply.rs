@@ -229,12 +229,12 @@ impl<'a> StatusChunk<'a> {
             REPLY_BLOCK_STATUS_EXT => Framing::Extended,
             _ => return None,
         };
-        let nr_told = if framing == Framing::Extended { u64::from(reader.u32()?) } else { 0 };
+        let nr_announced = if framing == Framing::Extended { u64::from(reader.u32()?) } else { 0 };
         let (left, each) = (u64::try_from(reader.rest().len()).ok()?, StatusLens::of(framing).each);
         let nr_there = left.checked_div(each)?;
         let is_whole = left.checked_rem(each)? == 0 && nr_there > 0;
         // 0 means: as many as there are.
-        (is_whole && (nr_told == 0 || nr_told == nr_there)).then_some(())?;
+        (is_whole && (nr_announced == 0 || nr_announced == nr_there)).then_some(())?;
         let extents = Extents { reader, framing };
         let mut all = extents;
         all.all(|(len, _)| len > 0).then_some(StatusChunk { context, extents })
