@@ -6,26 +6,26 @@ use crate::pool::PIECE_MAX;
 use forebay::{Disk, OpenError};
 use forebay_nbd::export::{Abilities, BlockSizes, ExportInfo};
 
-/// The largest payload of a read or a write, bytes, as in nbdkit. The protocol lets clients assume
-/// 32 MiB; kernels have sent requests of 49.9 MB. Memory does not depend on it: larger payloads
-/// than [`PIECE_MAX`] travel in pieces.
+/// Largest payload of a read or a write, bytes, as in nbdkit. The protocol allows clients to assume
+/// 32 MiB; kernels have sent requests of 49.9 MB. It does not affect memory: payloads larger than
+/// [`PIECE_MAX`] are split.
 const PAYLOAD_MAX: u32 = 64 << 20;
 
-/// An export.
+/// An export with its open disk.
 #[derive(Debug)]
 pub(crate) struct Export {
     pub(crate) disk: Disk,
     /// Description for clients.
     pub(crate) info: ExportInfo,
-    /// Whether WRITE_ZEROES without NO_HOLE is done by a discard.
+    /// Whether a discard implements WRITE_ZEROES without NO_HOLE.
     pub(crate) discards_to_zeroes: bool,
     /// Durable point of the disk when it was opened. As long as the disk has this one, no client
     /// has written.
     opened_point: u64,
-    /// Whether a read fills its memory. If not, the server clears it, since it has held data of
-    /// other clients.
+    /// Whether a read fills the whole buffer. If not, the server clears the buffer first, since it
+    /// may contain data of other clients.
     pub(crate) keeps_data: bool,
-    /// Whether a read fills a cache that later reads find.
+    /// Whether a read fills a cache from which later reads are served.
     pub(crate) caches_reads: bool,
 }
 
@@ -34,7 +34,7 @@ impl Export {
     pub(crate) fn open(options: &ExportOptions) -> Result<Export, ServeError> {
         let (disk, size_bytes) = open_disk(options)?;
         let (limits, facts) = (disk.limits(), disk.info().facts);
-        // A copy of such an export would lack the end of the file without a notice.
+        // A client that copies such an export would miss the end of the file.
         if facts.out_of_reach_bytes > 0 {
             return Err(ServeError::OutOfReach {
                 spec: options.spec.clone(),
@@ -52,8 +52,8 @@ impl Export {
             write_zeroes: !read_only && has_zeroes,
             fast_zero: !read_only && has_zeroes && facts.zeroes_fast,
             cache: true,
-            // A flush of any connection covers what all of them have written: their workers' queues
-            // are of one disk.
+            // A flush on any connection covers the writes of all: the queues of all workers belong
+            // to one disk.
             multi_conn: true,
             rotational: limits.rotational,
         };
@@ -73,9 +73,9 @@ impl Export {
         Ok(Export { disk, info, discards_to_zeroes, opened_point, keeps_data, caches_reads })
     }
 
-    /// Returns whether a client's write may not be on stable storage: one has ended and no flush
-    /// has succeeded since, or a failed flush has lost some. A flush that fails before any write
-    /// loses at most what others wrote before the disk was opened.
+    /// Returns whether a client's write may not be on stable storage: a write has ended and no
+    /// flush has succeeded since, or a failed flush has lost data. A flush that fails before any
+    /// write loses at most writes of other programs from before the disk was opened.
     pub(crate) fn has_unflushed_writes(&self) -> bool {
         let point = self.disk.durable_point();
         let is_unflushed = point != self.opened_point && !self.disk.is_durable(point);
@@ -89,9 +89,9 @@ fn open_disk(options: &ExportOptions) -> Result<(Disk, u64), ServeError> {
     let failed = |source| ServeError::Open { spec: options.spec.clone(), source };
     let spec = spec(options);
     let disk = match Disk::open(&spec) {
-        // The library has no disk of size 0, since few programs mean one. Servers of NBD have.
-        // A disk that may grow has no size of its own, and no client gets beyond that of the
-        // export.
+        // The library refuses a disk of size 0, which is usually a mistake. NBD servers export it.
+        // A disk with capacity=growing has no fixed size, and clients never access it beyond the
+        // size of the export.
         Err(OpenError::TooSmall { len: 0, .. }) => {
             let disk = Disk::open(&with_key(&spec, "capacity=growing")).map_err(failed)?;
             return Ok((disk, 0));

@@ -1,8 +1,8 @@
 //! Log of the server: one line per event.
 //!
 //! A line is one write, which never blocks: a reader that has stopped must not delay a client's
-//! I/O. A flood of lines is cut off after a while, and the next line reports how many were dropped.
-//! Text that a peer has chosen is escaped, so that it cannot form a line of its own, or a control
+//! I/O. If too many lines are written, some are dropped, and the next line reports how many. Text
+//! that a peer has chosen is escaped, so that it cannot form a line of its own, or a control
 //! sequence of a terminal.
 
 use std::fmt;
@@ -15,11 +15,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::listen::Peer;
 use crate::metrics::TrafficSum;
 
-/// Lines that may be written at once.
+/// Most lines written in a burst.
 const BURST: u64 = 200;
-/// After that, one line per this many ns.
+/// After a burst, one line is allowed per this many ns.
 const NS_PER_LINE: u64 = 100_000_000;
-/// The longest line, bytes: a pipe takes a write of this length whole or not at all.
+/// Longest line, bytes: a pipe takes a write of this length completely or not at all.
 const MAX_LINE_BYTES: usize = 4096;
 
 /// Log that any thread may write to.
@@ -35,7 +35,7 @@ impl Log {
         Log { output, limit: Mutex::new(Limit::default()) }
     }
 
-    /// Writes a line. `now_ns` is the time by any monotonic clock.
+    /// Writes a line. `now_ns` is the current time of any monotonic clock.
     pub(crate) fn line(&self, now_ns: u64, text: impl fmt::Display) {
         let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(left_out) = limit.admit(now_ns) else { return };
@@ -48,7 +48,7 @@ impl Log {
         }
     }
 
-    /// Returns whether the line was written, or can never be.
+    /// Returns whether the line was written, or can never be written.
     fn write(&self, text: &str) -> bool {
         let Some(output) = &self.output else { return true };
         let line = shown(text);
@@ -65,7 +65,7 @@ impl Log {
 /// Rate limit of the lines.
 #[derive(Debug, Default)]
 struct Limit {
-    /// Time until which the lines so far have used up the rate.
+    /// Time to which the lines so far extend, at one line per `NS_PER_LINE`.
     until_ns: u64,
     left_out: u64,
 }
@@ -100,7 +100,7 @@ fn shown(text: &str) -> String {
     line
 }
 
-/// A connection that has chosen an export.
+/// Log line of a connection that has chosen an export.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opened<'a> {
     /// Number of the connection.
@@ -126,7 +126,7 @@ impl fmt::Display for Opened<'_> {
     }
 }
 
-/// A connection that has ended.
+/// Log line of a connection that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closed<'a, Why> {
     /// Number of the connection.

@@ -29,7 +29,7 @@ const NR_CLASSES: usize = (PIECE_MAX / PIECE_MIN).ilog2() as usize + 1;
 /// Default memory of a server, bytes; more if its limits need it.
 const MEMORY_BYTES: usize = 64 << 20;
 
-/// How a server divides its memory among workers and clients.
+/// Division of a server's memory among workers and clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budget {
     /// Budget of one worker, bytes.
@@ -37,7 +37,7 @@ pub(crate) struct Budget {
     /// Clients that one worker may have: all of them, since clients choose which of their
     /// connections they close.
     nr_clients: usize,
-    /// The smallest piece, bytes.
+    /// Size of the smallest piece, bytes.
     piece_min: usize,
 }
 
@@ -60,7 +60,7 @@ impl Budget {
         Ok(Budget { bytes: given / threads, nr_clients: connections, piece_min })
     }
 
-    /// Returns the memory of all workers, if it is more than the usual.
+    /// Returns the memory of all workers, if it is more than the default.
     pub(crate) fn raised_bytes(&self, limits: &Limits) -> Option<usize> {
         let bytes = self.bytes * limits.threads.max(1);
         (limits.memory_bytes.is_none() && bytes > MEMORY_BYTES).then_some(bytes)
@@ -70,21 +70,21 @@ impl Budget {
 /// Pieces of memory of one thread, and the limit of their sum.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// Pieces that are not lent, by class.
+    /// Pieces that are free, by size class.
     free: [Vec<Buf>; NR_CLASSES],
     /// Bytes in `free`.
     kept_bytes: usize,
-    /// Bytes that are lent.
+    /// Bytes that clients hold.
     lent_bytes: usize,
-    /// Limit of both together.
+    /// Limit of the sum of both.
     budget_bytes: usize,
     /// Bytes that each client may hold at any time.
     share_bytes: usize,
     /// Bytes that all clients hold beyond their shares.
     beyond_bytes: usize,
     piece_min: usize,
-    /// Whether a client was refused a piece because others have the memory, since this was last
-    /// asked.
+    /// Whether a client was refused a piece because others hold the memory, since the last call of
+    /// [`Pool::take_shortage`].
     is_short: bool,
 }
 
@@ -131,9 +131,9 @@ impl Pool {
         self.lent_bytes + piece <= self.budget_bytes && (more == 0 || beyond + more <= left)
     }
 
-    /// Returns a piece for `len` bytes, or for the first of them: as large as may be lent to a
-    /// client that has so much already. `None`: nothing may be, until something comes back. The
-    /// contents of a piece are those of its last use.
+    /// Returns a piece for `len` bytes, or for the first of them: as large as the client may have.
+    /// `None`: the client must wait until memory is returned. The piece contains the data of its
+    /// last use.
     pub(crate) fn take(&mut self, len: usize, held: &mut Held) -> Option<Buf> {
         let mut piece = piece_bytes(len);
         while !self.may_have(piece, held) {
@@ -188,24 +188,24 @@ impl Pool {
         self.kept_bytes = 0;
     }
 
-    /// Returns whether everything that was lent has come back.
+    /// Returns whether all pieces have been returned.
     #[cfg(test)]
     pub(crate) fn is_whole(&self) -> bool {
         self.lent_bytes == 0 && self.beyond_bytes == 0
     }
 
-    /// Returns whether a client waits for memory that others have.
+    /// Returns whether a client waits for memory that others hold.
     pub(crate) fn is_short(&self) -> bool {
         self.is_short
     }
 
-    /// The same, for the time since this was last called: a client that still waits asks again in
+    /// Returns the same for the time since the last call. A client that still waits tries again in
     /// the same round.
     pub(crate) fn take_shortage(&mut self) -> bool {
         std::mem::take(&mut self.is_short)
     }
 
-    /// Returns whether the pool keeps pieces that are not lent.
+    /// Returns whether the pool keeps free pieces.
     pub(crate) fn keeps_any(&self) -> bool {
         self.kept_bytes > 0
     }
@@ -238,7 +238,7 @@ mod tests {
                 panic!("{needed} is too much")
             };
             assert_eq!(told, needed);
-            // Without a number there is always enough.
+            // Without `memory_bytes` there is always enough.
             let raised = of(None).unwrap().raised_bytes(&limits(None, connections, threads));
             assert_eq!(raised, (needed > MEMORY_BYTES).then_some(needed));
         }

@@ -1,4 +1,4 @@
-//! The threads of a server. They start together and end together, even if one of them panics.
+//! Threads of a server. They start together and end together, even if one of them panics.
 
 use crate::error::{ServeError, system};
 use crate::server::Shared;
@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 /// Longest wait for the workers to open their queues before the server accepts clients.
 const READY: Duration = Duration::from_secs(5);
 
-/// The workers. Dropping this makes them end, without waiting for them.
+/// Worker threads. Dropping this makes them end, without waiting for them.
 #[derive(Debug)]
 pub(crate) struct Threads {
     doors: Vec<Arc<Door>>,
     workers: Vec<JoinHandle<()>>,
-    /// Readable as soon as a worker has panicked.
+    /// Readable when a worker has panicked.
     panicked: Arc<OwnedFd>,
 }
 
@@ -49,8 +49,8 @@ impl Threads {
             let ready = threads.start_worker(number, shared, door, &asker)?;
             readies.push(ready);
         }
-        // Each thread connects to disks on other servers. Clients should not wait for that, and a
-        // stop of the server should not wait for it for long. A panic drops the sender.
+        // Each thread connects to disks on NBD servers. Clients should not wait for that, and it
+        // should not delay a shutdown for long. A panic drops the sender.
         let until = Instant::now() + READY;
         for ready in readies {
             let _ = ready.recv_timeout(until.saturating_duration_since(Instant::now()));
@@ -78,8 +78,8 @@ impl Threads {
                 worker.run();
             });
             if let Err(panic) = catch_unwind(worker) {
-                // Its clients would wait for ever, so the server ends, and may be started again.
-                // (A worker that got as far as its rounds has signalled already.)
+                // The clients of this worker would wait forever, so the server ends and can be
+                // started again. (A worker that has begun its rounds has signalled already.)
                 told.tell_panic();
                 resume_unwind(panic);
             }
@@ -88,7 +88,7 @@ impl Threads {
         Ok(ready)
     }
 
-    /// Returns the descriptor that is readable as soon as a worker has panicked.
+    /// Returns the descriptor that is readable when a worker has panicked.
     pub(crate) fn panicked(&self) -> BorrowedFd<'_> {
         self.panicked.as_fd()
     }
@@ -99,8 +99,8 @@ impl Threads {
         door.expect("there is a thread").bring(arrival);
     }
 
-    /// Makes the workers complete the requests in flight, and waits for them. As long as disks
-    /// answer, that takes a bounded time: connections that do not read their replies are closed.
+    /// Waits until the workers have completed the requests in flight and ended. If the disks
+    /// respond, that takes a bounded time: connections that do not read their replies are closed.
     ///
     /// # Errors
     /// Returns an error if a worker has panicked.

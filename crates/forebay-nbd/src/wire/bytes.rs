@@ -108,7 +108,7 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// A length of ours for a field of 32 bits: everything of ours is far shorter.
+/// Converts a length for a field of 32 bits. All messages of this crate are far shorter.
 #[inline]
 pub(super) fn len_u32(len: usize) -> u32 {
     debug_assert!(u32::try_from(len).is_ok(), "{len} bytes in one message");

@@ -78,7 +78,7 @@ impl NbdError {
             BlockStatus::Resource => NbdError::NoMem,
             BlockStatus::Invalid => NbdError::Inval,
             BlockStatus::NotSupported => NbdError::NotSup,
-            // A device that is gone is no reason for the client to leave: it may come back.
+            // A client must not disconnect when a device is gone: it may come back.
             BlockStatus::Io
             | BlockStatus::Medium
             | BlockStatus::Timeout

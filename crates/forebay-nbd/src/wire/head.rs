@@ -2,7 +2,7 @@
 
 use super::bytes::Sink;
 
-/// Room for the largest: an extended header, and the offset that goes before data.
+/// Length of the longest header: an extended header, and the offset in front of the data.
 const ROOM: usize = 40;
 
 /// Header of data, or a whole reply without data: at most 40 bytes. It may be empty.

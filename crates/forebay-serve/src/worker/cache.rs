@@ -15,13 +15,13 @@ use super::slots::Key;
 use forebay::{Buf, Io, Refusal};
 use std::collections::VecDeque;
 
-/// The length of a piece, bytes. Other clients wait while a worker copies it from the page cache:
-/// about ten microseconds.
+/// Length of a piece, bytes. Other clients wait about ten microseconds while a worker copies it
+/// from the page cache.
 const PIECE_BYTES: usize = 64 << 10;
-/// How many rounds there are to a piece while other requests are in flight or keep coming.
+/// Rounds per piece while other requests are in flight or keep arriving.
 const ROUNDS_PER_PIECE: u32 = 16;
 
-/// The CACHE requests of one export at one worker.
+/// CACHE requests of one export at one worker.
 #[derive(Debug, Default)]
 pub(super) struct Caching {
     /// Requests that are not complete, and how many bytes of each are done or in flight. They take
@@ -62,7 +62,7 @@ impl Disks {
         Begun::Yes
     }
 
-    /// Returns whether the disk of an export has a piece.
+    /// Returns whether a piece of an export is in flight.
     fn has_piece(&mut self, export: usize) -> bool {
         let newest = self.caching[export].newest;
         let flight = newest.and_then(|key| self.flights.get_mut(key));
@@ -82,7 +82,7 @@ impl Worker {
     }
 
     fn read_ahead_on(&mut self, export: usize) {
-        // The end of a piece in flight begins a round.
+        // The completion of a piece in flight begins a round.
         if self.disks.has_piece(export) {
             return;
         }
