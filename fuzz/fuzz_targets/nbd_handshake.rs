@@ -176,7 +176,7 @@ fn has_contexts(transmission: &Transmission) -> bool {
     let refused = transmission.parse(&bytes).unwrap().command.unwrap_err();
     match refused.message {
         "the length is 0" => true,
-        "this command was not offered" => false,
+        "the export does not support this command" => false,
         other => panic!("{other}"),
     }
 }

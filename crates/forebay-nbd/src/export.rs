@@ -1,4 +1,4 @@
-//! What a server offers: an export, what it can do, and the sizes that it takes.
+//! Exports: their name, size, abilities and block sizes.
 
 use alloc::string::String;
 
@@ -9,52 +9,52 @@ use crate::wire::numbers::{
     FLAG_SEND_WRITE_ZEROES, STRING_MAX,
 };
 
-/// An export, as clients are told of it.
+/// Description of an export that a server sends to clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportInfo {
-    /// Its name, at most 4096 bytes. A client that gives none means the export with an empty name,
-    /// or else the first.
+    /// Name, at most 4096 bytes. A client that asks for no name gets the export with the empty
+    /// name, or else the first.
     pub name: String,
-    /// A description for people, at most 4096 bytes; may be empty.
+    /// Human-readable description, at most 4096 bytes; may be empty.
     pub description: String,
-    /// Its size in bytes. A tail shorter than the smallest block is out of reach.
+    /// Size in bytes. Clients cannot access a tail that is shorter than the smallest block.
     pub size_bytes: u64,
-    /// What it can do.
+    /// Supported commands and flags.
     pub can: Abilities,
-    /// The sizes that it takes.
+    /// Block sizes.
     pub block_size: BlockSizes,
 }
 
-/// What an export can do. What is not offered is refused with `EINVAL`, writes to a read-only
-/// export with `EPERM`.
+/// Commands and flags that an export supports. Others are refused with `EINVAL`, writes to a
+/// read-only export with `EPERM`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Abilities {
-    /// No writes, no trims, no zeroes.
+    /// The export refuses WRITE, TRIM and WRITE_ZEROES.
     pub read_only: bool,
-    /// FLUSH.
+    /// Supports FLUSH.
     pub flush: bool,
-    /// FUA, which a client may then set on any command.
+    /// Supports the flag FUA, which a client may then set on any command.
     pub fua: bool,
-    /// TRIM.
+    /// Supports TRIM.
     pub trim: bool,
-    /// WRITE_ZEROES, with NO_HOLE.
+    /// Supports WRITE_ZEROES, with the flag NO_HOLE.
     pub write_zeroes: bool,
-    /// WRITE_ZEROES with FAST_ZERO, even if it always answers that it is not fast.
+    /// Supports the flag FAST_ZERO, even if every such request fails with `ENOTSUP`.
     pub fast_zero: bool,
-    /// CACHE.
+    /// Supports CACHE.
     pub cache: bool,
-    /// A flush on one connection covers what was written on all.
+    /// A flush on one connection covers the writes of all connections.
     pub multi_conn: bool,
-    /// A disk that turns.
+    /// The disk is rotational.
     pub rotational: bool,
 }
 
 impl Abilities {
-    /// The transmission flags that tell of them.
+    /// Returns the transmission flags for these abilities.
     pub fn flags(self, framing: Framing) -> u16 {
         let writable = !self.read_only;
         let zeroes = writable && self.write_zeroes;
-        let told = [
+        let flags = [
             (true, FLAG_HAS_FLAGS),
             (self.read_only, FLAG_READ_ONLY),
             (self.flush, FLAG_SEND_FLUSH),
@@ -67,10 +67,10 @@ impl Abilities {
             (self.cache, FLAG_SEND_CACHE),
             (framing != Framing::Simple, FLAG_SEND_DF),
         ];
-        told.iter().filter(|(is_so, _)| *is_so).fold(0, |flags, (_, flag)| flags | flag)
+        flags.iter().filter(|(is_set, _)| *is_set).fold(0, |flags, (_, flag)| flags | flag)
     }
 
-    /// The abilities that transmission flags tell of: the other way.
+    /// Returns the abilities for these transmission flags.
     pub const fn of_flags(flags: u16) -> Abilities {
         Abilities {
             read_only: flags & FLAG_READ_ONLY != 0,
@@ -91,59 +91,59 @@ impl Abilities {
 /// Source: "Block size constraints" in the NBD protocol document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockSizes {
-    /// What offsets and lengths are multiples of: a power of two up to 65536.
+    /// Smallest block: offsets and lengths are multiples of it. A power of two up to 65536.
     pub min: u32,
-    /// From where on I/O is efficient: a power of two, 512 and `min` or more.
+    /// Smallest size for efficient I/O: a power of two, at least 512 and `min`.
     pub preferred: u32,
-    /// The largest payload, of a read or a write: a multiple of `min`.
+    /// Largest payload of a read or a write: a multiple of `min`.
     pub max: u32,
 }
 
 impl BlockSizes {
-    /// Whether an export of so many bytes may have them, for whoever offers it and for whoever is
-    /// told of it.
+    /// Checks that an export of this size may have these block sizes. Servers and clients use it.
     ///
     /// # Errors
-    /// What the protocol does not allow about them.
+    /// Returns the rule of the protocol that they break.
     pub fn check(&self, size_bytes: u64) -> Result<(), &'static str> {
         let BlockSizes { min, preferred, max } = *self;
         kept(&[
             (
                 min.is_power_of_two() && min <= 1 << 16,
-                "its smallest block is not a power of two up to 65536",
+                "the smallest block is not a power of two up to 65536",
             ),
             (
                 preferred.is_power_of_two() && preferred >= min.max(512),
-                "its preferred block is not a power of two from 512 and its smallest block on",
+                "the preferred block is not a power of two of at least 512 and the smallest block",
             ),
             (
                 max.checked_rem(min) == Some(0) || max == u32::MAX,
-                "its largest payload is not a multiple of its smallest block",
+                "the largest payload is not a multiple of the smallest block",
             ),
-            (max >= min, "its largest payload is smaller than its smallest block"),
+            (max >= min, "the largest payload is smaller than the smallest block"),
             (
                 u64::from(max) >= u64::from(preferred).min(size_bytes),
-                "its largest payload is smaller than its preferred block",
+                "the largest payload is smaller than the preferred block",
             ),
         ])
     }
 }
 
 impl ExportInfo {
-    /// Whether it can be offered as it is: a server asks this once, before it serves.
+    /// Checks that a server can offer this export. A server calls it once for each export, before
+    /// it serves.
     ///
     /// # Errors
-    /// What the protocol does not allow about it, for the person who configured it.
+    /// Returns the rule of the protocol that the export breaks.
     pub fn check(&self) -> Result<(), &'static str> {
         kept(&[
-            (self.name.len() <= STRING_MAX, "its name is longer than 4096 bytes"),
-            (self.description.len() <= STRING_MAX, "its description is longer than 4096 bytes"),
+            (self.name.len() <= STRING_MAX, "the name is longer than 4096 bytes"),
+            (self.description.len() <= STRING_MAX, "the description is longer than 4096 bytes"),
         ])?;
         self.block_size.check(self.size_bytes)
     }
 }
 
-/// The first rule that is not kept.
+/// Returns the first rule that does not hold.
 fn kept(rules: &[(bool, &'static str)]) -> Result<(), &'static str> {
     rules.iter().find(|(is_kept, _)| !is_kept).map_or(Ok(()), |(_, rule)| Err(rule))
 }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_protocol_does_not_allow_is_said() {
+    fn exports_that_break_the_protocol_are_refused() {
         for (size_bytes, min, preferred, max) in [
             (1 << 30, 1, 4096, 1 << 25),
             (1 << 30, 512, 512, u32::MAX),
@@ -190,7 +190,7 @@ mod tests {
             );
         }
         let none = BlockSizes { min: 512, preferred: 512, max: 0 };
-        assert!(none.check(0).is_err(), "no payload at all, though there is nothing to read");
+        assert!(none.check(0).is_err(), "a largest payload of 0, even for an empty export");
         let long = "n".repeat(4097);
         assert!(ExportInfo { name: long.clone(), ..export(0, 1, 512, 1) }.check().is_err());
         assert!(ExportInfo { description: long, ..export(0, 1, 512, 1) }.check().is_err());

@@ -1,14 +1,14 @@
-//! The NBD protocol, both halves, without I/O: bytes in, values and bytes out.
+//! NBD protocol for servers and clients, without I/O: bytes in, values and bytes out.
 //!
-//! What it implements is the NBD protocol document of the NetworkBlockDevice project: fixed
-//! newstyle with every option of the document, structured replies, and its extension
-//! EXTENDED_HEADERS. [`wire`] turns bytes into values and back, for both halves; [`mod@server`] is
-//! the server's half, [`mod@client`] the client's; [`uri`] names exports. Whoever uses them owns
-//! sockets, clocks and limits of time.
+//! It implements the NBD protocol document of the NetworkBlockDevice project: fixed newstyle with
+//! every option of the document, structured replies, and the extension EXTENDED_HEADERS. [`wire`]
+//! encodes and decodes messages for both sides; [`mod@server`] is the server side, [`mod@client`]
+//! the client side; [`uri`] parses and formats NBD URIs. The caller owns sockets, clocks and
+//! timeouts.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
-// A peer's bytes are hostile: nothing here may panic on them. (Tests may.)
+// The bytes of a peer are hostile: no code here may panic on them. (Tests may.)
 #![deny(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,13 +1,12 @@
-//! Names of exports: NBD URIs, and the older form that QEMU has.
+//! NBD URIs, and the older form of QEMU.
 //!
 //! A URI is `nbd://HOST[:PORT]/EXPORT`, `nbd+unix:///EXPORT?socket=PATH`, or the same with `nbds`,
-//! which insists on TLS. The export's name is the path without its first slash; it may be empty and
-//! have slashes of its own. A socket's path that begins with a zero byte (`%00`) is a name of the
-//! abstract space. QEMU's older form is `nbd:HOST:PORT` or `nbd:unix:PATH`, and then perhaps
-//! `:exportname=EXPORT`, where nothing is encoded.
+//! which requires TLS. The name of the export is the path without its first slash; it may be empty,
+//! and may contain slashes. A socket path that begins with a zero byte (`%00`) is a name in the
+//! abstract namespace. QEMU's older form is `nbd:HOST:PORT` or `nbd:unix:PATH`, optionally followed
+//! by `:exportname=EXPORT`, without percent-encoding.
 //!
-//! Source: the NBD URI specification of the NetworkBlockDevice project; the keys of TLS as libnbd
-//! names them.
+//! Source: the NBD URI specification of the NetworkBlockDevice project; the TLS keys as in libnbd.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -16,94 +15,94 @@ use core::fmt;
 use core::str::FromStr;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 
-/// The port that is meant where none is named.
+/// Port of a URI without one.
 pub const PORT: u16 = 10809;
 
-/// The longest name of an export, bytes; so says the protocol of its strings.
+/// Longest name of an export, bytes, as for all strings of the protocol.
 const NAME_MAX: usize = 4096;
 
-/// What is encoded in a path, besides what is not ASCII.
+/// Characters that are encoded in a path, besides those outside of ASCII.
 const IN_PATH: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'<').add(b'>').add(b'?').add(b'`');
 
-/// What is encoded in a value. A `+` is not a blank here, but others may take it for one.
+/// Characters that are encoded in a value. Here `+` is not a space, but other parsers may read one.
 const IN_VALUE: &AsciiSet = &IN_PATH.add(b'&').add(b'=').add(b'+');
 
-/// Where an export is, and what it is called.
+/// Address and name of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Uri {
-    /// Whether TLS is insisted on (`nbds`).
+    /// Whether TLS is required (`nbds`).
     pub tls: bool,
-    /// Where the server listens.
+    /// Address of the server.
     pub address: Address,
-    /// The name of the export; may be empty, which is the server's default.
+    /// Name of the export; empty for the default export of the server.
     pub export: String,
-    /// What is to be known for TLS.
+    /// TLS options.
     pub options: TlsOptions,
 }
 
-/// Where a server listens.
+/// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// At a port of a host.
+    /// TCP port of a host.
     Tcp {
-        /// A name, or an address (of IPv6 without its brackets).
+        /// Host name or IP address; an IPv6 address has no brackets.
         host: String,
-        /// The port.
+        /// Port.
         port: u16,
     },
-    /// At a socket of this machine: a path, or if it begins with a zero byte an abstract name.
+    /// Unix socket: a path, or an abstract name if it begins with a zero byte.
     Unix(Vec<u8>),
 }
 
-/// What a URI says of TLS.
+/// TLS options of a URI.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// `tls-type`: how the peers know each other.
+    /// `tls-type`: kind of authentication.
     pub kind: Option<TlsKind>,
-    /// `tls-hostname`: the name that the server's certificate must have, if not that of the host.
+    /// `tls-hostname`: name in the certificate of the server, if it is not that of the host.
     pub hostname: Option<String>,
-    /// `tls-verify-peer`: whether the server's certificate is checked.
+    /// `tls-verify-peer`: whether the certificate of the server is verified.
     pub verify_peer: Option<bool>,
-    /// `tls-certificates`: the folder of the certificates, a path.
+    /// `tls-certificates`: path of the directory with the certificates.
     pub certificates: Option<Vec<u8>>,
 }
 
-/// How the peers of a TLS connection know each other.
+/// Kind of authentication of a TLS connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsKind {
-    /// Not at all.
+    /// None.
     Anonymous,
-    /// By certificates.
+    /// X.509 certificates.
     X509,
-    /// By a key that both have.
+    /// A pre-shared key.
     Psk,
 }
 
-/// Why a text names no export.
+/// Error of parsing a [`Uri`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UriError {
-    /// It begins as no NBD URI does.
+    /// The scheme is not one of NBD.
     Scheme(String),
-    /// Sockets of virtual machines are not supported.
+    /// Sockets of virtual machines (vsock) are not supported.
     Vsock,
-    /// A part is not as it must be: what it is, and what was expected.
+    /// A part is malformed.
     Part {
-        /// Which part, as it was given.
+        /// The part.
         part: String,
-        /// What was expected.
+        /// The expected form.
         expected: &'static str,
     },
-    /// A key that no NBD URI has, or not with this value.
+    /// A key is unknown.
     UnknownKey(String),
-    /// A key that is there more than once.
+    /// A key is given more than once.
     Repeated(&'static str),
-    /// A key that this kind of URI needs, or does not have.
+    /// A key is missing, or not allowed in this kind of URI.
     Key {
         /// The key.
         key: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
     },
 }
@@ -113,7 +112,7 @@ impl fmt::Display for UriError {
         match self {
             UriError::Scheme(text) => write!(
                 f,
-                "`{text}` is no NBD URI: they begin with nbd://, nbds://, nbd+unix:// or \
+                "`{text}` is not an NBD URI: it must begin with nbd://, nbds://, nbd+unix:// or \
                  nbds+unix://"
             ),
             UriError::Vsock => f.write_str(
@@ -122,9 +121,9 @@ impl fmt::Display for UriError {
             ),
             UriError::Part { part, expected } => write!(f, "`{part}`: expected {expected}"),
             UriError::UnknownKey(key) => {
-                write!(f, "`{key}` is no key of an NBD URI: there are {}", Uri::KEYS.join(", "))
+                write!(f, "`{key}` is not a key of an NBD URI: use {}", Uri::KEYS.join(", "))
             }
-            UriError::Repeated(key) => write!(f, "`{key}` is there more than once"),
+            UriError::Repeated(key) => write!(f, "`{key}` is given more than once"),
             UriError::Key { key, problem } => write!(f, "`{key}` {problem}"),
         }
     }
@@ -133,14 +132,14 @@ impl fmt::Display for UriError {
 impl core::error::Error for UriError {}
 
 impl Uri {
-    /// All keys that a URI may have.
+    /// All keys of a URI.
     pub const KEYS: [&'static str; 5] =
         ["socket", "tls-type", "tls-hostname", "tls-verify-peer", "tls-certificates"];
 
-    /// Parses a URI or QEMU's older form.
+    /// Parses a URI, or QEMU's older form.
     ///
     /// # Errors
-    /// What is wrong with it, and what it should be.
+    /// Returns an error that names the malformed part, and the expected form.
     pub fn parse(text: &str) -> Result<Uri, UriError> {
         let (place, query) = match is_legacy(text) {
             true => (text, ""),
@@ -150,8 +149,8 @@ impl Uri {
         Uri::from_parts(place, pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))))
     }
 
-    /// As [`Uri::parse`], of what is before the `?` and the keys behind it, as they stand there:
-    /// for those who have keys of their own beside them.
+    /// Parses the part in front of the `?`, and the keys behind it, still percent-encoded: for
+    /// callers that have further keys of their own.
     ///
     /// # Errors
     /// As [`Uri::parse`].
@@ -171,21 +170,20 @@ impl Uri {
         if authority.contains('@') {
             return Err(part(
                 authority,
-                "no user's name: keys that both peers have (PSK) are not \
-                 supported; certificates are",
+                "no user name: pre-shared keys (PSK) are not supported; certificates are",
             ));
         }
         let address = match (scheme.is_unix, given.socket) {
             (true, Some(socket)) if authority.is_empty() => Address::Unix(socket),
             (true, Some(_)) => {
-                return Err(part(authority, "no host where there is a socket: nbd+unix:///EXPORT"));
+                return Err(part(authority, "no host beside a socket: nbd+unix:///EXPORT"));
             }
             (true, None) => {
                 return Err(UriError::Key { key: "socket", problem: "is missing: ?socket=PATH" });
             }
             (false, None) => tcp(authority)?,
             (false, Some(_)) => {
-                let problem = "goes with nbd+unix:// and nbds+unix://";
+                let problem = "is only allowed with nbd+unix:// and nbds+unix://";
                 return Err(UriError::Key { key: "socket", problem });
             }
         };
@@ -193,13 +191,13 @@ impl Uri {
         Ok(Uri { tls: scheme.tls, address, export, options: given.options })
     }
 
-    /// Whether a key belongs to a URI. No key of the layer's is called so: these have a hyphen or
-    /// are `socket`.
+    /// Returns whether a key belongs to a URI. Such keys have a hyphen or are `socket`, which no
+    /// key of a device spec is.
     pub fn is_key(key: &str) -> bool {
         key == "socket" || key.starts_with("tls-") || key.starts_with("x-")
     }
 
-    /// Whether a text is meant to name an export: its scheme is that of NBD.
+    /// Returns whether the scheme of a text is one of NBD.
     pub fn is_meant(text: &str) -> bool {
         let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
         matches!(scheme, "nbd" | "nbds")
@@ -256,7 +254,7 @@ impl fmt::Display for Uri {
 }
 
 impl TlsKind {
-    /// As it stands in a URI.
+    /// Returns the value of `tls-type` in a URI.
     pub fn name(self) -> &'static str {
         match self {
             TlsKind::Anonymous => "anon",
@@ -266,7 +264,7 @@ impl TlsKind {
     }
 }
 
-/// What the keys say.
+/// Values of the keys.
 #[derive(Default)]
 struct Given {
     socket: Option<Vec<u8>>,
@@ -308,7 +306,7 @@ fn put<T>(place: &mut Option<T>, key: &'static str, value: T) -> Result<(), UriE
     }
 }
 
-/// What a scheme says.
+/// Properties of a scheme.
 struct Scheme {
     tls: bool,
     is_unix: bool,
@@ -328,7 +326,7 @@ fn scheme_of(place: &str) -> Result<(Scheme, &str), UriError> {
     Ok((Scheme { tls, is_unix }, rest))
 }
 
-/// Whether it is the older form, which has a scheme and no slashes behind it.
+/// Returns whether the text has QEMU's older form: a scheme without slashes after it.
 fn is_legacy(text: &str) -> bool {
     text.strip_prefix("nbd:").is_some_and(|rest| !rest.starts_with("//"))
 }
@@ -336,7 +334,7 @@ fn is_legacy(text: &str) -> bool {
 fn legacy(text: &str, given: Given) -> Result<Uri, UriError> {
     let rest = text.strip_prefix("nbd:").unwrap_or(text);
     if given.socket.is_some() {
-        return Err(UriError::Key { key: "socket", problem: "goes with nbd+unix://" });
+        return Err(UriError::Key { key: "socket", problem: "is only allowed with nbd+unix://" });
     }
     let (place, export) = rest.split_once(":exportname=").unwrap_or((rest, ""));
     let address = match place.strip_prefix("unix:") {
@@ -351,19 +349,19 @@ fn legacy(text: &str, given: Given) -> Result<Uri, UriError> {
     Ok(Uri { tls: false, address, export, options: given.options })
 }
 
-/// Where a host is; the machine itself where none is named.
+/// Parses a host and a port; an empty host is this machine.
 fn tcp(authority: &str) -> Result<Address, UriError> {
     let (host, port) = host_and_port(authority)?;
     let host = if host.is_empty() { String::from("localhost") } else { decoded_text(&host)? };
     Ok(Address::Tcp { host: checked(host)?, port: port.unwrap_or(PORT) })
 }
 
-/// A host's name or address. Nothing in it means something in a URI.
+/// Checks the name or the address of a host: it must have no character with a meaning in a URI.
 fn checked(host: String) -> Result<String, UriError> {
     let is_odd = |char: char| char.is_whitespace() || char.is_control() || "/?#@[]%".contains(char);
     let is_address = host.parse::<core::net::Ipv6Addr>().is_ok();
     match host.contains(is_odd) || host.contains(':') && !is_address {
-        true => Err(part(&host, "the name or the address of a host")),
+        true => Err(part(&host, "a host name or an IP address")),
         false => Ok(host),
     }
 }
@@ -374,16 +372,16 @@ fn host_and_port(authority: &str) -> Result<(String, Option<u16>), UriError> {
         Some(Some((host, ""))) => (host, None),
         Some(Some((host, rest))) => match rest.strip_prefix(':') {
             Some(port) => (host, Some(port)),
-            None => return Err(part(authority, "a port behind the address: [ADDRESS]:PORT")),
+            None => return Err(part(authority, "a port after the address: [ADDRESS]:PORT")),
         },
-        Some(None) => return Err(part(authority, "a `]` behind the address")),
+        Some(None) => return Err(part(authority, "a `]` after the address")),
         None => match authority.split_once(':') {
             Some((host, port)) => (host, Some(port)),
             None => (authority, None),
         },
     };
     if bracketed.is_some() && host.parse::<core::net::Ipv6Addr>().is_err() {
-        return Err(part(authority, "an address of IPv6 between [ and ]"));
+        return Err(part(authority, "an IPv6 address between [ and ]"));
     }
     let port = match port {
         None | Some("") => None,
@@ -419,13 +417,13 @@ fn truth(value: &str) -> Result<bool, UriError> {
     }
 }
 
-/// Bytes that are written with `%XX`.
+/// Decodes `%XX`.
 fn decoded(text: &str) -> Result<Vec<u8>, UriError> {
     for behind in text.split('%').skip(1) {
         let mut digits = behind.bytes();
         let is_digit = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_hexdigit());
         if !(is_digit(digits.next()) && is_digit(digits.next())) {
-            return Err(part(text, "two digits of base 16 behind each %; % itself is %25"));
+            return Err(part(text, "two hexadecimal digits after each %; % itself is %25"));
         }
     }
     Ok(percent_decode_str(text).collect())

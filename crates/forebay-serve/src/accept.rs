@@ -1,4 +1,4 @@
-//! Connections come in here, and go to the workers.
+//! Accept loop: hands new connections to the workers.
 
 use crate::error::{ServeError, system};
 use crate::listen::{Listener, is_exhausted};
@@ -13,17 +13,17 @@ use rustix::time::Timespec;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// How long no connection is accepted after the last descriptor was used up.
+/// Pause after the process has run out of descriptors.
 const EXHAUSTED_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-/// How many connections of one socket are accepted in a row: however fast they come, the other
-/// sockets are looked at, and whether it is time to stop.
+/// Most connections accepted from one socket in a row. Then the loop polls the other sockets and
+/// the stop descriptor.
 const ACCEPTS_IN_A_ROW: usize = 64;
 
-/// Hands connections to workers until `stop` is readable or a worker has panicked, which is told
-/// where that is joined.
+/// Hands connections to workers until `stop` is readable or a worker has panicked; joining that
+/// worker returns the panic.
 ///
 /// # Errors
-/// If a socket fails.
+/// Returns an error if a socket fails.
 pub(crate) fn accept_until(
     stop: BorrowedFd<'_>,
     listeners: &[Listener],
@@ -46,15 +46,15 @@ pub(crate) fn accept_until(
         }
         match poll(&mut polled, pause.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return Err(system("waiting for connections")(error.into())),
+            Err(error) => return Err(system("cannot wait for connections")(error.into())),
         }
         if polled[..ends.len()].iter().any(|end| !end.revents().is_empty()) {
             return Ok(());
         }
-        // A socket that somebody else has shut down is always ready, and never gives a connection.
+        // A socket that another process has shut down is always ready and never has a connection.
         if polled[ends.len()..].iter().any(|l| l.revents().contains(PollFlags::HUP)) {
-            let why = io::Error::other("a socket was shut down by another process that has it");
-            return Err(system("accepting connections")(why));
+            let why = io::Error::other("another process has shut the socket down");
+            return Err(system("cannot accept connections")(why));
         }
         is_exhausted = false;
         for listener in listeners {
@@ -63,7 +63,7 @@ pub(crate) fn accept_until(
     }
 }
 
-/// Accepts what waits at one socket. Says whether descriptors have run out.
+/// Accepts the connections that wait at one socket. Returns whether descriptors have run out.
 fn accept_from(
     listener: &Listener,
     threads: &Threads,
@@ -77,10 +77,10 @@ fn accept_from(
                 let counters = shared.counters.server();
                 counters.accept_errors.count();
                 counters.refuse(ConnectionRefusal::NoDescriptor);
-                shared.log.line(now_ns(), format_args!("cannot accept: {error}"));
+                shared.log.line(now_ns(), format_args!("cannot accept a connection: {error}"));
                 return Ok(true);
             }
-            Err(error) => return Err(system("accepting connections")(error)),
+            Err(error) => return Err(system("cannot accept connections")(error)),
         }
     }
     Ok(false)

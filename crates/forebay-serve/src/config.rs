@@ -1,60 +1,60 @@
-//! What a server is to do.
+//! Options of a server.
 
 use crate::listen::Address;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
-/// One disk that is served.
+/// An export: one disk that is served.
 #[derive(Clone, Debug, Default)]
 pub struct ExportOptions {
-    /// The disk.
+    /// Device spec of the disk, such as `disk.img?direct=on`.
     pub spec: String,
-    /// What clients call it; the empty name is what they get who ask for none.
+    /// Name that clients ask for. A client that asks for none gets the export with the empty name.
     pub name: String,
-    /// What clients are told of it.
+    /// Description that is sent to clients.
     pub description: String,
-    /// Whether writes are refused.
+    /// Whether the disk is opened read-only and writes are refused.
     pub read_only: bool,
 }
 
-/// TLS, for a server that has it.
+/// TLS options.
 #[derive(Clone, Debug)]
 pub struct TlsOptions {
-    /// Whether clients must use it; otherwise each decides.
+    /// Whether clients must use TLS. If not, each client may choose.
     pub is_required: bool,
-    /// Where `server-cert.pem`, `server-key.pem` and `ca-cert.pem` are.
+    /// Directory with `server-cert.pem`, `server-key.pem` and `ca-cert.pem`.
     pub certificates: PathBuf,
-    /// Whether clients must have a certificate of the same authority.
+    /// Whether clients must have a certificate that `ca-cert.pem` has signed.
     pub verify_peer: bool,
 }
 
-/// What a server is to do.
+/// Options of a server.
 #[derive(Debug, Default)]
 pub struct Options {
-    /// The disks: one at least.
+    /// The exports: at least one.
     pub exports: Vec<ExportOptions>,
-    /// Where clients come in.
+    /// Addresses to listen at.
     pub listen: Vec<Address>,
-    /// Sockets where they come in as well, which listen already: unix or TCP. They are neither shut
-    /// down nor unlinked. There must be one of these, or an address.
+    /// Further sockets, unix or TCP, that listen already. The server neither shuts them down nor
+    /// unlinks them. It needs one of these or an address.
     pub sockets: Vec<OwnedFd>,
-    /// TLS. None: clients that ask for it are refused it.
+    /// TLS. `None`: the server refuses TLS to clients that ask for it.
     pub tls: Option<TlsOptions>,
-    /// How much clients may ask of it.
+    /// Limits on what clients may use.
     pub limits: Limits,
-    /// Where metrics are served.
+    /// Address where metrics are served.
     pub metrics: Option<Address>,
-    /// Where a line goes for each connection, and for what fails. It is never waited for: a line
-    /// that a full pipe does not take is left out.
+    /// Descriptor for log lines: one per connection, and one per failure. Writes never block: a
+    /// line that a full pipe does not take is dropped.
     pub log: Option<OwnedFd>,
 }
 
-/// What clients may ask of a server.
+/// Limits on what clients may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections at once that have chosen an export; more are refused in the handshake.
+    /// Most connections at once that have chosen an export. More are refused in the handshake.
     pub connections: usize,
-    /// Threads that serve connections; 0 is taken for 1.
+    /// Threads that serve connections; 0 counts as 1.
     pub threads: usize,
     /// Memory for payloads, bytes, of all connections together. Each thread needs two pieces of 4
     /// KiB per connection, larger where a disk has larger blocks, and at least 1 MiB. `None`: 64
@@ -62,9 +62,9 @@ pub struct Limits {
     pub memory_bytes: Option<usize>,
 }
 
-/// Requests of one connection that are under way at once; more wait in its socket. Four times as
-/// many as the deepest queues that servers are measured with, so clients do not wait for it; and
-/// what the server keeps for one that asks for more has a bound.
+/// Most requests of one connection in flight; more wait in its socket. It is four times the deepest
+/// queue that servers are measured with, so clients do not wait for it, and it bounds what the
+/// server keeps for a client that sends more.
 pub(crate) const MAX_IN_FLIGHT: u32 = 512;
 
 impl Default for Limits {

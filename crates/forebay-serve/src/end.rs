@@ -1,4 +1,4 @@
-//! The end of a server: it comes, whatever the disks do, and says what was lost.
+//! Shutdown of a server: within a time limit, whatever the disks do, and with a report of losses.
 
 use crate::error::{ServeError, system};
 use crate::export::Export;
@@ -9,17 +9,17 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the end of the whole server may take, with all that disks have to finish and to flush.
-/// A disk that has not done so by then is given up on. Service managers must wait longer.
+/// Time limit of the shutdown, including the I/O and the flushes of the disks. The server gives up
+/// on a disk that has not completed them by then. Service managers must wait longer.
 pub(crate) const END: Duration = Duration::from_secs(60);
 
-/// Has workers end by `drain`, and then makes durable what clients have written: after this nothing
-/// is lost by a power failure. Returns what has failed, the gravest first. A flush that failed
-/// where no write was waiting for it is not a failure, and goes to `note`.
+/// Ends the workers by `drain`, and then flushes the disks, so that a power failure loses none of
+/// the clients' writes. Returns the errors, the gravest first. A failed flush that no write was
+/// waiting for is not an error: it is passed to `note`.
 ///
-/// One disk that fails, or does not answer, keeps no other from being flushed. Where workers still
-/// wait for one at half of the time, the disks are flushed all the same; and again, if the workers
-/// come to their end soon enough after all.
+/// A disk that fails, or does not answer, delays the flush of no other disk. If workers still wait
+/// for a disk after half of the time, the disks are flushed all the same; and once more, if the
+/// workers end in time after all.
 pub(crate) fn drain_and_flush(
     limit: Duration,
     drain: impl FnOnce() -> Result<(), ServeError> + Send + 'static,
@@ -54,25 +54,25 @@ fn left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now())
 }
 
-/// Does `work` on a thread of its own, which is left to itself if nobody waits for it any more.
+/// Runs `work` on a thread of its own, which goes on if the caller stops waiting for it.
 fn begin<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<Receiver<T>, ServeError> {
     let (sender, result) = channel();
-    // Nobody listens any more where it comes too late.
+    // The send fails if the result comes too late.
     let body = move || drop(sender.send(work()));
     let thread = thread::Builder::new().name("end".to_owned()).spawn(body);
-    let failed = system("the last flush, without which writes may be lost");
+    let failed = system("cannot start the last flush: writes may be lost");
     thread.map(|_| result).map_err(failed)
 }
 
-/// The outcome of a flush: whether it failed without a loss, and how.
+/// Result of a flush: the error, if it failed without a loss.
 type Flushed = Result<Option<String>, ServeError>;
 
-/// The last flush of an export, by its number; without a thread it is still to be made.
+/// Last flush of an export, by its index. If no thread could be started, it is still to be made.
 type Flush = (usize, Result<Receiver<Flushed>, ServeError>);
 
-/// Begins to flush all disks at once.
+/// Starts the last flush of every disk.
 fn begin_flushes(exports: &Arc<[Export]>) -> Vec<Flush> {
     let written = (0..exports.len()).filter(|nr| !exports[*nr].info.can.read_only);
     let begin_one = |nr| {
@@ -82,7 +82,7 @@ fn begin_flushes(exports: &Arc<[Export]>) -> Vec<Flush> {
     written.map(begin_one).collect()
 }
 
-/// Returns those that have failed, or have not ended by then.
+/// Returns the errors of flushes that failed or did not end in time.
 fn failed_flushes(
     flushes: Vec<Flush>,
     exports: &Arc<[Export]>,
@@ -92,7 +92,7 @@ fn failed_flushes(
     let mut failures = Vec::new();
     for (nr, result) in flushes {
         let flushed = match result {
-            // Without a thread it is made here, without a limit: better late than never.
+            // Without a thread, flush here, without a time limit: a late flush is better than none.
             Err(_) => flush(&exports[nr]),
             Ok(result) => result.recv_timeout(left(until)).unwrap_or_else(|error| match error {
                 RecvTimeoutError::Disconnected => Err(ServeError::Panicked),
@@ -114,7 +114,7 @@ fn flush(export: &Export) -> Flushed {
     let had_unflushed = export.has_unflushed_writes();
     let Err(source) = export.disk.flush() else { return Ok(None) };
     let spec = export.disk.info().spec.clone();
-    // Asked again: the flush may have found a loss, or a worker that ends late may have written.
+    // Check again: the flush may have found a loss, or a worker that ended late may have written.
     if had_unflushed || export.has_unflushed_writes() {
         return Err(ServeError::LastFlush { spec, source });
     }
@@ -122,8 +122,8 @@ fn flush(export: &Export) -> Flushed {
     Ok(Some(format!("{spec}: {what}: {source}")))
 }
 
-/// The end of a server that has failed in these ways, the gravest first, which is the loss of data:
-/// that one is returned, and the others are logged, so that none hides another.
+/// Returns the first of these errors, which are sorted with the gravest, a loss of data, first. The
+/// others are logged, so that none hides another.
 pub(crate) fn gravest(log: &Log, failures: Vec<ServeError>) -> Result<(), ServeError> {
     let mut failures = failures.into_iter();
     let gravest = failures.next();
@@ -141,7 +141,7 @@ mod tests {
         Export::open(&ExportOptions { name, spec, ..ExportOptions::default() }).unwrap()
     }
 
-    /// Neither does a worker that waits for that disk.
+    /// A worker that waits for that disk delays no other disk either.
     #[test]
     fn a_disk_that_does_not_answer_keeps_no_other_from_its_last_flush() {
         let files = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
@@ -163,10 +163,10 @@ mod tests {
         };
         assert!(spec.starts_with("fault:"), "{spec}");
         assert!(!exports[1].has_unflushed_writes());
-        std::mem::forget(exports); // closing a disk waits for what is in flight
+        std::mem::forget(exports); // closing a disk waits for I/O in flight
     }
 
-    /// And what it has written until then is flushed, beside one that hangs.
+    /// Its writes until then are flushed, although another disk hangs.
     #[test]
     fn a_worker_that_ends_late_is_waited_for() {
         let files = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
@@ -195,12 +195,12 @@ mod tests {
         let drain = || Err(ServeError::Panicked);
         let failures = drain_and_flush(Duration::from_secs(60), drain, &exports, drop);
         assert!(matches!(failures[..], [ServeError::Panicked]), "{failures:?}");
-        let panics = || panic!("a test does this");
+        let panics = || panic!("panic of a test");
         let failures = drain_and_flush(Duration::from_secs(60), panics, &exports, drop);
         assert!(matches!(failures[..], [ServeError::Panicked]), "{failures:?}");
     }
 
-    /// Otherwise it would be killed at the moment when it says what is wrong.
+    /// Otherwise the service manager would kill the server while it reports the problem.
     #[test]
     fn the_service_manager_waits_longer_than_the_server_takes_to_end() {
         let unit = include_str!("../../../contrib/systemd/forebay@.service");

@@ -1,52 +1,50 @@
-//! Why a server cannot start.
+//! Errors of a server.
 
 use std::io;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why a server cannot start, or ended badly.
+/// Error of starting or running a server.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// A disk cannot be opened.
     #[error("{}", of_spec(.spec, &.source.to_string()))]
     Open {
-        /// The disk.
+        /// Spec of the disk.
         spec: String,
-        /// Why.
+        /// The cause.
         source: forebay::OpenError,
     },
-    /// A disk without a size.
-    #[error("{spec}: its size is not fixed; leave out capacity=growing: clients need a size")]
+    /// A disk without a fixed size.
+    #[error("{spec}: cannot export a disk without a fixed size: leave out capacity=growing")]
     Grows {
-        /// The disk.
+        /// Spec of the disk.
         spec: String,
     },
-    /// An export that clients could not be told of.
-    #[error("{spec}: it cannot be offered to clients: {why}")]
+    /// An export that the protocol cannot describe.
+    #[error("{spec}: cannot export this disk: {why}")]
     NotOffered {
-        /// The disk.
+        /// Spec of the disk.
         spec: String,
-        /// What about it the protocol does not allow.
+        /// The rule of the protocol that it breaks.
         why: &'static str,
     },
-    /// A disk that leaves out the end of what it is made of.
+    /// A disk that does not include the end of its file or device.
     #[error(
-        "{spec}: its last {} bytes are no whole block of {}, so that clients would not see its \
-         end; make it longer, or leave out direct=on if that is there",
-        out_of_reach,
-        block
+        "{spec}: the last {out_of_reach} bytes are not a whole block of {block} bytes, so clients \
+         would not see them: extend the file to whole blocks, or leave out direct=on"
     )]
     OutOfReach {
-        /// The disk.
+        /// Spec of the disk.
         spec: String,
-        /// How many bytes it leaves out.
+        /// Bytes behind the last whole block.
         out_of_reach: u64,
-        /// Its logical block size, bytes.
+        /// Logical block size, bytes.
         block: u32,
     },
-    /// Nothing to serve.
-    #[error("no disk to serve")]
+    /// No export.
+    #[error("no disk to serve: name at least one")]
     NoExport,
     /// Less memory than the connections need.
     #[error(
@@ -63,13 +61,13 @@ pub enum ServeError {
         connections: usize,
         /// Threads of the limits.
         threads: usize,
-        /// What each connection must be able to have, bytes.
+        /// Smallest share of a connection, bytes.
         piece: usize,
     },
-    /// Two exports of one name.
-    #[error("two exports are named `{0}`")]
+    /// Two exports with the same name.
+    #[error("two exports have the name `{0}`")]
     SameName(String),
-    /// A socket cannot be listened on.
+    /// A socket cannot listen.
     #[error(transparent)]
     Listen(#[from] crate::listen::ListenError),
     /// TLS cannot be set up.
@@ -78,58 +76,61 @@ pub enum ServeError {
     /// Metrics cannot be served.
     #[error(transparent)]
     Metrics(#[from] crate::metrics::EndpointError),
-    /// Nowhere to listen.
-    #[error("no socket for clients to come in")]
+    /// Neither an address nor a socket.
+    #[error("no address to listen at: name at least one")]
     NoSocket,
-    /// A thread of the server has panicked, which is a fault of the server's.
-    #[error("serving: a thread of the server has panicked")]
+    /// A thread of the server has panicked. This is a bug in the server.
+    #[error("a thread of the server has panicked: this is a bug, please report it")]
     Panicked,
     /// A system call failed.
     #[error("{what}: {source}")]
     System {
-        /// What it was for.
+        /// The operation that failed.
         what: &'static str,
-        /// How it failed.
+        /// The cause.
         source: io::Error,
     },
-    /// A disk does not answer any more.
-    #[error("a disk has not finished what was begun, in {} s: it may be lost", .limit.as_secs())]
+    /// A disk does not complete its I/O.
+    #[error(
+        "a disk has not completed its I/O within {} s: writes in flight may be lost",
+        .limit.as_secs()
+    )]
     Hangs {
-        /// How long it was waited for.
+        /// The time limit.
         limit: Duration,
     },
-    /// A flush at the end does not come back.
+    /// The last flush of a disk does not complete.
     #[error(
-        "{spec}: the last flush has not come to its end, in {} s: what clients have not flushed \
+        "{spec}: the last flush has not completed within {} s: writes that no client has flushed \
          may be lost",
         .limit.as_secs()
     )]
     FlushHangs {
-        /// The disk.
+        /// Spec of the disk.
         spec: String,
-        /// How long it was waited for.
+        /// The time limit.
         limit: Duration,
     },
-    /// A flush at the end failed, and writes may be lost.
+    /// The last flush of a disk failed, and writes may be lost.
     #[error("{spec}: the last flush failed, and writes may be lost: {source}")]
     LastFlush {
-        /// The disk.
+        /// Spec of the disk.
         spec: String,
-        /// How it failed.
+        /// The cause.
         source: forebay::IoError,
     },
 }
 
-/// Names what the failed system call was for.
+/// Returns a function that names the operation of a failed system call.
 pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
     move |source| ServeError::System { what, source }
 }
 
-/// What is wrong with a disk, which is named once: most errors begin with the file already.
-fn of_spec(spec: &str, told: &str) -> String {
+/// Returns an error with the spec in front, unless it begins with the file already.
+fn of_spec(spec: &str, error: &str) -> String {
     let target = spec.split_once('?').map_or(spec, |(target, _)| target);
-    match target.is_empty() || told.starts_with(target) {
-        true => told.to_owned(),
-        false => format!("{spec}: {told}"),
+    match target.is_empty() || error.starts_with(target) {
+        true => error.to_owned(),
+        false => format!("{spec}: {error}"),
     }
 }

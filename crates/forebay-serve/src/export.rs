@@ -1,4 +1,4 @@
-//! A disk as clients see it.
+//! Exports: disks with their description for clients.
 
 use crate::config::ExportOptions;
 use crate::error::ServeError;
@@ -6,24 +6,26 @@ use crate::pool::PIECE_MAX;
 use forebay::{Disk, OpenError};
 use forebay_nbd::export::{Abilities, BlockSizes, ExportInfo};
 
-/// The largest payload of a read or a write, bytes, as in nbdkit. The protocol lets clients assume
-/// 32 MiB; kernels have sent requests of 49.9 MB. Memory does not depend on it: larger payloads
-/// than [`PIECE_MAX`] travel in pieces.
+/// Largest payload of a read or a write, bytes, as in nbdkit. The protocol allows clients to assume
+/// 32 MiB; kernels have sent requests of 49.9 MB. It does not affect memory: payloads larger than
+/// [`PIECE_MAX`] are split.
 const PAYLOAD_MAX: u32 = 64 << 20;
 
-/// A disk that is served.
+/// An export with its open disk.
 #[derive(Debug)]
 pub(crate) struct Export {
     pub(crate) disk: Disk,
-    /// What clients are told.
+    /// Description for clients.
     pub(crate) info: ExportInfo,
-    /// Whether zeroes that may be a hole are made by a discard.
+    /// Whether a discard implements WRITE_ZEROES without NO_HOLE.
     pub(crate) discards_to_zeroes: bool,
-    /// The durable point that it was opened with: nothing is written by us until there is another.
+    /// Durable point of the disk when it was opened. As long as the disk has this one, no client
+    /// has written.
     opened_point: u64,
-    /// Whether a read fills its memory. Where not, that is cleared: it has been somebody else's.
+    /// Whether a read fills the whole buffer. If not, the server clears the buffer first, since it
+    /// may contain data of other clients.
     pub(crate) keeps_data: bool,
-    /// Whether a read fills a cache that later reads find.
+    /// Whether a read fills a cache from which later reads are served.
     pub(crate) caches_reads: bool,
 }
 
@@ -32,7 +34,7 @@ impl Export {
     pub(crate) fn open(options: &ExportOptions) -> Result<Export, ServeError> {
         let (disk, size_bytes) = open_disk(options)?;
         let (limits, facts) = (disk.limits(), disk.info().facts);
-        // Whoever copies it would have a copy without its end, and not know.
+        // A client that copies such an export would miss the end of the file.
         if facts.out_of_reach_bytes > 0 {
             return Err(ServeError::OutOfReach {
                 spec: options.spec.clone(),
@@ -50,8 +52,8 @@ impl Export {
             write_zeroes: !read_only && has_zeroes,
             fast_zero: !read_only && has_zeroes && facts.zeroes_fast,
             cache: true,
-            // A flush of any connection covers what all of them have written: their workers' queues
-            // are of one disk.
+            // A flush on any connection covers the writes of all: the queues of all workers belong
+            // to one disk.
             multi_conn: true,
             rotational: limits.rotational,
         };
@@ -71,9 +73,9 @@ impl Export {
         Ok(Export { disk, info, discards_to_zeroes, opened_point, keeps_data, caches_reads })
     }
 
-    /// Returns whether a client's write may not be on stable storage: one has ended and no flush
-    /// has succeeded since, or a failed flush has lost some. A flush that fails before any write
-    /// loses at most what others wrote before the disk was opened.
+    /// Returns whether a client's write may not be on stable storage: a write has ended and no
+    /// flush has succeeded since, or a failed flush has lost data. A flush that fails before any
+    /// write loses at most writes of other programs from before the disk was opened.
     pub(crate) fn has_unflushed_writes(&self) -> bool {
         let point = self.disk.durable_point();
         let is_unflushed = point != self.opened_point && !self.disk.is_durable(point);
@@ -87,9 +89,9 @@ fn open_disk(options: &ExportOptions) -> Result<(Disk, u64), ServeError> {
     let failed = |source| ServeError::Open { spec: options.spec.clone(), source };
     let spec = spec(options);
     let disk = match Disk::open(&spec) {
-        // The library has no disk of size 0, since few programs mean one. Servers of NBD have.
-        // A disk that may grow has no size of its own, and no client gets beyond that of the
-        // export.
+        // The library refuses a disk of size 0, which is usually a mistake. NBD servers export it.
+        // A disk with capacity=growing has no fixed size, and clients never access it beyond the
+        // size of the export.
         Err(OpenError::TooSmall { len: 0, .. }) => {
             let disk = Disk::open(&with_key(&spec, "capacity=growing")).map_err(failed)?;
             return Ok((disk, 0));
@@ -107,7 +109,7 @@ fn with_key(spec: &str, key: &str) -> String {
     format!("{spec}{}{key}", if spec.contains('?') { '&' } else { '?' })
 }
 
-/// The spec of an export's disk. One that is not to be written to is not opened for that, either.
+/// Returns the spec of the disk. A disk that is served read-only is opened read-only.
 fn spec(options: &ExportOptions) -> String {
     let spec = &options.spec;
     match options.read_only && !spec.contains("read_only=") {
@@ -133,7 +135,10 @@ mod tests {
         };
         assert!(Export::open(&export("direct=off")).is_ok());
         let refused = Export::open(&export("direct=on")).expect_err("it is refused").to_string();
-        assert!(refused.contains("its last 272 bytes are no whole block of 512"), "{refused}");
+        assert!(
+            refused.contains("the last 272 bytes are not a whole block of 512 bytes"),
+            "{refused}"
+        );
     }
 
     #[test]

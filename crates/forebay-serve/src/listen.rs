@@ -1,4 +1,4 @@
-//! Sockets that clients come to: opened here, or handed down by whoever started the server.
+//! Listening sockets: opened here, or passed by the service manager.
 
 mod address;
 mod error;
@@ -25,28 +25,28 @@ pub use error::ListenError;
 pub(crate) use peer::Peer;
 use stale::SocketFile;
 
-/// How many connections that were gone again are passed over in one call.
+/// Most connections, closed before they were accepted, that one call skips.
 const MAX_ABORTED: usize = 64;
-/// How much of its replies a client at a unix socket may leave in the kernel, if that allows it:
-/// with its usual 208 KiB two replies of 128 KiB take three system calls, and two waits.
+/// Size of the send buffer of a unix socket, if the kernel allows it: with the default of 208 KiB,
+/// two replies of 128 KiB take three system calls and two waits.
 const SEND_BUFFER_BYTES: usize = 512 << 10;
-/// A peer that is gone without a word is noticed after about two minutes.
+/// Keepalive: a peer that has vanished is detected after about two minutes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 6;
 
-/// What may stand in a URI as it is.
+/// Characters that a URI need not encode.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const PLAIN_PATH: &AsciiSet = &PLAIN.remove(b'/');
 
-/// A socket that listens. Its calls may come from any thread, one at a time or together.
+/// A listening socket. Any thread may call it, also concurrently.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: OwnedFd,
     name: Name,
-    /// Given up for a moment where there is no descriptor left to refuse a connection with.
+    /// Spare descriptor, closed for a moment to refuse a connection when no descriptor is left.
     spare: Mutex<Option<OwnedFd>>,
-    /// Removed with the listener. What was inherited has none.
+    /// Socket file, removed with the listener. `None` for an inherited socket.
     file: Option<SocketFile>,
 }
 
@@ -57,10 +57,10 @@ enum Name {
 }
 
 impl Name {
-    /// What clients on this machine call an address.
+    /// Returns the name by which clients on this machine reach an address.
     fn of(address: SocketAddr) -> Name {
         let host = match address.ip() {
-            // What stands for all addresses is of no use to a client.
+            // Clients cannot connect to a wildcard address.
             ip if ip.is_unspecified() => "localhost".to_owned(),
             ip => ip.to_string(),
         };
@@ -68,22 +68,22 @@ impl Name {
     }
 }
 
-/// Whether an error of [`Listener::accept`] says that this process or the machine has run out of
-/// something, so that the next call is better made a while later.
+/// Returns whether an error of [`Listener::accept`] means that the process or the machine has run
+/// out of a resource, so that the caller should wait before it tries again.
 pub(crate) fn is_exhausted(error: &io::Error) -> bool {
     let exhausted = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM];
     exhausted.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }
 
 impl Listener {
-    /// Listens at `address`. Of a host name that stands for several addresses, it takes the first
-    /// that can be had. A socket file that nobody listens at any more is replaced.
+    /// Listens at `address`. If a host name resolves to several addresses, it uses the first that
+    /// works. A socket file of a server that has ended is replaced.
     ///
-    /// Who may connect to a socket file is who may write to it, which is what the umask leaves:
-    /// with the usual 022, the user of this process alone.
+    /// The processes that may write to a socket file may connect. The umask decides: with the usual
+    /// 022, only the user of this process.
     ///
     /// # Errors
-    /// If somebody listens there, or it is refused for another reason.
+    /// Returns an error if another server listens there, or if the system refuses it.
     pub(crate) fn open(address: &Address) -> Result<Listener, ListenError> {
         open::listener(address)
     }
@@ -91,7 +91,7 @@ impl Listener {
     /// Takes over a socket that listens already. It is neither shut down nor unlinked.
     ///
     /// # Errors
-    /// If the kernel does not tell its address.
+    /// Returns an error if the kernel does not return its address.
     pub(crate) fn adopt(socket: OwnedFd) -> io::Result<Listener> {
         let flags = rustix::fs::fcntl_getfl(&socket)?;
         rustix::fs::fcntl_setfl(&socket, flags | rustix::fs::OFlags::NONBLOCK)?;
@@ -110,13 +110,14 @@ impl Listener {
         Ok(Listener { socket, name, spare: Mutex::new(Some(spare()?)), file })
     }
 
-    /// The next connection, with `O_NONBLOCK` and `FD_CLOEXEC` set, and without Nagle's delay;
-    /// `None` if none is waiting. Connections that were gone before they were accepted are passed
-    /// over.
+    /// Accepts the next connection, with `O_NONBLOCK` and `FD_CLOEXEC`, and without Nagle's delay.
+    /// Returns `None` if none is waiting. Skips connections that were closed before they were
+    /// accepted.
     ///
     /// # Errors
-    /// If [`is_exhausted`]: without a descriptor left (`EMFILE`) the connection was closed, so that
-    /// its peer knows and the listener does not stay readable; otherwise it still waits.
+    /// Returns an error for which [`is_exhausted`] holds if a resource has run out. Without a
+    /// descriptor (`EMFILE`) the connection was closed, so that its peer learns of it and the
+    /// listener does not stay readable; otherwise the connection still waits.
     pub(crate) fn accept(&self) -> io::Result<Option<(OwnedFd, Peer)>> {
         for _ in 0..MAX_ABORTED {
             match acceptfrom_with(&self.socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
@@ -137,17 +138,17 @@ impl Listener {
         Ok(None)
     }
 
-    /// Accepts and closes one connection, with the spare descriptor's number.
+    /// Accepts and closes one connection, with the number of the spare descriptor.
     fn refuse_one(&self) {
         let Ok(mut spare_slot) = self.spare.lock() else { return };
         drop(spare_slot.take());
         drop(acceptfrom_with(&self.socket, SocketFlags::CLOEXEC));
-        // Another thread may have been faster: then the next one is not refused, but waits.
+        // If another thread took the number first, the next connection waits instead.
         *spare_slot = spare().ok();
     }
 
-    /// The NBD URI of an export, to be pasted. A unix socket's path is absolute, so that it holds
-    /// in any folder. With `tls` it is one that a client follows with TLS or not at all.
+    /// Returns the NBD URI of an export. The path of a unix socket is absolute, so that the URI is
+    /// valid in any directory. With `tls`, clients that use the URI require TLS.
     pub(crate) fn uri(&self, export: &str, tls: bool) -> String {
         let export = percent_encode(export.as_bytes(), PLAIN_PATH);
         let s = if tls { "s" } else { "" };
@@ -166,7 +167,7 @@ impl Listener {
         }
     }
 
-    /// Where it listens, with the port that the kernel chose.
+    /// Returns the address, with the port that the kernel has chosen.
     pub(crate) fn address(&self) -> Address {
         match self.name.clone() {
             Name::Unix(path) => Address::Unix(path),
@@ -174,7 +175,7 @@ impl Listener {
         }
     }
 
-    /// The socket file that goes with it.
+    /// Returns the socket file of the listener.
     pub(crate) fn file(&self) -> Option<&Path> {
         match &self.name {
             Name::Unix(path) if self.file.is_some() => Some(path),
@@ -194,7 +195,7 @@ fn spare() -> io::Result<OwnedFd> {
     open::new_socket(AddressFamily::UNIX)
 }
 
-/// What a connection failed of, and no other will: see accept(2).
+/// Returns whether an error of accept(2) concerns one connection only.
 fn is_of_one_connection(errno: Errno) -> bool {
     [
         Errno::CONNABORTED,
@@ -212,7 +213,7 @@ fn is_of_one_connection(errno: Errno) -> bool {
     .contains(&errno)
 }
 
-/// Without these a connection still works, so failures do not matter.
+/// Sets the options of a connection. It works without them, so errors are ignored.
 fn prepare(connection: &OwnedFd, peer: Peer) {
     if let Peer::Tcp(_) = peer {
         let _ = sockopt::set_tcp_nodelay(connection, true);
@@ -221,7 +222,7 @@ fn prepare(connection: &OwnedFd, peer: Peer) {
         let _ = sockopt::set_tcp_keepintvl(connection, KEEPALIVE_INTERVAL);
         let _ = sockopt::set_tcp_keepcnt(connection, KEEPALIVE_PROBES);
     } else {
-        // Refused or cut down, it is as it was. (TCP finds the best by itself.)
+        // If this fails, the buffer keeps its size. (TCP adapts the size itself.)
         let _ = sockopt::set_socket_send_buffer_size(connection, SEND_BUFFER_BYTES);
     }
 }

@@ -1,10 +1,9 @@
-//! What the server says while it runs: a line for each thing that whoever runs it may want to
-//! know.
+//! Log of the server: one line per event.
 //!
-//! A line is one write, and never waited for: a reader that has stopped, or is gone, must not hold
-//! up a client's I/O. What comes in a flood is cut off after a while, and how much that was is said
-//! when it is over. Whatever a peer may have chosen is shown in a way that cannot be taken for a
-//! line, or a terminal's command, of its own.
+//! A line is one write, which never blocks: a reader that has stopped must not delay a client's
+//! I/O. If too many lines are written, some are dropped, and the next line reports how many. Text
+//! that a peer has chosen is escaped, so that it cannot form a line of its own, or a control
+//! sequence of a terminal.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -16,14 +15,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::listen::Peer;
 use crate::metrics::TrafficSum;
 
-/// So many lines may come at once.
+/// Most lines written in a burst.
 const BURST: u64 = 200;
-/// And then one in so many ns.
+/// After a burst, one line is allowed per this many ns.
 const NS_PER_LINE: u64 = 100_000_000;
-/// The longest line, bytes: what a pipe takes whole, if it takes anything.
+/// Longest line, bytes: a pipe takes a write of this length completely or not at all.
 const MAX_LINE_BYTES: usize = 4096;
 
-/// Where lines go. Any thread may write.
+/// Log that any thread may write to.
 #[derive(Debug)]
 pub(crate) struct Log {
     output: Option<OwnedFd>,
@@ -31,48 +30,48 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Lines go there, or nowhere.
+    /// Returns a log that writes to this descriptor; `None`: nowhere.
     pub(crate) fn to(output: Option<OwnedFd>) -> Log {
         Log { output, limit: Mutex::new(Limit::default()) }
     }
 
-    /// Writes a line, at `now_ns` by any clock that does not go back.
+    /// Writes a line. `now_ns` is the current time of any monotonic clock.
     pub(crate) fn line(&self, now_ns: u64, text: impl fmt::Display) {
         let mut limit = self.limit.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(left_out) = limit.admit(now_ns) else { return };
         let mut lines = vec![text.to_string()];
         if left_out > 0 {
-            lines.insert(0, format!("{left_out} lines were left out here: too many at once"));
+            lines.insert(0, format!("{left_out} log lines dropped: too many at once"));
         }
         if !lines.iter().all(|line| self.write(line)) {
             limit.left_out = left_out + 1;
         }
     }
 
-    /// Whether the output took it, or never will.
+    /// Returns whether the line was written, or can never be written.
     fn write(&self, text: &str) -> bool {
         let Some(output) = &self.output else { return true };
         let line = shown(text);
         let mut ready = [PollFd::new(output, PollFlags::OUT)];
         let is_ready = poll(&mut ready, Some(&Timespec::default())).is_ok_and(|nr| nr > 0);
         if is_ready {
-            // If nobody reads it nobody misses it.
+            // An error means that the reader has gone.
             let _ = rustix::io::write(output, line.as_bytes());
         }
         is_ready
     }
 }
 
-/// How many lines may be written now.
+/// Rate limit of the lines.
 #[derive(Debug, Default)]
 struct Limit {
-    /// When the lines so far would have been written one by one.
+    /// Time to which the lines so far extend, at one line per `NS_PER_LINE`.
     until_ns: u64,
     left_out: u64,
 }
 
 impl Limit {
-    /// Whether a line may be written; then, how many were left out before it.
+    /// Returns how many lines were dropped before this one, or `None` if it must be dropped too.
     fn admit(&mut self, now_ns: u64) -> Option<u64> {
         let until_ns = self.until_ns.max(now_ns);
         if until_ns - now_ns >= BURST * NS_PER_LINE {
@@ -84,7 +83,7 @@ impl Limit {
     }
 }
 
-/// A text as one line, whatever is in it.
+/// Returns a text as one line, with control characters escaped.
 fn shown(text: &str) -> String {
     let mut line = String::from("forebay: ");
     for char in text.chars() {
@@ -101,18 +100,18 @@ fn shown(text: &str) -> String {
     line
 }
 
-/// A connection that has chosen an export.
+/// Log line of a connection that has chosen an export.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opened<'a> {
-    /// Its number.
+    /// Number of the connection.
     pub id: u64,
-    /// Who.
+    /// The client.
     pub peer: Peer,
-    /// What.
+    /// Name of the export.
     pub export: &'a str,
-    /// The version of TLS and the cipher; `None`: in the clear.
+    /// Version of TLS and cipher suite; `None`: not encrypted.
     pub tls: Option<&'a str>,
-    /// What was agreed upon: simple or structured replies, extended headers.
+    /// Negotiated framing: simple replies, structured replies or extended headers.
     pub mode: &'a str,
 }
 
@@ -127,20 +126,20 @@ impl fmt::Display for Opened<'_> {
     }
 }
 
-/// A connection that has ended.
+/// Log line of a connection that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Closed<'a, Why> {
-    /// Its number.
+    /// Number of the connection.
     pub id: u64,
-    /// Who.
+    /// The client.
     pub peer: Peer,
-    /// What, if it has chosen one.
+    /// Name of the export, if it has chosen one.
     pub export: Option<&'a str>,
-    /// Why it ended.
+    /// Reason for the end.
     pub why: Why,
-    /// What it has done.
+    /// Counters of the connection.
     pub traffic: TrafficSum,
-    /// How long it was open, ns.
+    /// Time from accept to close, ns.
     pub open_ns: u64,
 }
 
@@ -149,7 +148,7 @@ impl<Why: fmt::Display> fmt::Display for Closed<'_, Why> {
         let open = Duration::from_nanos(self.open_ns).as_secs_f64();
         write!(f, "connection {} from {}: {} after {open:.3} s", self.id, self.peer, self.why)?;
         if self.export.is_none() {
-            return f.write_str("; it had chosen no export");
+            return f.write_str("; no export chosen");
         }
         let TrafficSum { errors, read_bytes, written_bytes, .. } = self.traffic;
         match self.traffic.all_requests() {
@@ -165,7 +164,7 @@ impl<Why: fmt::Display> fmt::Display for Closed<'_, Why> {
     }
 }
 
-/// Bytes, in the largest unit of which there is one, with one place behind the point.
+/// Number of bytes, shown with one decimal in the largest unit that it reaches.
 struct Size(u64);
 
 impl fmt::Display for Size {

@@ -1,4 +1,4 @@
-//! What the server counts, and how it is told: OpenMetrics over HTTP.
+//! Counters of the server, and their export: OpenMetrics over HTTP.
 
 mod counter;
 mod disks;

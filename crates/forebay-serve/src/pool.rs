@@ -1,44 +1,44 @@
-//! The memory of a worker: payloads on their way between sockets and disks.
+//! Memory of a worker for payloads in flight between sockets and disks.
 //!
-//! Each worker has a budget that it never exceeds, whatever clients ask for. Memory is lent in
-//! pieces of a few sizes, and kept for the next request when it comes back; an idle worker gives it
-//! up.
+//! Each worker has a budget that it never exceeds, whatever its clients request. Memory is lent in
+//! pieces of a few sizes. A piece that is returned is kept for the next request; an idle worker
+//! frees all of them.
 //!
-//! **Shares.** A client that does not take its replies keeps their memory, and so does one that
-//! sends half of a payload. So that such clients cannot starve the others, half of the budget is
-//! divided evenly: each client may have that share at any time, and the server does not start with
-//! less memory than a piece per share. Of the other half a client may have no more than what is
-//! left of it afterwards. That is how switches share the memory of their ports (Choudhury and
-//! Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998).
+//! **Shares.** A client that does not read its replies holds their memory, and so does one that
+//! sends half of a payload. To keep such clients from starving others, half of the budget is
+//! divided evenly: each client may have its share at any time, and the server does not start with
+//! less memory than a piece per share. Of the other half, a client may hold at most as much as is
+//! then left of it. Switches share the memory of their ports in this way (Choudhury and Hahne,
+//! "Dynamic queue length thresholds for shared-memory packet switches", 1998).
 
 use crate::config::Limits;
 use crate::error::ServeError;
 use forebay::Buf;
 use std::io::IoSlice;
 
-/// The smallest piece, bytes; larger where a disk has larger blocks.
+/// Size of the smallest piece, bytes; larger if a disk has larger blocks.
 const PIECE_MIN: usize = 4 << 10;
-/// The largest piece, bytes: larger payloads travel in several.
+/// Size of the largest piece, bytes: larger payloads are split.
 pub(crate) const PIECE_MAX: usize = 256 << 10;
-/// What one client has at most, bytes. More would only drive the data out of the processor's caches
-/// between the disk and the socket: with 4 connections of 64 requests of 256 KiB, `nbdcopy`, this
+/// Most that one client may hold, bytes. More would only push the data out of the processor's
+/// caches between disk and socket: with 4 connections of 64 requests of 256 KiB (`nbdcopy`), this
 /// saves a sixth of the processor time.
 const HELD_MAX: usize = 2 << 20;
 /// Piece sizes: the powers of two from the smallest to the largest.
 const NR_CLASSES: usize = (PIECE_MAX / PIECE_MIN).ilog2() as usize + 1;
 
-/// Memory of a server that was given no number, bytes. More where its limits need it.
+/// Default memory of a server, bytes; more if its limits need it.
 const MEMORY_BYTES: usize = 64 << 20;
 
-/// How a server divides its memory among workers and clients.
+/// Division of a server's memory among workers and clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budget {
-    /// Bytes of one worker.
+    /// Budget of one worker, bytes.
     bytes: usize,
-    /// Clients that may be at one worker: all of them, since clients choose which of their
+    /// Clients that one worker may have: all of them, since clients choose which of their
     /// connections they close.
     nr_clients: usize,
-    /// The smallest piece, bytes.
+    /// Size of the smallest piece, bytes.
     piece_min: usize,
 }
 
@@ -61,41 +61,41 @@ impl Budget {
         Ok(Budget { bytes: given / threads, nr_clients: connections, piece_min })
     }
 
-    /// Returns the memory of all workers, if it is more than the usual.
+    /// Returns the memory of all workers, if it is more than the default.
     pub(crate) fn raised_bytes(&self, limits: &Limits) -> Option<usize> {
         let bytes = self.bytes * limits.threads.max(1);
         (limits.memory_bytes.is_none() && bytes > MEMORY_BYTES).then_some(bytes)
     }
 }
 
-/// Pieces of memory, and how many bytes of them may be lent. Of one thread.
+/// Pieces of memory of one thread, and the limit of their sum.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// Pieces that nobody has, by class.
+    /// Pieces that are free, by size class.
     free: [Vec<Buf>; NR_CLASSES],
     /// Bytes in `free`.
     kept_bytes: usize,
-    /// Bytes that others have.
+    /// Bytes that clients hold.
     lent_bytes: usize,
-    /// What both together never exceed.
+    /// Limit of the sum of both.
     budget_bytes: usize,
-    /// What everybody may have at any time.
+    /// Bytes that each client may hold at any time.
     share_bytes: usize,
-    /// What clients have beyond their shares, together.
+    /// Bytes that all clients hold beyond their shares.
     beyond_bytes: usize,
     piece_min: usize,
     /// An empty list, kept for its memory: the slices of one vectored write to a client.
     slices: Vec<IoSlice<'static>>,
-    /// Whether a client was refused a piece because others have the memory, since this was last
-    /// asked.
+    /// Whether a client was refused a piece because others hold the memory, since the last call of
+    /// [`Pool::take_shortage`].
     is_short: bool,
 }
 
-/// How many bytes of a pool one client has.
+/// Bytes of a pool that one client holds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held(usize);
 
-/// The size of the piece that `len` bytes take.
+/// Returns the size of the piece for `len` bytes.
 pub(crate) fn piece_bytes(len: usize) -> usize {
     len.next_power_of_two().clamp(PIECE_MIN, PIECE_MAX)
 }
@@ -135,7 +135,7 @@ impl Pool {
         held_bytes.saturating_sub(self.share_bytes)
     }
 
-    /// Whether a client may have so many bytes more.
+    /// Returns whether a client may have a piece of this size.
     pub(crate) fn may_have(&self, piece: usize, held: &Held) -> bool {
         if held.0 > 0 && held.0 + piece > HELD_MAX {
             return false;
@@ -146,9 +146,9 @@ impl Pool {
         self.lent_bytes + piece <= self.budget_bytes && (more == 0 || beyond + more <= left)
     }
 
-    /// Returns a piece for `len` bytes, or for the first of them: as large as may be lent to a
-    /// client that has so much already. `None`: nothing may be, until something comes back. The
-    /// contents of a piece are those of its last use.
+    /// Returns a piece for `len` bytes, or for the first of them: as large as the client may have.
+    /// `None`: the client must wait until memory is returned. The piece contains the data of its
+    /// last use.
     pub(crate) fn take(&mut self, len: usize, held: &mut Held) -> Option<Buf> {
         let mut piece = piece_bytes(len);
         while !self.may_have(piece, held) {
@@ -169,27 +169,27 @@ impl Pool {
         Some(Buf::new(piece))
     }
 
-    /// Takes a piece back from who has it.
+    /// Takes a piece back from a client.
     pub(crate) fn give(&mut self, buf: Buf, held: &mut Held) {
         self.beyond_bytes -= self.beyond(held.0) - self.beyond(held.0 - buf.len());
         held.0 -= buf.len();
         self.give_left(buf);
     }
 
-    /// A client is gone. What it has comes back by [`Pool::give_left`].
+    /// Ends the account of a client that is gone. Its pieces return by [`Pool::give_left`].
     pub(crate) fn leave(&mut self, held: &mut Held) {
         self.beyond_bytes -= self.beyond(held.0);
         held.0 = 0;
     }
 
-    /// Takes a piece back whose client is gone.
+    /// Takes back a piece of a client that is gone.
     pub(crate) fn give_left(&mut self, buf: Buf) {
         self.lent_bytes -= buf.len();
         self.kept_bytes += buf.len();
         self.free[class(buf.len())].push(buf);
     }
 
-    /// Gives up kept pieces until the budget is kept, the largest first.
+    /// Frees unused pieces until the budget is met, the largest first.
     fn make_room(&mut self) {
         while self.lent_bytes + self.kept_bytes > self.budget_bytes {
             let Some(buf) = self.free.iter_mut().rev().find_map(Vec::pop) else { return };
@@ -197,30 +197,30 @@ impl Pool {
         }
     }
 
-    /// Gives up what is kept: nothing has happened for a while.
+    /// Frees all unused pieces.
     pub(crate) fn trim(&mut self) {
         self.free = Default::default();
         self.kept_bytes = 0;
     }
 
-    /// Returns whether everything that was lent has come back.
+    /// Returns whether all pieces have been returned.
     #[cfg(test)]
     pub(crate) fn is_whole(&self) -> bool {
         self.lent_bytes == 0 && self.beyond_bytes == 0
     }
 
-    /// Returns whether a client waits for memory that others have.
+    /// Returns whether a client waits for memory that others hold.
     pub(crate) fn is_short(&self) -> bool {
         self.is_short
     }
 
-    /// The same, for the time since this was last called: a client that still waits asks again in
+    /// Returns the same for the time since the last call. A client that still waits tries again in
     /// the same round.
     pub(crate) fn take_shortage(&mut self) -> bool {
         std::mem::take(&mut self.is_short)
     }
 
-    /// Whether anything is kept.
+    /// Returns whether the pool keeps free pieces.
     pub(crate) fn keeps_any(&self) -> bool {
         self.kept_bytes > 0
     }
@@ -253,7 +253,7 @@ mod tests {
                 panic!("{needed} is too much")
             };
             assert_eq!(told, needed);
-            // Without a number there is always enough.
+            // Without `memory_bytes` there is always enough.
             let raised = of(None).unwrap().raised_bytes(&limits(None, connections, threads));
             assert_eq!(raised, (needed > MEMORY_BYTES).then_some(needed));
         }
@@ -263,7 +263,7 @@ mod tests {
         Budget::new(&limits(Some(usize::MAX), usize::MAX, usize::MAX), 512).unwrap();
     }
 
-    /// With the least memory there can be, and all others greedy.
+    /// With the least memory that is accepted, and greedy clients besides one.
     #[test]
     fn each_client_gets_a_piece_whatever_the_others_have() {
         for (nr_clients, block) in [(1, 512), (200, 512), (300, 4096), (50, 1 << 16)] {
@@ -340,7 +340,7 @@ mod tests {
             assert!(pool.lent_bytes > 1 << 19);
             let mut lent = lent.into_iter();
             lent.next().unwrap().into_iter().for_each(|buf| pool.give(buf, &mut helds[0]));
-            pool.leave(&mut helds[1]); // it is gone, and the disk still has its pieces
+            pool.leave(&mut helds[1]); // the client is gone, and its I/O is still in flight
             lent.next().unwrap().into_iter().for_each(|buf| pool.give_left(buf));
             assert_eq!((pool.lent_bytes, pool.beyond_bytes), (0, 0));
         }

@@ -1,4 +1,4 @@
-//! The threads of a server: begun together, and ended together, whatever becomes of one of them.
+//! Threads of a server. They start together and end together, even if one of them panics.
 
 use crate::error::{ServeError, system};
 use crate::server::Shared;
@@ -13,43 +13,44 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long workers may take until clients are let in all the same.
+/// Longest wait for the workers to open their queues before the server accepts clients.
 const READY: Duration = Duration::from_secs(5);
 
-/// The workers. Dropping it has them end by themselves.
+/// Worker threads. Dropping this makes them end, without waiting for them.
 #[derive(Debug)]
 pub(crate) struct Threads {
     doors: Vec<Arc<Door>>,
     workers: Vec<JoinHandle<()>>,
-    /// Readable as soon as a worker has panicked.
+    /// Readable when a worker has panicked.
     panicked: Arc<OwnedFd>,
 }
 
 impl Threads {
-    /// Starts them.
+    /// Starts the workers.
     ///
     /// # Errors
-    /// If there are not enough threads or descriptors. Those that were started end.
+    /// Returns an error if a thread or a descriptor cannot be made. Workers that were started end.
     pub(crate) fn start(shared: &Arc<Shared>) -> Result<Threads, ServeError> {
         let panicked = eventfd(0, EventfdFlags::CLOEXEC);
-        let panicked = panicked.map_err(|error| system("a descriptor")(error.into()))?;
+        let panicked = panicked
+            .map_err(|error| system("cannot create a descriptor for the workers")(error.into()))?;
         let (doors, workers) = (Vec::new(), Vec::new());
         let mut threads = Threads { doors, workers, panicked: Arc::new(panicked) };
         let nr_clients = shared.limits.connections;
         let asker = Asker::start(&shared.exports, nr_clients);
-        let asker = asker.map_err(system("starting a thread"))?;
+        let asker = asker.map_err(system("cannot start a thread"))?;
         let mut readies = Vec::new();
         for number in 0..shared.limits.threads.max(1) {
             let door = Arc::new(
                 Door::new(Arc::clone(&threads.panicked))
-                    .map_err(system("a descriptor for a thread"))?,
+                    .map_err(system("cannot create a descriptor for a worker"))?,
             );
             threads.doors.push(Arc::clone(&door));
             let ready = threads.start_worker(number, shared, door, &asker)?;
             readies.push(ready);
         }
-        // Disks on other servers are connected to for each thread: no client is to wait for that,
-        // and nobody who has the server stop for long. Who has panicked tells by its end.
+        // Each thread connects to disks on NBD servers. Clients should not wait for that, and it
+        // should not delay a shutdown for long. A panic drops the sender.
         let until = Instant::now() + READY;
         for ready in readies {
             let _ = ready.recv_timeout(until.saturating_duration_since(Instant::now()));
@@ -57,7 +58,7 @@ impl Threads {
         Ok(threads)
     }
 
-    /// Starts one. What is returned ends when the worker has its queues.
+    /// Starts a worker. The receiver is disconnected when the worker has its queues.
     fn start_worker(
         &mut self,
         number: usize,
@@ -65,7 +66,8 @@ impl Threads {
         door: Arc<Door>,
         asker: &Arc<Asker>,
     ) -> Result<Receiver<()>, ServeError> {
-        let epoll = Worker::epoll(&door).map_err(system("a descriptor for a thread"))?;
+        let epoll =
+            Worker::epoll(&door).map_err(system("cannot create a descriptor for a worker"))?;
         let (shared, asker, told) = (Arc::clone(shared), Arc::clone(asker), Arc::clone(&door));
         let (is_ready, ready) = channel();
         let builder = std::thread::Builder::new().name(format!("worker-{number}"));
@@ -76,32 +78,32 @@ impl Threads {
                 worker.run();
             });
             if let Err(panic) = catch_unwind(worker) {
-                // Its clients would wait for ever: the server ends, and who started it may start
-                // it anew. (A worker that was there has told already.)
+                // The clients of this worker would wait forever, so the server ends and can be
+                // started again. (A worker that has begun its rounds has signalled already.)
                 told.tell_panic();
                 resume_unwind(panic);
             }
         });
-        self.workers.push(thread.map_err(system("starting a thread"))?);
+        self.workers.push(thread.map_err(system("cannot start a thread"))?);
         Ok(ready)
     }
 
-    /// Readable as soon as a worker has panicked.
+    /// Returns the descriptor that is readable when a worker has panicked.
     pub(crate) fn panicked(&self) -> BorrowedFd<'_> {
         self.panicked.as_fd()
     }
 
-    /// Hands a connection to the worker that has the fewest.
+    /// Hands a connection to the worker with the fewest connections.
     pub(crate) fn bring(&self, arrival: Arrival) {
         let door = self.doors.iter().min_by_key(|door| door.nr_conns());
         door.expect("there is a thread").bring(arrival);
     }
 
-    /// Has them finish what they have begun, and waits for that. They bound their own end, as far
-    /// as disks answer: connections that do not take their replies are closed.
+    /// Waits until the workers have completed the requests in flight and ended. If the disks
+    /// respond, that takes a bounded time: connections that do not read their replies are closed.
     ///
     /// # Errors
-    /// If one has panicked.
+    /// Returns an error if a worker has panicked.
     pub(crate) fn end(mut self) -> Result<(), ServeError> {
         self.close();
         let died = self.workers.drain(..).filter_map(|thread| thread.join().err()).count();

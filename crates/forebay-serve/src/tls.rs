@@ -68,22 +68,22 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Returns the configuration that all TLS connections of a server share, from the files in
-/// `folder`: `server-cert.pem` with the certificate and the intermediate ones, and
-/// `server-key.pem`. With `verify_peer` also `ca-cert.pem`, which must have signed the certificate
-/// of a client, and, if it exists, `ca-crl.pem` with the certificates that this CA has revoked.
+/// Reads the configuration of all TLS connections of a server from the files in `folder`:
+/// `server-cert.pem` with the certificate and the intermediate ones, and `server-key.pem`. With
+/// `verify_peer` also `ca-cert.pem`, which must have signed the certificates of clients, and, if it
+/// exists, `ca-crl.pem` with the certificates that this CA has revoked.
 ///
-/// TLS 1.2 and 1.3. Sessions are not resumed: NBD connections are few and long.
+/// Supports TLS 1.2 and 1.3. Sessions are not resumed: NBD connections are few and long.
 ///
 /// # Errors
-/// Names the file and the problem.
+/// Returns an error that names the file and the problem.
 fn server_config(folder: &Path, verify_peer: bool) -> Result<Arc<ServerConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let certificate_file = folder.join(SERVER_CERT);
     let chain = certificates(&certificate_file)?;
     let key_file = folder.join(SERVER_KEY);
     let key = private_key(&key_file)?;
-    // The key alone first: else an unreadable key is reported as one of another certificate.
+    // Check the key alone first: otherwise an unreadable key would be reported as a mismatch.
     provider
         .key_provider
         .load_private_key(key.clone_key())
@@ -169,7 +169,7 @@ fn revocations(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>
     };
     let lists = lists.map_err(|error| failed(Problem::Unreadable(error)))?;
     if lists.is_empty() {
-        // To go on without a list would admit clients whose certificates were revoked.
+        // Going on without a list would admit clients whose certificates are revoked.
         return Err(failed(Problem::NothingThere("no revocation list (X509 CRL) in this file")));
     }
     Ok(lists)

@@ -1,10 +1,10 @@
-//! Sockets that whoever started this process has opened: systemd's activation, which libnbd and
-//! QEMU's tools speak as well.
+//! Socket activation: sockets that the parent process has opened, as systemd, libnbd and QEMU's
+//! tools do.
 //!
-//! The manager keeps such a socket, so it is neither shut down nor unlinked here. Its descriptor is
-//! only known by its number, and a number becomes an owned descriptor without `unsafe` by one way:
-//! the kernel makes a copy of "descriptor N of that process", where the process is this one. The
-//! original stays open, which changes nothing, since the manager has the socket open as well.
+//! The service manager keeps such a socket, so it is neither shut down nor unlinked here. Only the
+//! number of its descriptor is known. One call makes an owned descriptor of a number without
+//! `unsafe`: pidfd_getfd, which copies a descriptor of a process, here of this one. The original
+//! stays open, which has no effect, since the service manager has the socket open as well.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -15,23 +15,22 @@ use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_op
 
 use crate::failure::Failure;
 
-/// More sockets than anybody passes.
+/// Most sockets that are taken over.
 const MAX_SOCKETS: usize = 64;
 
-/// The sockets that were handed down by `LISTEN_FDS`; none, if that is not meant for this process.
-/// Names of `LISTEN_FDNAMES` are not needed.
+/// Returns the sockets of `LISTEN_FDS`; none if the variable is for another process. The names of
+/// `LISTEN_FDNAMES` are not used.
 ///
 /// # Errors
-/// If one of them is not a listening unix or TCP socket, or the kernel does not allow
-/// `pidfd_getfd`, as in some containers.
+/// Returns an error if a descriptor is not a listening unix or TCP socket, or if the kernel does
+/// not allow `pidfd_getfd`, as in some containers.
 pub(super) fn sockets() -> Result<Vec<OwnedFd>, Failure> {
     let passed = sd_notify::listen_fds_with_names();
-    let passed = passed.map_err(|error| {
-        Failure::Run(format!("cannot take over the sockets of LISTEN_FDS: {error}"))
-    })?;
+    let passed = passed
+        .map_err(|error| Failure::Run(format!("cannot use the sockets of LISTEN_FDS: {error}")))?;
     let socket = |(number, name): (i32, String)| {
-        let told = format!("cannot take over descriptor {number} (`{name}`) of LISTEN_FDS");
-        copy_of(number).map_err(|error| Failure::Run(format!("{told}: {error}")))
+        let what = format!("cannot use descriptor {number} (`{name}`) of LISTEN_FDS");
+        copy_of(number).map_err(|error| Failure::Run(format!("{what}: {error}")))
     };
     passed.take(MAX_SOCKETS).map(socket).collect()
 }
@@ -41,11 +40,11 @@ fn copy_of(number: i32) -> io::Result<OwnedFd> {
     let socket = pidfd_getfd(process, number, PidfdGetfdFlags::empty())?;
     let family = socket_domain(&socket)?;
     if ![AddressFamily::UNIX, AddressFamily::INET, AddressFamily::INET6].contains(&family) {
-        return Err(io::Error::other("it is neither a unix nor a TCP socket"));
+        return Err(io::Error::other("not a unix or TCP socket"));
     }
     if !socket_acceptconn(&socket)? {
         return Err(io::Error::other(
-            "it is not listening; a unit needs `ListenStream=` and `Accept=no`",
+            "the socket does not listen: a systemd unit needs `ListenStream=` and `Accept=no`",
         ));
     }
     Ok(socket)

@@ -1,4 +1,4 @@
-//! Options of other NBD servers, and what to use here.
+//! Options of other NBD servers, with the equivalents of this one.
 
 const TCP: &str = "use --nbd tcp:HOST:PORT";
 const UNIX: &str = "use --nbd unix:PATH";
@@ -8,12 +8,12 @@ const NO_FORMAT: &str = "every image is served as raw; qemu-nbd serves other for
 const NO_PART: &str = "a part of a disk is served through a loop device: `losetup --show --find \
                        --offset BYTES --sizelimit BYTES FILE`";
 
-/// Options of qemu-nbd and nbdkit that have another name here, or none.
+/// Options of qemu-nbd and nbdkit that have another name here, or do not exist.
 const OPTIONS: &[(&[&str], &str)] = &[
     (&["--port", "-p", "--bind", "-b", "--ip-addr", "--ipaddr", "-i", "--listen", "-l"], TCP),
     (&["--socket", "-k", "--unix", "-U"], UNIX),
     (&["--fork", "--daemon", "--daemonize", "--background", "-d"], BACKGROUND),
-    (&["--foreground", "-f", "--persistent", "-t"], "leave it out: forebay serve always does so"),
+    (&["--foreground", "-f", "--persistent", "-t"], "leave it out: this is the default"),
     (
         &["--pid-file", "--pidfile", "-P"],
         "forebay serve writes no PID file: a shell has the number in $!, systemd in $MAINPID",
@@ -33,7 +33,7 @@ const OPTIONS: &[(&[&str], &str)] = &[
     (&["--verbose", "-v", "--log", "--quiet"], "leave it out: the log goes to standard error"),
 ];
 
-/// Returns what to use instead of an option of another server.
+/// Returns the equivalent of an option of another server.
 pub(crate) fn tip(option: &str) -> Option<&'static str> {
     let name = option.split('=').next()?;
     OPTIONS.iter().find(|(names, _)| names.contains(&name)).map(|(_, tip)| *tip)

@@ -1,33 +1,34 @@
-//! Formats of disk images that are served as raw by mistake.
+//! Detection of disk images in other formats, which would be served as raw by mistake.
 //!
-//! The server never interprets a format: clients can write an image, and one that names other files
-//! would have them read. It looks once, when it starts, to warn the operator.
+//! The server never interprets a format: a client that can write an image could make it refer to
+//! other files, and read them. The server only checks the format at its start, to warn the
+//! operator.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use forebay::Spec;
 
-/// How much of an image is read.
+/// Bytes of an image that are read.
 const HEAD_BYTES: usize = 128;
 
-/// A format, where its mark stands, and the mark.
+/// A format, the offset of its magic number, and the magic number.
 ///
-/// LUKS is not among them: a guest opens such a disk itself, and needs it as it is.
+/// LUKS is not included: a guest opens such a disk itself, and needs the raw bytes.
 const FORMATS: [(&str, usize, &[u8]); 8] = [
     ("qcow2", 0, b"QFI\xfb"),
     ("qed", 0, b"QED\0"),
     ("vmdk", 0, b"KDMV"),
     ("vmdk", 0, b"# Disk DescriptorFile"),
-    // Little-endian 0xbeda107f, behind a text of 64 bytes.
+    // Little-endian 0xbeda107f, after a text of 64 bytes.
     ("vdi", 64, b"\x7f\x10\xda\xbe"),
     ("vhdx", 0, b"vhdxfile"),
-    // A dynamic one: a fixed one is raw but for its last sector.
+    // A dynamic image. A fixed one is raw, except for its last sector.
     ("vhd", 0, b"conectix"),
     ("parallels", 0, b"WithouFreSpacExt"),
 ];
 
-/// Returns a warning if the file of a spec begins as an image of a format other than raw.
+/// Returns a warning if the file of a spec begins like an image in a format other than raw.
 pub(super) fn warning(spec: &str) -> Option<String> {
     let parsed = Spec::parse(spec).ok()?;
     if !matches!(parsed.driver(), "file" | "aio" | "psync") {

@@ -1,7 +1,7 @@
-//! `forebay serve`: disks for the network, over NBD.
+//! `forebay serve`: an NBD server.
 //!
-//! The server is a library. What is here is its process: options, sockets that were handed down,
-//! signals, the service manager, and what the process gives up.
+//! The server is a library. These modules are its process: options, sockets that a service manager
+//! passes, signals, messages to the service manager, and the confinement.
 
 mod activation;
 mod foreign;
@@ -28,25 +28,25 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-/// Where a server listens that was told nothing.
+/// Address of a server without --nbd.
 const DEFAULT_SOCKET: &str = "./forebay.sock";
 
-/// What `forebay serve --help` says at its end.
+/// Text at the end of `forebay serve --help`.
 const EXAMPLES: &str = "\
 Examples:
   forebay serve disk.img                          at unix:./forebay.sock, as the default export
   forebay serve disk.img --nbd tcp:0.0.0.0 --tls require --tls-certificates pki/
   forebay serve a.img b.img --name a --name b     two exports
-It prints the URIs of its exports, and on standard error a line for each connection. It runs in the
-foreground until SIGTERM or SIGINT, or SIGHUP when its terminal is closed: then it takes no more
-connections, finishes the requests in flight, flushes the disks, and ends, with status 0 if nothing
-is lost. Without a terminal, or under nohup, SIGHUP reloads the TLS certificates for new
-connections: replace the files in the directory, not the directory.";
+The server prints the URIs of its exports, and logs each connection to standard error. It stays in
+the foreground. SIGTERM or SIGINT stops it, and so does SIGHUP when its terminal is closed: it
+accepts no more connections, completes the requests in flight, flushes the disks, and ends with
+status 0 if no write is lost. Without a terminal, or under nohup, SIGHUP reloads the TLS
+certificates for new connections: replace the files in the directory, not the directory.";
 
-/// The most memory for data on its way, MiB: beyond it there is a slip of the hand.
+/// Largest memory for data in flight, MiB: a larger number is a typing error.
 const MAX_MEMORY_MIB: usize = 1 << 20;
 
-/// The most connections, and threads: likewise.
+/// Most connections, and threads: likewise.
 const MAX_CONNECTIONS: usize = 1 << 20;
 const MAX_THREADS: usize = 1 << 12;
 
@@ -54,48 +54,49 @@ const MAX_THREADS: usize = 1 << 12;
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeArgs {
-    /// The disks, as for info and bench: disk.img, /dev/vdb?direct=on, ram:2G, nbd://host/name
+    /// Disks, as in info and bench: disk.img, /dev/vdb?direct=on, ram:2G, nbd://host/name
     #[arg(required = true, value_name = "SPEC")]
     specs: Vec<String>,
-    /// Where to listen: unix:PATH or tcp:HOST[:PORT]; may be repeated [default:
+    /// Address to listen at: unix:PATH or tcp:HOST[:PORT]; may be repeated [default:
     /// unix:./forebay.sock]
     #[arg(long, value_name = "ADDRESS")]
     nbd: Vec<Address>,
-    /// The name of an export; repeated, for the disks in their order [default: a single disk is the
-    /// default export, of several each has the last part of its path]
+    /// Name of an export; repeat it for several disks, in their order [default: a single disk is
+    /// the default export; of several, each has the last part of its path]
     #[arg(long, value_name = "NAME")]
     name: Vec<String>,
-    /// What clients are told of an export; repeated, for the disks in their order
+    /// Description of an export, sent to clients; repeat it for several disks, in their order
     #[arg(long, value_name = "TEXT")]
     description: Vec<String>,
-    /// Refuse writes, to all exports; disks are opened for reading only
+    /// Serve all exports read-only; disks are opened for reading only
     #[arg(long)]
     read_only: bool,
     /// Let other programs write to the images too: a running virtual machine, or another server.
-    /// The data are safe only if these programs agree on who writes where (the key lock=shared)
+    /// The data are safe only if these programs agree on which of them writes where (the key
+    /// lock=shared)
     #[arg(long)]
     shared: bool,
-    /// Whether clients may use TLS, or must: with `on` those who do not ask for it come in, too
+    /// Use of TLS: with `on` clients may use it, with `require` they must
     #[arg(long, value_enum, default_value_t = Tls::Off, value_name = "off|on|require")]
     tls: Tls,
-    /// Where server-cert.pem, server-key.pem and ca-cert.pem are
+    /// Directory with server-cert.pem, server-key.pem and ca-cert.pem
     #[arg(long, value_name = "DIR")]
     tls_certificates: Option<PathBuf>,
-    /// Clients must have a certificate of ca-cert.pem
+    /// Require client certificates signed by ca-cert.pem
     #[arg(long)]
     tls_verify_peer: bool,
-    /// How many connections may have chosen an export at once
+    /// Most connections at once that have chosen an export
     #[arg(long, default_value_t = Limits::default().connections, value_name = "N")]
     max_connections: usize,
-    /// How many threads serve connections [default: one for each processor]
+    /// Threads that serve connections [default: one per processor]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Memory for data in flight, of all connections together, MiB [default: 64, or more if the
-    /// connections and threads need it]
+    /// Memory for data in flight on all connections, MiB [default: 64, or more if connections and
+    /// threads need it]
     #[arg(long, value_name = "N")]
     memory_mib: Option<usize>,
-    /// Where metrics are served, to Prometheus or curl: tcp:HOST[:PORT] or unix:PATH [default port:
-    /// 9809; default: nowhere]
+    /// Serve metrics for Prometheus at this address: tcp:HOST[:PORT] or unix:PATH [default port:
+    /// 9809; default: no metrics]
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
 }
@@ -107,7 +108,7 @@ enum Tls {
     Require,
 }
 
-/// Serves until it is told to stop.
+/// Runs `forebay serve`.
 pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
     let mut options = options(args)?;
     let reloads = Reloads::install().map_err(|error| signals_failed(&error))?;
@@ -144,10 +145,10 @@ fn signals_failed(error: &io::Error) -> Failure {
     Failure::Run(format!("cannot handle signals: {error}"))
 }
 
-/// Allows this process as many descriptors as it may allow itself: each connection takes one.
+/// Raises the limit of descriptors as far as the process may: each connection needs one.
 fn raise_nr_descriptors() {
     let limit = getrlimit(Resource::Nofile);
-    // Refused, it is as it was: then connections are refused earlier.
+    // If that fails, the server refuses connections earlier.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
@@ -156,23 +157,24 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
         if nr > args.specs.len() {
             let nr_specs = args.specs.len();
             let disks = if nr_specs == 1 { "disk" } else { "disks" };
-            let told = format!("{option} was given {nr} times, for {nr_specs} {disks}");
-            return Err(Failure::Usage(format!("{told}; give it once for each, at most")));
+            let why = format!("{option} is given {nr} times, for {nr_specs} {disks}");
+            return Err(Failure::Usage(format!("{why}: give it at most once per disk")));
         }
     }
     if args.threads == Some(0) || args.max_connections == 0 {
-        let told = "--threads and --max-connections must be at least 1";
-        return Err(Failure::Usage(told.to_owned()));
+        let why = "--threads and --max-connections must be at least 1";
+        return Err(Failure::Usage(why.to_owned()));
     }
     if args.max_connections > MAX_CONNECTIONS || args.threads > Some(MAX_THREADS) {
-        let told = format!(
-            "--max-connections must be at most {MAX_CONNECTIONS}, and --threads {MAX_THREADS}"
+        let why = format!(
+            "--max-connections must be at most {MAX_CONNECTIONS}, and --threads at most \
+             {MAX_THREADS}"
         );
-        return Err(Failure::Usage(told));
+        return Err(Failure::Usage(why));
     }
     if args.memory_mib.is_some_and(|nr| nr == 0 || nr > MAX_MEMORY_MIB) {
-        let told = format!("--memory-mib must be from 1 to {MAX_MEMORY_MIB}");
-        return Err(Failure::Usage(told));
+        let why = format!("--memory-mib must be from 1 to {MAX_MEMORY_MIB}");
+        return Err(Failure::Usage(why));
     }
     let metrics = args.metrics.as_deref().map(metrics_address).transpose();
     let metrics = metrics.map_err(|error| Failure::Usage(format!("--metrics: {error}")))?;
@@ -199,22 +201,22 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
 }
 
 fn tls(args: &ServeArgs) -> Result<Option<TlsOptions>, Failure> {
-    // Else somebody who has forgotten `--tls` would serve in the clear, and not know it.
+    // Without this check a forgotten `--tls` would serve without encryption.
     if args.tls == Tls::Off && (args.tls_certificates.is_some() || args.tls_verify_peer) {
-        let told = "--tls-certificates and --tls-verify-peer are for TLS, which is off; add \
-                    `--tls require`, or `--tls on`, which also lets clients in without it";
-        return Err(Failure::Usage(told.to_owned()));
+        let why = "--tls-certificates and --tls-verify-peer need TLS, which is off: add \
+                   `--tls require`, or `--tls on`, which also accepts clients without TLS";
+        return Err(Failure::Usage(why.to_owned()));
     }
     if args.tls == Tls::On && args.tls_verify_peer {
-        let told = "with `--tls on` whoever has no certificate comes in without TLS; \
-                    --tls-verify-peer needs `--tls require`";
-        return Err(Failure::Usage(told.to_owned()));
+        let why = "with `--tls on` a client without a certificate connects without TLS: \
+                   --tls-verify-peer needs `--tls require`";
+        return Err(Failure::Usage(why.to_owned()));
     }
     match (args.tls, &args.tls_certificates) {
         (Tls::Off, _) => Ok(None),
         (_, None) => {
-            let told = "TLS needs certificates; name their directory with --tls-certificates";
-            Err(Failure::Run(told.to_owned()))
+            let why = "TLS needs certificates: name their directory with --tls-certificates";
+            Err(Failure::Run(why.to_owned()))
         }
         (tls, Some(folder)) => Ok(Some(TlsOptions {
             is_required: tls == Tls::Require,
@@ -228,10 +230,10 @@ fn tls(args: &ServeArgs) -> Result<Option<TlsOptions>, Failure> {
 fn failure(error: &ServeError, args: &ServeArgs) -> Failure {
     match error {
         ServeError::SameName(_) => {
-            Failure::Run(format!("{error}; give each SPEC a --name of its own"))
+            Failure::Run(format!("{error}: give each SPEC a --name of its own"))
         }
         ServeError::Memory { .. } => Failure::Usage(format!(
-            "{error}; raise --memory-mib, or lower --max-connections or --threads"
+            "{error}: raise --memory-mib, or lower --max-connections or --threads"
         )),
         ServeError::Open { source: OpenError::NoPermission { path, access, hint }, .. }
             if hint.contains("read_only=on") =>
@@ -242,7 +244,7 @@ fn failure(error: &ServeError, args: &ServeArgs) -> Failure {
             };
             let path = path.display();
             Failure::Run(format!(
-                "{path}: no permission to {access} it; to serve it read-only, add --read-only{one}"
+                "{path}: no permission to {access} it: to serve it read-only, add --read-only{one}"
             ))
         }
         ServeError::Open { .. } => {

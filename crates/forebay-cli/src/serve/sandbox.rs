@@ -1,20 +1,20 @@
-//! The process gives up what it does not need any more, when everything is open and before it
-//! talks to anybody.
+//! Confinement: the process drops the rights that it does not need, when everything is open and
+//! before it accepts connections.
 //!
-//! What is left: the files of the disks may be opened again, which a queue of its own needs; the
-//! socket files may be removed; the directory of the TLS certificates may be read, for a reload;
-//! where a disk is on an NBD server, that may be connected to. Nothing
-//! else of the file system, no new TCP port, no connection to another, no signal to another
-//! process, no program with more rights than this one. Landlock sees what a ring does as well as
-//! what system calls do.
+//! It keeps these rights: to open the files of the disks again, once for each queue; to remove its
+//! socket files; to read the directory of the TLS certificates, for a reload; and to connect to
+//! NBD servers, if a disk is on one. It loses all others: the rest of the file system, new TCP
+//! ports and connections, signals to other processes, and programs with more privileges. Landlock
+//! checks operations of io_uring as well as system calls.
 //!
-//! A kernel without Landlock, or with less of it, does what it can: what is in force is told, and
-//! the server goes on. It is a second line: the first is that nothing of a peer's becomes a path.
+//! With a kernel that has no Landlock, or an old version, the server logs what is in force, and
+//! goes on. Landlock is a second line of defence: the first is that no text of a peer becomes a
+//! path.
 //!
-//! What is given up is given up by the calling thread and those that it starts later. So the main
-//! thread calls this before it starts any. Those that disks have started when they were opened
-//! keep their rights, unless the kernel can confine all at once (Linux 7.0); they run none of the
-//! server's code.
+//! The rights are dropped for the calling thread and for threads that it starts later, so the main
+//! thread calls this before it starts any. Threads that disks started when they were opened keep
+//! their rights, unless the kernel can confine all threads at once (Linux 7.0); they run none of
+//! the server's code.
 
 use std::fmt;
 use std::fs;
@@ -30,34 +30,34 @@ use landlock::{
 };
 use rustix::fs::OFlags;
 
-/// The newest version of Landlock whose meaning is known here. The next but one would also forbid
-/// to connect to unix sockets by their path, which the service manager's is.
+/// Newest supported version of Landlock. The version after the next one would also restrict
+/// connections to unix sockets by path, such as that of the service manager.
 const KNOWN: ABI = ABI::V8;
 
-/// What a name is looked up in: a disk on an NBD server connects anew, by its name.
+/// Directories that resolving a host name reads: a disk on an NBD server connects again, by name.
 const RESOLVER: [&str; 5] = ["/etc", "/lib", "/lib64", "/usr/lib", "/run/systemd/resolve"];
 
-/// What is in force, in a line for the log.
+/// Confinement in force. The display text is a line for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Confinement {
     landlock: Landlock,
     connects: bool,
     no_new_privileges: bool,
-    /// Threads that were there before, and are not confined.
+    /// Number of threads that were started before, and are not confined.
     free_threads: usize,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Landlock {
-    /// By this version of it: what it knows of grows with them.
+    /// In force, with this version.
     Version(i32),
     Missing,
     Failed(String),
 }
 
-/// Gives up everything but `needs` and what is open, for this thread and those that it starts.
+/// Drops all rights but `needs` and the open descriptors, for this thread and those that it starts.
 pub(super) fn confine(needs: &Needs) -> Confinement {
-    // The clock of stamps looks at a file when it is started, and would be a slow one without it.
+    // The clock reads a file when it starts, and would be slow without it.
     let _ = forebay::now_ns();
     let no_new_privileges = rustix::thread::set_no_new_privs(true).is_ok();
     let (landlock, all_threads) = match restrict(needs) {
@@ -103,7 +103,7 @@ fn restrict(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
     let readable = readable.chain(needs.readable.iter().map(|path| (path.clone(), read)));
     let folders = needs.socket_files.iter().filter_map(|file| folder_of(file));
     for (path, access) in folders.map(|folder| (folder, remove)).chain(readable) {
-        // What is not there needs no right.
+        // A path that does not exist needs no right.
         if let Ok(path) = PathFd::new(path) {
             rules = rules.add_rule(PathBeneath::new(path, access))?;
         }
@@ -115,14 +115,14 @@ fn folder_of(file: &Path) -> Option<PathBuf> {
     Some(std::path::absolute(file).ok()?.parent()?.to_owned())
 }
 
-/// The files and block devices that are open now, and how each may be opened again.
+/// Returns the open files and block devices, and the access with which each is open.
 fn open_files() -> Vec<(PathFd, BitFlags<AccessFs>)> {
     let Ok(folder) = fs::read_dir("/proc/self/fd") else { return Vec::new() };
     folder.filter_map(|entry| open_file(&entry.ok()?.path()).ok().flatten()).collect()
 }
 
 fn open_file(link: &Path) -> io::Result<Option<(PathFd, BitFlags<AccessFs>)>> {
-    // It follows the link to the very file, whatever its name is by now.
+    // The link leads to the open file, even if the file was renamed.
     let kind = fs::metadata(link)?.file_type();
     if !kind.is_file() && !kind.is_block_device() {
         return Ok(None);
@@ -138,7 +138,7 @@ fn open_file(link: &Path) -> io::Result<Option<(PathFd, BitFlags<AccessFs>)>> {
     Ok(Some((PathFd::new(link).map_err(io::Error::other)?, access)))
 }
 
-/// Whether a descriptor is open for writing, as the kernel tells of it.
+/// Returns whether a descriptor is open for writing.
 fn writes(link: &Path) -> io::Result<bool> {
     let number = link.file_name().unwrap_or_default();
     let info = fs::read_to_string(Path::new("/proc/self/fdinfo").join(number))?;
@@ -155,14 +155,14 @@ impl fmt::Display for Confinement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.landlock {
             Landlock::Version(version) => {
-                write!(f, "confined by Landlock {version}: no files but those in use")?;
+                write!(f, "confined by Landlock {version}: no access to other files")?;
                 match (*version >= 4, self.connects) {
-                    (true, false) => f.write_str(", no new TCP ports or peers")?,
+                    (true, false) => f.write_str(", no new TCP ports or connections")?,
                     (true, true) => f.write_str(", no new TCP ports")?,
-                    (false, _) => f.write_str("; TCP needs Linux 6.7")?,
+                    (false, _) => f.write_str("; TCP is not confined (it needs Linux 6.7)")?,
                 }
                 if *version >= 6 {
-                    f.write_str(", no signals")?;
+                    f.write_str(", no signals to other processes")?;
                 }
             }
             Landlock::Missing => {
@@ -172,10 +172,12 @@ impl fmt::Display for Confinement {
         }
         match self.free_threads {
             0 => {}
-            free => write!(f, "; not so {free} threads of disks, which ran before")?,
+            free => {
+                write!(f, "; {free} threads of disks, which were started before, are not confined")?
+            }
         }
         if !self.no_new_privileges {
-            f.write_str("; new privileges are possible: the kernel refused to forbid them")?;
+            f.write_str("; the kernel refused to disable new privileges")?;
         }
         Ok(())
     }

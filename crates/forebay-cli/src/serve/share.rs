@@ -1,15 +1,15 @@
-//! `--shared`: disks whose image other programs may write to at the same time.
+//! `--shared`: disks whose images other programs may write at the same time.
 
 use crate::failure::Failure;
 use forebay::Spec;
 
-/// Drivers of files and block devices: those that lock the image.
+/// Drivers of files and block devices, which lock the image.
 const LOCKING: [&str; 3] = ["file", "aio", "psync"];
 
-/// Returns the specs with `lock=shared`, where they have a file and no `lock` of their own.
+/// Returns the specs with `lock=shared` added to those that have a file and no `lock`.
 ///
 /// # Errors
-/// No disk of them has a file, so that the option would have no effect.
+/// Returns an error if no disk has a file: then the option would have no effect.
 pub(super) fn shared(specs: &[String]) -> Result<Vec<String>, Failure> {
     if !specs.iter().any(|spec| locks(spec)) {
         let message =

@@ -1,11 +1,12 @@
-//! Signals, as descriptors that an event loop or a thread can wait for.
+//! Signals, as descriptors for an event loop or a thread.
 //!
-//! A handler may do next to nothing, so it writes a byte to a socket, whose other end is polled or
-//! read.
+//! A signal handler may do very little, so it writes a byte to a socket. The other end of the
+//! socket is polled or read.
 //!
-//! SIGTERM and SIGINT end the server. So does SIGHUP, if the process has a controlling terminal:
-//! then it means that the terminal is closed. A process without one, such as a service, gets SIGHUP
-//! only from an operator or a service manager, and reloads. Under `nohup` it reloads as well.
+//! SIGTERM and SIGINT end the server. So does SIGHUP if the process has a controlling terminal,
+//! since SIGHUP then means that the terminal was closed. A process without a terminal, such as a
+//! service, gets SIGHUP only from an operator or a service manager: it reloads. Under `nohup` it
+//! reloads as well.
 
 use std::fs;
 use std::io::{self, Read};
@@ -17,23 +18,23 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// A signal this soon after the first one counts as the same: some programs that pass signals on
-/// send each twice, and a terminal sends SIGINT to all of its foreground processes.
+/// A second signal within this time counts as the same one: some programs that forward signals send
+/// each twice, and a terminal sends SIGINT to all of its foreground processes.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
 
-/// SIGHUP, where it asks for a reload.
+/// SIGHUP, if it requests a reload.
 #[derive(Debug)]
 pub(super) struct Reloads {
-    /// Gets a byte for each SIGHUP. `None`: SIGHUP ends the server.
+    /// Receives a byte for each SIGHUP. `None`: SIGHUP ends the server.
     signals: Option<UnixStream>,
 }
 
 impl Reloads {
-    /// Installs the handler, if SIGHUP asks for a reload. Called before anything is opened, which
-    /// may take long: from here on SIGHUP does not kill the process.
+    /// Installs the handler if SIGHUP requests a reload. Call it before anything is opened, which
+    /// may take long: from here on, SIGHUP does not kill the process.
     ///
     /// # Errors
-    /// If the kernel refuses a handler or a socket.
+    /// Returns an error if the kernel refuses a handler or a socket.
     pub(super) fn install() -> io::Result<Reloads> {
         if has_terminal() && !is_ignored(SIGHUP) {
             return Ok(Reloads { signals: None });
@@ -43,15 +44,15 @@ impl Reloads {
         Ok(Reloads { signals: Some(signals) })
     }
 
-    /// Starts a thread that calls `reload` for each SIGHUP. Signals that have arrived already
-    /// count; several that wait together are one.
+    /// Starts a thread that calls `reload` for each SIGHUP, including those that have arrived
+    /// before. Several pending signals cause one call.
     ///
     /// # Errors
-    /// If the thread cannot be started.
+    /// Returns an error if the thread cannot be started.
     pub(super) fn start(self, mut reload: impl FnMut() + Send + 'static) -> io::Result<()> {
         let Some(mut signals) = self.signals else { return Ok(()) };
         let body = move || {
-            // The handler keeps its end for as long as the process lives.
+            // The handler keeps its end of the socket as long as the process lives.
             while signals.read(&mut [0; 64]).is_ok_and(|len| len > 0) {
                 reload();
             }
@@ -60,9 +61,9 @@ impl Reloads {
     }
 }
 
-/// The signals that ask a server to end. The descriptor is readable as soon as one has arrived.
+/// Signals that end the server. The descriptor is readable when one has arrived.
 ///
-/// When the server has begun to end and a second has passed, such a signal kills the process.
+/// From one second after the server has begun to end, such a signal kills the process.
 #[derive(Debug)]
 pub(super) struct StopSignals {
     stop: UnixStream,
@@ -72,12 +73,12 @@ pub(super) struct StopSignals {
 }
 
 impl StopSignals {
-    /// Installs the handlers: of SIGTERM and SIGINT, and of SIGHUP if that asks for no reload. From
-    /// here on the caller must wait for the descriptor. (SIGPIPE is ignored by Rust's runtime: a
-    /// write to a peer that has gone returns an error.)
+    /// Installs handlers for SIGTERM and SIGINT, and for SIGHUP if that requests no reload. From
+    /// here on, the caller must wait for the descriptor. (The runtime of Rust ignores SIGPIPE: a
+    /// write to a closed socket returns an error.)
     ///
     /// # Errors
-    /// If the kernel refuses a handler or a socket.
+    /// Returns an error if the kernel refuses a handler or a socket.
     pub(super) fn install(reloads: &Reloads) -> io::Result<StopSignals> {
         let (stop, handlers_end) = UnixStream::pair()?;
         let deadly = Arc::new(AtomicBool::new(false));
@@ -89,7 +90,8 @@ impl StopSignals {
         Ok(StopSignals { stop, deadly })
     }
 
-    /// Notes that the server has begun to end. A second later the next signal kills the process.
+    /// Records that the server has begun to end. One second later, the next signal kills the
+    /// process.
     pub(super) fn arm(&self) {
         let deadly = Arc::clone(&self.deadly);
         let thread = std::thread::Builder::new().name("stop".to_owned()).spawn(move || {
@@ -97,7 +99,7 @@ impl StopSignals {
             deadly.store(true, Ordering::Relaxed);
         });
         if thread.is_err() {
-            // Better too early than never.
+            // Without a thread, the delay is left out.
             self.deadly.store(true, Ordering::Relaxed);
         }
     }
@@ -120,7 +122,7 @@ fn is_ignored(signal: i32) -> bool {
     fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores(&status, signal))
 }
 
-/// The same, by the contents of `/proc/self/status`.
+/// Returns the same for a content of `/proc/self/status`.
 fn ignores(status: &str, signal: i32) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

@@ -1,44 +1,44 @@
-//! Which bytes of a read have come.
+//! Received ranges of a read.
 //!
-//! Chunks may come in any order, and must neither overlap nor leave gaps. Servers send them front
-//! to back, or nearly so: then one number is all there is to keep.
+//! Chunks may arrive in any order, and must neither overlap nor leave gaps. Servers send them
+//! roughly in order, so that usually a single number is enough.
 
 use alloc::vec::Vec;
 
-/// The most stretches with gaps between them. A server that leaves more is up to no good.
+/// Most ranges with gaps between them. Only a hostile server leaves more.
 const NR_MAX: usize = 1024;
 
-/// What is there of a range that begins at 0.
+/// Received parts of a range that begins at 0.
 #[derive(Debug, Default)]
 pub(super) struct Coverage {
-    /// All up to here.
+    /// Everything before this offset was received.
     front: u64,
-    /// Stretches beyond it, `from..to`, in order, with gaps between them.
+    /// Received ranges `from..to` beyond it, in order, with gaps between them.
     others: Vec<(u64, u64)>,
 }
 
-/// Why bytes are not taken.
+/// Reason why a range is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Misplaced {
-    /// Some of them have come before.
+    /// A part of it was received before.
     Twice,
     /// There are too many gaps.
     Scattered,
 }
 
 impl Coverage {
-    /// Nothing is there; memory is kept.
+    /// Forgets all ranges; keeps the memory.
     pub(super) fn clear(&mut self) {
         self.front = 0;
         self.others.clear();
     }
 
-    /// Whether the first `len` bytes are there.
+    /// Returns whether the first `len` bytes were received.
     pub(super) fn is_whole(&self, len: u64) -> bool {
         self.front >= len
     }
 
-    /// The bytes `from..to` have come; at least one.
+    /// Adds the received range `from..to`, which is not empty.
     pub(super) fn add(&mut self, from: u64, to: u64) -> Result<(), Misplaced> {
         if from < self.front {
             return Err(Misplaced::Twice);
@@ -51,7 +51,7 @@ impl Coverage {
         }
         if from == self.front {
             self.front = to;
-            // What touches it is part of it now.
+            // Merge the range that begins where this one ends.
             if let Some((_, end)) = after.filter(|&(start, _)| start == to) {
                 self.front = end;
                 self.others.remove(at);
@@ -117,7 +117,7 @@ mod tests {
             assert_eq!(coverage.add(nth * 2 + 1, nth * 2 + 2), Ok(()));
         }
         assert_eq!(coverage.add(1 << 40, (1 << 40) + 1), Err(Misplaced::Scattered));
-        assert_eq!(coverage.add(0, 1), Ok(()), "what closes a gap is welcome");
+        assert_eq!(coverage.add(0, 1), Ok(()), "a range that closes a gap is accepted");
         coverage.clear();
         assert!(!coverage.is_whole(1));
     }

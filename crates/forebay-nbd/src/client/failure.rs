@@ -1,54 +1,54 @@
-//! Why a connection is given up.
+//! Errors that end a connection.
 
 use crate::wire::{NbdError, numbers as wire};
 use alloc::string::String;
 use core::fmt;
 
-/// Why a connection cannot go on: what the server has sent is not an answer to what was asked.
-/// Nothing that it sends later can be believed.
+/// Violation of the protocol by the server. The connection cannot go on, since nothing that the
+/// server sends after it can be trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Broken {
-    /// A reply begins as none does, or not as was agreed on.
+    /// A reply begins with an unknown magic number, or with one of another framing.
     Magic(u32),
-    /// A reply to a request that is not there.
+    /// The cookie of a reply matches no request in flight.
     Cookie(u64),
-    /// A reply that speaks of another place than its request.
+    /// The offset of an extended reply differs from that of its request.
     Offset(u64),
-    /// A chunk of a kind that is unknown.
+    /// A chunk has an unknown type.
     Kind(u16),
-    /// A chunk of this kind and length.
+    /// A chunk has a length that its type does not allow.
     Length {
-        /// The kind.
+        /// Type of the chunk.
         kind: u16,
-        /// The length, bytes.
+        /// Length, bytes.
         len: u64,
     },
-    /// What was not asked for, or was there before.
+    /// A reply contains something that was not requested, or contains it twice.
     Unasked(&'static str),
-    /// Bytes beyond what the request asked for.
+    /// Data are outside the range of the request.
     Outside {
-        /// Of the export.
+        /// Offset on the export.
         offset: u64,
-        /// How many.
+        /// Length, bytes.
         len: u64,
     },
-    /// Bytes that have come before.
+    /// Data were received twice.
     Twice {
-        /// Of the export.
+        /// Offset on the export.
         offset: u64,
-        /// How many.
+        /// Length, bytes.
         len: u64,
     },
-    /// Data with too many gaps.
+    /// Data have too many gaps.
     Scattered,
-    /// A reply that has ended without all of what was asked for.
+    /// A reply has ended without all that was requested.
     Missing(&'static str),
-    /// An error without a number, or one that may not stand here.
+    /// An error has no number, or is not allowed here.
     Error,
-    /// Extents of another context than was agreed on.
+    /// Extents belong to another context than the negotiated one.
     Context(u32),
-    /// An extent of no bytes.
+    /// An extent has no bytes.
     EmptyExtent,
 }
 
@@ -56,21 +56,23 @@ impl fmt::Display for Broken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Broken::Magic(magic) => write!(f, "a reply begins with {magic:#010x}"),
-            Broken::Cookie(cookie) => write!(f, "a reply to {cookie:#x}, which was not asked"),
-            Broken::Offset(at) => write!(f, "a reply for another place than its request: {at}"),
-            Broken::Kind(kind) => write!(f, "a chunk of unknown kind {kind}"),
-            Broken::Length { kind, len } => write!(f, "a chunk of kind {kind} with {len} bytes"),
-            Broken::Unasked(what) => write!(f, "{what} that were not asked for"),
+            Broken::Cookie(cookie) => write!(f, "a reply to the unknown request {cookie:#x}"),
+            Broken::Offset(at) => {
+                write!(f, "a reply with offset {at}, which is not that of its request")
+            }
+            Broken::Kind(kind) => write!(f, "a chunk of unknown type {kind}"),
+            Broken::Length { kind, len } => write!(f, "a chunk of type {kind} with {len} bytes"),
+            Broken::Unasked(what) => write!(f, "{what} that were not requested"),
             Broken::Outside { offset, len } => {
-                write!(f, "{len} bytes at {offset}, beyond what was asked for")
+                write!(f, "{len} bytes at {offset}, outside the range of the request")
             }
             Broken::Twice { offset, len } => {
-                write!(f, "{len} bytes at {offset}, some of them again")
+                write!(f, "{len} bytes at {offset}, some of which were sent before")
             }
             Broken::Scattered => f.write_str("data in too many pieces with gaps between them"),
             Broken::Missing(what) => write!(f, "a reply ends without all {what}"),
             Broken::Error => f.write_str("a malformed error"),
-            Broken::Context(id) => write!(f, "extents of an unknown context, {id}"),
+            Broken::Context(id) => write!(f, "extents of the unknown context {id}"),
             Broken::EmptyExtent => f.write_str("an extent of no bytes"),
         }
     }
@@ -78,57 +80,57 @@ impl fmt::Display for Broken {
 
 impl core::error::Error for Broken {}
 
-/// Why a handshake has failed.
+/// Error of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HandshakeError {
     /// The greeting is not that of an NBD server.
     NotNbd,
-    /// The server is of the old style, which knows no names.
+    /// The server uses the oldstyle handshake, which has no export names.
     OldStyle,
-    /// An answer is not one to what was asked: which option, and what is wrong.
+    /// A reply to an option is malformed.
     Malformed {
-        /// What was asked.
+        /// Option of the request.
         asked: &'static str,
-        /// What is wrong with the answer.
+        /// Problem of the reply.
         problem: &'static str,
     },
-    /// The server has no such export, or does not give it.
+    /// The server refuses an option.
     Refused {
-        /// What was asked.
+        /// Option of the request.
         asked: &'static str,
-        /// The server's answer, one of `REP_ERR_*` or any other.
+        /// Type of the reply: one of `REP_ERR_*`, or unknown.
         reply: u32,
-        /// The server's own words; may be empty.
+        /// Message of the server; may be empty.
         message: String,
     },
-    /// TLS was insisted on, and the server has none.
+    /// TLS is required by the client, and the server does not support it.
     NoTls,
-    /// The size of the export is more than a disk can have.
+    /// The export is larger than a disk can be.
     Size(u64),
 }
 
 impl fmt::Display for HandshakeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            HandshakeError::NotNbd => f.write_str("who answers is no NBD server"),
+            HandshakeError::NotNbd => f.write_str("the peer is not an NBD server"),
             HandshakeError::OldStyle => {
-                f.write_str("the server speaks the old style, without names: it is not supported")
+                f.write_str("the server uses the oldstyle handshake, which is not supported")
             }
             HandshakeError::Malformed { asked, problem } => {
-                write!(f, "a malformed answer to {asked}: {problem}")
+                write!(f, "malformed reply to {asked}: {problem}")
             }
             HandshakeError::Refused { asked, reply, message } => {
                 write!(f, "the server refuses {asked}: {}", reason(*reply))?;
                 match message.is_empty() {
                     true => Ok(()),
-                    false => write!(f, " (it says: {message})"),
+                    false => write!(f, " (message of the server: {message})"),
                 }
             }
-            HandshakeError::NoTls => {
-                f.write_str("the server has no TLS, and nbds:// insists on it; nbd:// goes without")
-            }
-            HandshakeError::Size(size) => write!(f, "the export has an impossible size, {size}"),
+            HandshakeError::NoTls => f.write_str(
+                "the server does not support TLS, which nbds:// requires: use nbd:// to go without",
+            ),
+            HandshakeError::Size(size) => write!(f, "the export has the impossible size {size}"),
         }
     }
 }
@@ -137,21 +139,21 @@ impl core::error::Error for HandshakeError {}
 
 fn reason(reply: u32) -> &'static str {
     match reply {
-        wire::REP_ERR_UNSUP => "it does not know it",
-        wire::REP_ERR_POLICY => "it is told not to",
-        wire::REP_ERR_INVALID => "it finds it malformed",
-        wire::REP_ERR_PLATFORM => "not on its machine",
-        wire::REP_ERR_TLS_REQD => "not without TLS: use nbds:// instead of nbd://",
+        wire::REP_ERR_UNSUP => "it does not support it",
+        wire::REP_ERR_POLICY => "its configuration forbids it",
+        wire::REP_ERR_INVALID => "it considers it malformed",
+        wire::REP_ERR_PLATFORM => "its platform does not support it",
+        wire::REP_ERR_TLS_REQD => "it requires TLS: use nbds:// instead of nbd://",
         wire::REP_ERR_UNKNOWN => "it has no export of this name",
-        wire::REP_ERR_SHUTDOWN => "it is about to end",
-        wire::REP_ERR_BLOCK_SIZE_REQD => "it wants block sizes to be asked for",
+        wire::REP_ERR_SHUTDOWN => "it is shutting down",
+        wire::REP_ERR_BLOCK_SIZE_REQD => "it requires a query for block sizes",
         wire::REP_ERR_TOO_BIG => "it is too large",
-        wire::REP_ERR_EXT_HEADER_REQD => "only with extended headers",
-        _ => "for a reason that is unknown here",
+        wire::REP_ERR_EXT_HEADER_REQD => "it requires extended headers",
+        _ => "for an unknown reason",
     }
 }
 
-/// The status of a request that a server has failed.
+/// Converts an error of the server to the status of a request.
 impl From<NbdError> for forebay_core::BlockStatus {
     fn from(error: NbdError) -> forebay_core::BlockStatus {
         use forebay_core::BlockStatus;

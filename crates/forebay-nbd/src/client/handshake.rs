@@ -1,9 +1,10 @@
-//! Choosing an export.
+//! Client side of the handshake: negotiates options and chooses an export.
 //!
-//! One option after another, each answered before the next: TLS if it is insisted on, structured
-//! replies, extended headers, the context `base:allocation`, and the export. All but the last are
-//! offers, which a server may decline; one that does not know GO is asked by EXPORT_NAME, which an
-//! export that is not there answers by hanging up.
+//! The client sends one option after another, and waits for each reply: TLS if it is required,
+//! structured replies, extended headers, the context `base:allocation`, and the export. All but TLS
+//! and the export are optional, and the server may decline them. If a server does not support GO,
+//! the client sends EXPORT_NAME; the server then closes the connection if the export does not
+//! exist.
 //!
 //! Source: "Handshake phase" in the NBD protocol document.
 
@@ -19,16 +20,16 @@ use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The most data of one answer, bytes. What is known here is far shorter, but others are skipped.
+/// Longest reply to an option, bytes. Known replies are far shorter, but others must be skipped.
 const ANSWER_MAX: u32 = 32 << 10;
 
-/// The most answers to all options together.
+/// Most replies to all options together.
 const NR_ANSWERS_MAX: u32 = 1000;
 
-/// How many characters of a server's own words are kept.
+/// Most characters that are kept of a text of the server.
 const WORDS_MAX: usize = 200;
 
-/// The client's half of a handshake.
+/// Client side of a handshake.
 #[derive(Debug)]
 pub struct Handshake {
     name: String,
@@ -38,37 +39,37 @@ pub struct Handshake {
     nr_answers: u32,
     framing: Framing,
     allocation: Option<u32>,
-    told: Told,
+    facts: ExportFacts,
 }
 
-/// What was told of the export.
+/// Description of the export, as received so far.
 #[derive(Debug, Default)]
-struct Told {
+struct ExportFacts {
     size_and_flags: Option<(u64, u16)>,
     block_size: Option<crate::export::BlockSizes>,
     description: String,
 }
 
-/// What is awaited.
+/// Message that the client waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Greeting,
-    /// The answers to an option.
+    /// The reply to STARTTLS.
     Tls,
-    /// The TLS session, which others make.
+    /// The TLS session, which the caller establishes.
     UnderTls,
     Structured,
     Extended,
     Context,
     Go,
-    /// The answer to EXPORT_NAME, which is none to an option.
+    /// The reply to EXPORT_NAME, which has no option header.
     ExportName,
-    /// All is said.
+    /// The handshake is over.
     Over,
 }
 
 impl Step {
-    /// The option that is answered, and what it is called in messages.
+    /// Returns the option of a step, and its name for messages.
     fn option(self) -> (u32, &'static str) {
         match self {
             Step::Tls => (wire::OPT_STARTTLS, "STARTTLS"),
@@ -83,29 +84,29 @@ impl Step {
     }
 }
 
-/// What became of some input.
+/// Result of [`Handshake::feed`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Fed {
-    /// How many bytes were taken.
+    /// Number of input bytes consumed.
     pub consumed: usize,
-    /// What comes next.
+    /// Next step of the handshake.
     pub next: Next,
 }
 
-/// What comes next in a handshake.
+/// Next step of a handshake.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Next {
-    /// More input. What was not taken is given again, with what follows it.
+    /// Feed more bytes: the rest of this input, and the bytes that follow it.
     More,
-    /// A TLS session, after which [`Handshake::tls_started`] is called. If there is input that was
-    /// not taken, somebody has put it there: the connection is to be given up.
+    /// Start TLS, then call [`Handshake::tls_started`]. Input that was not consumed may have been
+    /// injected by an attacker: close the connection then.
     StartTls,
-    /// Requests.
+    /// The handshake is over: requests may be sent.
     Ready(Negotiated),
 }
 
 impl Handshake {
-    /// Asks for the export of this name. Without TLS, unless it is insisted on.
+    /// Begins a handshake for the export of this name, with TLS if `insists_on_tls`.
     pub fn new(name: &str, insists_on_tls: bool) -> Handshake {
         Handshake {
             name: name.to_owned(),
@@ -115,15 +116,15 @@ impl Handshake {
             nr_answers: 0,
             framing: Framing::Simple,
             allocation: None,
-            told: Told::default(),
+            facts: ExportFacts::default(),
         }
     }
 
-    /// Takes input; what is to be sent is put on `out`. Never more than 33 KiB must be given at a
-    /// time: an answer that is longer is an error.
+    /// Processes bytes of the server, and appends the bytes to send to `out`. A buffer of 33 KiB is
+    /// enough for any message: a longer one is an error.
     ///
     /// # Errors
-    /// Why there will be no export. The connection is to be given up.
+    /// Returns an error if the handshake has failed. Close the connection then.
     pub fn feed(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Fed, HandshakeError> {
         let mut reader = Reader::new(input);
         loop {
@@ -137,15 +138,15 @@ impl Handshake {
         }
     }
 
-    /// The TLS session that [`Next::StartTls`] asked for is there. What the server said before it
-    /// is forgotten.
+    /// Continues after [`Next::StartTls`], when the TLS session is established. Discards all that
+    /// the server sent before it.
     pub fn tls_started(&mut self, out: &mut Vec<u8>) {
         if self.step == Step::UnderTls {
             self.ask(Step::Structured, out);
         }
     }
 
-    /// Takes one message. None: it is not there whole.
+    /// Processes one message. `None`: it is incomplete.
     fn step(
         &mut self,
         reader: &mut Reader<'_>,
@@ -174,7 +175,7 @@ impl Handshake {
         out: &mut Vec<u8>,
     ) -> Result<Option<Next>, HandshakeError> {
         let mut ahead = *reader;
-        // Who is no NBD server may say less than a greeting, and wait.
+        // A peer that is not an NBD server may send less than a greeting, and wait.
         match ahead.u64() {
             Some(wire::INIT_MAGIC) => {}
             None if is_begun(reader.rest()) => return Ok(None),
@@ -195,13 +196,13 @@ impl Handshake {
             (true, false) => return Err(HandshakeError::NoTls),
             (true, true) => self.ask(Step::Tls, out),
             (false, true) => self.ask(Step::Structured, out),
-            // It answers no option.
+            // The server does not answer options.
             (false, false) => self.ask(Step::ExportName, out),
         }
         Ok(Some(Next::More))
     }
 
-    /// Asks for what a step is about.
+    /// Sends the option of a step.
     fn ask(&mut self, step: Step, out: &mut Vec<u8>) {
         self.step = step;
         let (option, _) = step.option();
@@ -228,10 +229,10 @@ impl Handshake {
 
     fn checked(&mut self, header: &[u8]) -> Result<OptionReplyHeader, HandshakeError> {
         let Some(header) = OptionReplyHeader::parse(header) else {
-            return Err(self.malformed("it does not begin as an answer does"));
+            return Err(self.malformed("it has a wrong magic number"));
         };
         if header.option != self.step.option().0 {
-            return Err(self.malformed("it is one to another option"));
+            return Err(self.malformed("it is for another option"));
         }
         if header.len > ANSWER_MAX {
             return Err(self.malformed("it is too long"));
@@ -247,7 +248,7 @@ impl Handshake {
     ) -> Result<Next, HandshakeError> {
         self.nr_answers = self.nr_answers.saturating_add(1);
         if self.nr_answers > NR_ANSWERS_MAX {
-            return Err(self.malformed("there is no end of it"));
+            return Err(self.malformed("it has too many parts"));
         }
         match kind {
             wire::REP_ACK if data.is_empty() => self.acknowledged(out),
@@ -255,7 +256,7 @@ impl Handshake {
             _ if kind & wire::REP_ERR != 0 => self.declined(kind, data, out),
             wire::REP_META_CONTEXT if self.step == Step::Context => self.context(data),
             wire::REP_INFO if self.step == Step::Go => self.info(data),
-            _ => Err(self.malformed("it is of an unknown kind")),
+            _ => Err(self.malformed("it has an unknown type")),
         }
     }
 
@@ -275,8 +276,8 @@ impl Handshake {
             }
             Step::Context => self.ask(Step::Go, out),
             _ => {
-                let Some((size, flags)) = self.told.size_and_flags else {
-                    return Err(self.malformed("nothing is said of its size"));
+                let Some((size, flags)) = self.facts.size_and_flags else {
+                    return Err(self.malformed("the size of the export is missing"));
                 };
                 return self.ready(size, flags);
             }
@@ -300,7 +301,7 @@ impl Handshake {
                 return Err(HandshakeError::NoTls);
             }
             (Step::Tls, _) => return Err(refused(Step::Tls)),
-            // It will say the same of all others.
+            // The server would refuse all further options as well.
             (step, wire::REP_ERR_TLS_REQD | wire::REP_ERR_SHUTDOWN) => return Err(refused(step)),
             (Step::Structured, _) => self.ask(Step::Go, out),
             (Step::Extended, _) => self.ask(Step::Context, out),
@@ -308,7 +309,7 @@ impl Handshake {
                 self.allocation = None;
                 self.ask(Step::Go, out);
             }
-            // Servers of long ago, which have no extended headers: with them it is not allowed.
+            // Old servers. With extended headers, EXPORT_NAME is not allowed.
             (Step::Go, wire::REP_ERR_UNSUP) if self.framing != Framing::Extended => {
                 self.ask(Step::ExportName, out)
             }
@@ -325,21 +326,21 @@ impl Handshake {
                     Some(_) => Err(self.malformed("the same context twice")),
                 }
             }
-            _ => Err(self.malformed("a context that was not asked for")),
+            _ => Err(self.malformed("a context that was not requested")),
         }
     }
 
     fn info(&mut self, data: &[u8]) -> Result<Next, HandshakeError> {
         match Info::parse(data) {
             Some(Info::Export { size_bytes, flags }) => {
-                if self.told.size_and_flags.replace((size_bytes, flags)).is_some() {
-                    return Err(self.malformed("its size twice"));
+                if self.facts.size_and_flags.replace((size_bytes, flags)).is_some() {
+                    return Err(self.malformed("the size of the export twice"));
                 }
             }
-            Some(Info::BlockSize(sizes)) => self.told.block_size = Some(sizes),
-            Some(Info::Description(text)) => self.told.description = words(text),
+            Some(Info::BlockSize(sizes)) => self.facts.block_size = Some(sizes),
+            Some(Info::Description(text)) => self.facts.description = words(text),
             Some(Info::Name(_) | Info::Other { .. }) => {}
-            None => return Err(self.malformed("information of a wrong length")),
+            None => return Err(self.malformed("information with a wrong length")),
         }
         Ok(Next::More)
     }
@@ -358,30 +359,30 @@ impl Handshake {
         if i64::try_from(size_bytes).is_err() {
             return Err(HandshakeError::Size(size_bytes));
         }
-        let told = core::mem::take(&mut self.told);
-        if let Some(sizes) = told.block_size {
+        let facts = core::mem::take(&mut self.facts);
+        if let Some(sizes) = facts.block_size {
             sizes.check(size_bytes).map_err(|problem| self.malformed(problem))?;
         }
         let can: Abilities = negotiated::abilities(flags);
         self.step = Step::Over;
         Ok(Next::Ready(Negotiated {
             name: self.name.clone(),
-            description: told.description,
+            description: facts.description,
             size_bytes,
             can,
-            block_size: told.block_size,
+            block_size: facts.block_size,
             framing: self.framing,
             allocation: self.allocation,
         }))
     }
 }
 
-/// Whether these few bytes may be the first of a greeting.
+/// Returns whether these bytes may begin a greeting.
 fn is_begun(bytes: &[u8]) -> bool {
     wire::INIT_MAGIC.to_be_bytes().starts_with(bytes)
 }
 
-/// A server's own words, for a line on a terminal.
+/// Returns a text of the server, safe to print on one line of a terminal.
 fn words(data: &[u8]) -> String {
     let text = String::from_utf8_lossy(data);
     text.chars().filter(|char| !char.is_control()).take(WORDS_MAX).collect()

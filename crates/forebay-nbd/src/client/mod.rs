@@ -1,11 +1,10 @@
-//! The client's half: [`Handshake`] chooses an export, [`Transmission`] knows what is in flight and
-//! what becomes of it.
+//! Client side of the protocol: [`Handshake`] chooses an export, [`Transmission`] tracks the
+//! requests in flight and parses their replies.
 //!
-//! A server is no more trusted than a client. What it may say depends on what was asked: sizes,
-//! lengths, numbers of requests and places of data are checked before they are used, no length of
-//! its makes anything here allocate, and what does not fit ends the connection with a reason
-//! ([`Broken`]): nothing behind it can be believed. Each request that was begun ends once, by
-//! [`Event::Done`] or with its connection.
+//! The server is not trusted. Sizes, lengths, cookies and offsets of its messages are checked
+//! against the requests before they are used, and no length that it sends causes an allocation. A
+//! message that does not fit ends the connection with a reason ([`Broken`]), since nothing after it
+//! can be trusted. Each request ends once: by [`Event::Done`], or with its connection.
 
 mod coverage;
 mod failure;

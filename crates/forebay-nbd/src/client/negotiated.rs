@@ -1,30 +1,30 @@
-//! The export that a handshake has chosen, and how to talk of it.
+//! Result of a handshake: the chosen export and the negotiated protocol.
 
 use crate::export::{Abilities, BlockSizes};
 use crate::wire::Framing;
 use crate::wire::numbers::FLAG_HAS_FLAGS;
 use alloc::string::String;
 
-/// An export that was chosen, as the server describes it, and what was agreed on for it.
+/// The chosen export, as the server describes it, and the negotiated protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Negotiated {
-    /// Its name, as it was asked for.
+    /// Name, as the client requested it.
     pub name: String,
-    /// What the server says of it, in one line; may be empty.
+    /// Description from the server, in one line; may be empty.
     pub description: String,
-    /// Its size, bytes; below 2^63.
+    /// Size, bytes; below 2^63.
     pub size_bytes: u64,
-    /// What it can do.
+    /// Supported commands and flags.
     pub can: Abilities,
-    /// What the server says of sizes of requests, if it does.
+    /// Block sizes, if the server has sent them.
     pub block_size: Option<BlockSizes>,
-    /// How requests and replies look.
+    /// Framing of requests and replies.
     pub framing: Framing,
-    /// The number of the context `base:allocation`, if the server has it.
+    /// Number of the context `base:allocation`, if the server has it.
     pub allocation: Option<u32>,
 }
 
-/// What the flags of an export say.
+/// Returns the abilities for the transmission flags of an export.
 pub(super) fn abilities(flags: u16) -> Abilities {
     match flags & FLAG_HAS_FLAGS {
         0 => Abilities::default(),

@@ -1,34 +1,34 @@
-//! A request that was sent, and what has come back for it so far.
+//! Slots: a request in flight, and the part of its reply received so far.
 
 use super::coverage::{Coverage, Misplaced};
 use super::failure::Broken;
 use crate::wire::{NbdError, numbers as wire};
 
-/// What a request asks for.
+/// Command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Data.
+    /// READ.
     Read,
-    /// The data that follow its header are to be written; with `fua` durably.
+    /// WRITE. The data follow the header.
     Write {
-        /// Durable before the reply.
+        /// The data must be durable before the reply (FUA).
         fua: bool,
     },
-    /// All that was written is to be durable.
+    /// FLUSH: makes all completed writes durable.
     Flush,
-    /// These bytes are not needed any more.
+    /// TRIM: discards a range.
     Trim,
-    /// These bytes are to be zero.
+    /// WRITE_ZEROES.
     WriteZeroes {
-        /// Durable before the reply.
+        /// The zeroes must be durable before the reply (FUA).
         fua: bool,
     },
-    /// Which of these bytes are holes or zeroes.
+    /// BLOCK_STATUS: returns which parts are holes or zeroes.
     BlockStatus,
 }
 
 impl Command {
-    /// Its number, and its flags.
+    /// Returns the number of the command, and its flags.
     pub(super) fn numbers(self) -> (u16, u16) {
         let flag = |fua: bool| if fua { wire::CMD_FLAG_FUA } else { 0 };
         match self {
@@ -42,22 +42,22 @@ impl Command {
     }
 }
 
-/// A request: what is wanted, and of which bytes of the export.
+/// A request: a command and a range of the export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What is wanted.
+    /// The command.
     pub command: Command,
-    /// The first byte; 0 for a flush.
+    /// Offset of the range, bytes; 0 for a flush.
     pub offset: u64,
-    /// How many bytes; 0 for a flush.
+    /// Length of the range, bytes; 0 for a flush.
     pub len: u64,
 }
 
-/// A place for one request at a time.
+/// A slot for one request at a time.
 #[derive(Debug)]
 pub(super) struct Slot {
-    /// How many requests were here before; part of the cookie, so that none of theirs is taken
-    /// for this one's.
+    /// Number of requests that have used this slot; part of the cookie, so that a reply to an
+    /// earlier request is not taken for one to this request.
     pub(super) generation: u32,
     pub(super) request: Option<Request>,
     coverage: Coverage,
@@ -78,7 +78,7 @@ impl Slot {
         (self.error, self.has_extents) = (None, false);
     }
 
-    /// `len` bytes at `offset` of the export have come. Says where in the request they are.
+    /// Records `len` received bytes at `offset` of the export. Returns their offset in the request.
     pub(super) fn place(&mut self, offset: u64, len: u64) -> Result<u64, Broken> {
         let Some(Request { command: Command::Read, offset: start, len: whole }) = self.request
         else {
@@ -94,7 +94,7 @@ impl Slot {
         Ok(at)
     }
 
-    /// Extents are about to come: once.
+    /// Records the extents of the reply, which may be sent once.
     pub(super) fn begin_extents(&mut self) -> Result<(), Broken> {
         let is_status = self.request.is_some_and(|rq| rq.command == Command::BlockStatus);
         if !is_status || core::mem::replace(&mut self.has_extents, true) {
@@ -103,12 +103,12 @@ impl Slot {
         Ok(())
     }
 
-    /// The server has failed it. The first error counts.
+    /// Records an error of the server. The first error counts.
     pub(super) fn fail(&mut self, error: NbdError) {
         self.error.get_or_insert(error);
     }
 
-    /// Nothing more comes: what became of it. The place is free.
+    /// Ends the request: returns its result, and frees the slot.
     pub(super) fn end(&mut self) -> Result<Result<(), NbdError>, Broken> {
         let request = self.request.take().ok_or(Broken::Unasked("an end"))?;
         self.generation = self.generation.wrapping_add(1);

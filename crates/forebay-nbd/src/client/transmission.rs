@@ -1,8 +1,8 @@
-//! Requests under way, and what comes back for them.
+//! Requests in flight, and the replies to them.
 //!
-//! Data do not pass through here: [`Transmission::take`] says where the next bytes of the
-//! connection belong, and whoever owns the connection takes them off. So they are copied once at
-//! most, and a connection's buffer need hold no more than [`Transmission::HEADER_MAX`] bytes.
+//! Data do not pass through this module: [`Transmission::take`] returns where the next bytes of the
+//! connection belong, and the owner of the connection reads them. So they are copied at most once,
+//! and a buffer of [`Transmission::HEADER_MAX`] bytes is enough for a connection.
 //!
 //! Source: "Transmission phase" in the NBD protocol document, and its extensions for structured
 //! replies and extended headers.
@@ -17,13 +17,14 @@ use crate::wire::{
 };
 use alloc::vec::Vec;
 
-/// The most extents that one reply may have, in bytes: what a million take.
+/// Longest extents of one reply, bytes: about a million extents.
 const EXTENTS_MAX_BYTES: u64 = 16 << 20;
 
-/// The longest error, bytes: a number, a message and its length, and a place.
+/// Longest payload of an error, bytes: a number, the length of a message, the message and an
+/// offset.
 const ERROR_MAX: u64 = 4 + 2 + wire::STRING_MAX as u64 + 8;
 
-/// The requests of a connection, and the replies to them.
+/// Requests in flight on a connection, and the parser of their replies.
 #[derive(Debug)]
 pub struct Transmission {
     framing: Framing,
@@ -32,72 +33,73 @@ pub struct Transmission {
     state: State,
 }
 
-/// Where in the replies we are.
+/// State of the parser.
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Before a header.
+    /// At a header.
     Header,
-    /// Behind data, whose reply may end with them.
+    /// After data; their reply may end with them.
     Behind { slot: usize, is_last: bool },
-    /// Among extents: so many bytes of them are left.
+    /// Within extents; this many bytes of them are left.
     Extents { slot: usize, is_last: bool, left: u64 },
 }
 
-/// What became of some input.
+/// Result of [`Transmission::take`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// How many bytes were taken.
+    /// Number of input bytes consumed.
     pub consumed: usize,
-    /// What they say.
+    /// Event that they contain.
     pub event: Event,
 }
 
-/// What a reply says. Requests are named by their slots.
+/// Part of a reply. Requests are identified by their slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Nothing yet: more input is needed. What was not taken is given again, with what follows it.
+    /// More input is needed: the rest of this input, and the bytes that follow it.
     More,
-    /// The next `len` bytes of the connection are data of a read. The caller takes them off.
+    /// The next `len` bytes of the connection are data of a read. The caller reads them.
     Data {
-        /// Whose.
+        /// Slot of the request.
         slot: usize,
-        /// Where in the request they begin.
+        /// Offset of the data within the request.
         at: u64,
-        /// How many; at least one.
+        /// Length, bytes; at least 1.
         len: u64,
     },
-    /// These bytes of a read are zero.
+    /// A part of a read is zero.
     Zeroes {
-        /// Whose.
+        /// Slot of the request.
         slot: usize,
-        /// Where in the request they begin.
+        /// Offset of the zeroes within the request.
         at: u64,
-        /// How many; at least one.
+        /// Length, bytes; at least 1.
         len: u64,
     },
-    /// The next extent: how long, and `STATE_*`.
+    /// The next extent of a BLOCK_STATUS.
     Extent {
-        /// Whose.
+        /// Slot of the request.
         slot: usize,
-        /// How long, bytes. The last may be longer than was asked for.
+        /// Length, bytes. The last extent may exceed the request.
         len: u64,
         /// `STATE_HOLE`, `STATE_ZERO`.
         state: u32,
     },
     /// A request has ended. Its slot is free.
     Done {
-        /// Which.
+        /// Slot of the request.
         slot: usize,
-        /// What became of it.
+        /// Result of the request.
         result: Result<(), NbdError>,
     },
 }
 
 impl Transmission {
-    /// The most bytes that must be given at once: an error with the longest message.
+    /// Longest header that [`take`](Self::take) needs at once, bytes: an error with the longest
+    /// message.
     pub const HEADER_MAX: usize = 8 << 10;
 
-    /// For a connection to an export, with room for so many requests at once.
+    /// Begins the transmission phase, with slots for `nr_slots` requests in flight.
     pub fn new(export: &Negotiated, nr_slots: usize) -> Transmission {
         Transmission {
             framing: export.framing,
@@ -107,10 +109,10 @@ impl Transmission {
         }
     }
 
-    /// Begins a request in a slot that is free: its header goes to `out`.
+    /// Begins a request in a free slot, and appends its header to `out`.
     ///
     /// # Panics
-    /// If there is no such slot, or it is not free.
+    /// Panics if the slot does not exist or is not free.
     #[inline]
     pub fn begin(&mut self, slot: usize, request: Request, out: &mut impl Sink) {
         let place = self.slots.get_mut(slot);
@@ -127,7 +129,7 @@ impl Transmission {
         self.emit(RequestHeader { flags, command, cookie, offset, len }, out);
     }
 
-    /// Says good-bye: nothing comes back for that.
+    /// Appends DISC to `out`. There is no reply to it.
     pub fn disconnect(&self, out: &mut impl Sink) {
         let header =
             RequestHeader { flags: 0, command: wire::CMD_DISC, cookie: 0, offset: 0, len: 0 };
@@ -142,11 +144,11 @@ impl Transmission {
         }
     }
 
-    /// Takes some input: the bytes of the connection that follow what was taken before. To be
-    /// called again as long as it says anything but [`Event::More`].
+    /// Parses bytes of the connection, from the end of those that it consumed before. Call it again
+    /// until it returns [`Event::More`].
     ///
     /// # Errors
-    /// Why nothing of this connection can be believed any more.
+    /// Returns an error if the server broke the protocol. Close the connection then.
     pub fn take(&mut self, input: &[u8]) -> Result<Taken, Broken> {
         let mut consumed = 0_usize;
         loop {
@@ -158,7 +160,7 @@ impl Transmission {
         }
     }
 
-    /// Takes a piece of the input, which may say nothing by itself.
+    /// Parses a part of the input, which may not yield an event.
     #[inline]
     fn step(&mut self, input: &[u8]) -> Result<Taken, Broken> {
         match self.state {
@@ -204,7 +206,9 @@ impl Transmission {
         let (slot, request) = self.find(reply.cookie)?;
         let is_structured = self.framing != Framing::Simple;
         match request.command {
-            Command::Read if is_structured => return Err(Broken::Unasked("data without places")),
+            Command::Read if is_structured => {
+                return Err(Broken::Unasked("data in a simple reply"));
+            }
             Command::BlockStatus if reply.error == 0 => return Err(Broken::Missing("extents")),
             Command::Read if reply.error == 0 && request.len > 0 => {
                 let Request { offset, len, .. } = request;
@@ -220,7 +224,7 @@ impl Transmission {
         self.end(slot, consumed)
     }
 
-    /// Takes a chunk, whose header was taken. None: its payload is not there.
+    /// Handles a chunk, whose header was parsed. `None`: its payload is incomplete.
     fn chunk(&mut self, header: ChunkHeader, payload: &[u8]) -> Result<Option<Taken>, Broken> {
         let ChunkHeader { kind, len, .. } = header;
         let (slot, request) = self.find(header.cookie)?;
@@ -283,8 +287,8 @@ impl Transmission {
         Ok(())
     }
 
-    /// Takes what goes before extents. `StatusChunk::parse` wants all of them at once, and they may
-    /// be more than a buffer holds: here each is taken when it is there.
+    /// Parses the beginning of extents. `StatusChunk::parse` needs all extents at once, and they
+    /// may exceed the buffer of the caller: here each one is parsed when it has arrived.
     fn extents(
         &mut self,
         header: ChunkHeader,
@@ -304,7 +308,7 @@ impl Transmission {
         let mut reader = Reader::new(payload);
         let Some(context) = reader.u32() else { return Ok(None) };
         if is_wide {
-            // How many there are, or 0; it agrees with the length, or the length counts.
+            // Number of extents, or 0. If it is not 0, it must agree with the length.
             let Some(nr) = reader.u32() else { return Ok(None) };
             if nr != 0 && left.checked_div(each) != Some(u64::from(nr)) {
                 return Err(length);
@@ -319,7 +323,7 @@ impl Transmission {
         Ok(Some(Taken { consumed, event: taken.event }))
     }
 
-    /// Takes one extent.
+    /// Parses one extent.
     fn extent(
         &mut self,
         input: &[u8],
@@ -340,12 +344,12 @@ impl Transmission {
             0 => State::Behind { slot, is_last },
             left => State::Extents { slot, is_last, left },
         };
-        // The context has two flags, of the lower half.
+        // The context has two flags, in the lower half.
         let state = (state & u64::from(wire::STATE_HOLE | wire::STATE_ZERO)) as u32;
         Ok(Taken { consumed: each as usize, event: Event::Extent { slot, len, state } })
     }
 
-    /// The slot of a cookie, and the request there.
+    /// Returns the slot of a cookie, and its request.
     #[inline]
     fn find(&self, cookie: u64) -> Result<(usize, Request), Broken> {
         let unknown = Broken::Cookie(cookie);

@@ -1,8 +1,8 @@
-//! What each option is answered.
+//! Replies to options.
 //!
-//! Source: "Option types" in the NBD protocol document. Where it leaves a choice: an option that
-//! was granted is granted again, a query that selects nothing is ignored, contexts are listed even
-//! before they can be selected, and the block sizes are told whether or not they were asked for.
+//! Source: "Option types" in the NBD protocol document. Where the document leaves a choice, the
+//! server grants an option again that it has granted before, ignores a query that selects nothing,
+//! lists contexts even before they can be selected, and always sends the block sizes.
 
 use alloc::vec::Vec;
 
@@ -21,26 +21,26 @@ use crate::wire::{
     ServerEntry, Sink,
 };
 
-/// The number of `base:allocation` in replies to BLOCK_STATUS.
+/// Number of `base:allocation` in replies to BLOCK_STATUS.
 pub(super) const BASE_ALLOCATION_ID: u32 = 1;
-/// The query for all contexts of the namespace, which only a list heeds.
+/// Query for all contexts of the namespace. It has an effect only in LIST_META_CONTEXT.
 const BASE_WILDCARD: &[u8] = b"base:";
 
-/// A refusal: a kind of reply, and what it says.
+/// A refusal: type of the reply, and message.
 type Refusal = (u32, &'static str);
 
 const NO_DATA: Refusal = (REP_ERR_INVALID, "this option takes no data");
-const MALFORMED: Refusal = (REP_ERR_INVALID, "the lengths in this option do not agree");
+const MALFORMED: Refusal = (REP_ERR_INVALID, "the lengths in this option contradict each other");
 const NAME_TOO_LONG: Refusal = (REP_ERR_TOO_BIG, "a name has at most 4096 bytes");
-const NO_EXPORT: Refusal = (REP_ERR_UNKNOWN, "there is no export of this name");
+const NO_EXPORT: Refusal = (REP_ERR_UNKNOWN, "no export has this name");
 
-/// The export of a name.
+/// Returns the index of the export with a name.
 fn find(exports: &[ExportInfo], name: &[u8]) -> Option<usize> {
     let exact = exports.iter().position(|export| export.name.as_bytes() == name);
     exact.or_else(|| (name.is_empty() && !exports.is_empty()).then_some(0))
 }
 
-/// The export of a name that came in an option which can be refused.
+/// Returns the export with a name from an option that can be refused.
 fn found<'a>(exports: &'a [ExportInfo], name: &[u8]) -> Result<(usize, &'a ExportInfo), Refusal> {
     if name.len() > STRING_MAX {
         return Err(NAME_TOO_LONG);
@@ -50,7 +50,7 @@ fn found<'a>(exports: &'a [ExportInfo], name: &[u8]) -> Result<(usize, &'a Expor
 }
 
 impl Handshake {
-    /// Answers an option. `data` are `None` if they were skipped.
+    /// Answers an option. `data` is `None` if they were skipped.
     pub(super) fn answer(
         &mut self,
         header: OptionHeader,
@@ -63,7 +63,7 @@ impl Handshake {
             return self.export_name(data.unwrap_or_default(), exports, out);
         }
         let outcome = if self.lacks_tls(option) {
-            Err((REP_ERR_TLS_REQD, "this server wants TLS: send STARTTLS first"))
+            Err((REP_ERR_TLS_REQD, "this server requires TLS: send STARTTLS first"))
         } else {
             match option {
                 OPT_ABORT => Ok(Next::Close(CloseReason::Aborted)),
@@ -83,7 +83,7 @@ impl Handshake {
                 OPT_LIST_META_CONTEXT | OPT_SET_META_CONTEXT => {
                     self.contexts(option, data, exports, out)
                 }
-                _ => Err((REP_ERR_UNSUP, "this server does not know this option")),
+                _ => Err((REP_ERR_UNSUP, "this server does not support this option")),
             }
         };
         let (kind, message, next) = match outcome {
@@ -94,7 +94,7 @@ impl Handshake {
         next
     }
 
-    /// It is answered by an export, or not at all.
+    /// Answers EXPORT_NAME. It has no error reply.
     fn export_name(&self, name: &[u8], exports: &[ExportInfo], out: &mut Vec<u8>) -> Next {
         if self.is_full {
             return Next::Close(CloseReason::Full);
@@ -111,23 +111,23 @@ impl Handshake {
     }
 
     fn enter(&self, index: usize, export: &ExportInfo) -> Transmission {
-        // Selected for another export, contexts do not count.
+        // A context that was selected for another export does not count.
         Transmission::new(index, export, self.framing, self.context == Some(index))
     }
 
     fn start_tls(&mut self) -> Result<Next, Refusal> {
         if self.is_tls {
-            return Err((REP_ERR_INVALID, "TLS is on already"));
+            return Err((REP_ERR_INVALID, "TLS has started already"));
         }
         match self.tls {
-            TlsPolicy::Off => Err((REP_ERR_POLICY, "this server was not told to use TLS")),
+            TlsPolicy::Off => Err((REP_ERR_POLICY, "TLS is not configured on this server")),
             TlsPolicy::On | TlsPolicy::Require => Ok(self.expect_tls()),
         }
     }
 
     fn structured_reply(&mut self) -> Result<Next, Refusal> {
         if self.framing == Framing::Extended {
-            return Err((REP_ERR_EXT_HEADER_REQD, "extended headers were agreed on already"));
+            return Err((REP_ERR_EXT_HEADER_REQD, "extended headers have been negotiated already"));
         }
         self.framing = Framing::Structured;
         Ok(Next::More)
@@ -140,16 +140,16 @@ impl Handshake {
         exports: &[ExportInfo],
         out: &mut Vec<u8>,
     ) -> Result<Next, Refusal> {
-        let data = data.ok_or((REP_ERR_TOO_BIG, "this option has too much data"))?;
+        let data = data.ok_or((REP_ERR_TOO_BIG, "the data of this option are too long"))?;
         let request = ExportRequest::parse(data).ok_or(MALFORMED)?;
         let (index, export) = found(exports, request.name)?;
         if option == OPT_GO && self.is_full {
-            return Err((REP_ERR_POLICY, "this server has as many connections as it may have"));
+            return Err((REP_ERR_POLICY, "this server has reached its limit of connections"));
         }
         let flags = export.can.flags(self.framing);
         Info::Export { size_bytes: export.size_bytes, flags }.emit(option, out);
         Info::BlockSize(export.block_size).emit(option, out);
-        // Once each, though a client may ask for one a thousand times.
+        // Send each once, even if a client asks a thousand times.
         if request.infos().any(|info| info == INFO_NAME) {
             Info::Name(export.name.as_bytes()).emit(option, out);
         }
@@ -162,7 +162,7 @@ impl Handshake {
         Ok(Next::More)
     }
 
-    /// LIST_META_CONTEXT and SET_META_CONTEXT.
+    /// Answers LIST_META_CONTEXT and SET_META_CONTEXT.
     fn contexts(
         &mut self,
         option: u32,
@@ -174,13 +174,13 @@ impl Handshake {
         if !is_list && self.framing == Framing::Simple {
             return Err((REP_ERR_INVALID, "this option needs STRUCTURED_REPLY first"));
         }
-        let data = data.ok_or((REP_ERR_TOO_BIG, "this option has too much data"))?;
+        let data = data.ok_or((REP_ERR_TOO_BIG, "the data of this option are too long"))?;
         let request = ContextRequest::parse(data).ok_or(MALFORMED)?;
         let (index, _) = found(exports, request.name)?;
         let names_it = request.queries().any(|query| {
             query == BASE_ALLOCATION.as_bytes() || (is_list && query == BASE_WILDCARD)
         });
-        // A list without queries asks for everything, a set for nothing.
+        // A list without queries returns everything, a set without queries selects nothing.
         if names_it || (is_list && request.queries().next().is_none()) {
             let id = if is_list { 0 } else { BASE_ALLOCATION_ID };
             MetaContext { id, name: BASE_ALLOCATION.as_bytes() }.emit(option, out);

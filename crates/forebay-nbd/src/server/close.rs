@@ -1,64 +1,66 @@
-//! Why a connection has to be closed.
+//! Reasons to close a connection.
 
 use core::fmt;
 
-/// Why a connection has to be closed at once, as a line for the log.
+/// Reason why the server closes a connection. The display text is for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
-    /// The client gave up, with ABORT.
+    /// The client sent ABORT.
     Aborted,
-    /// The client set handshake flags that were not offered.
+    /// The client set unknown handshake flags.
     ClientFlags(u32),
-    /// Something else stands where an option must begin.
+    /// An option does not begin with its magic number.
     OptionMagic,
-    /// An option whose data are longer than anybody needs.
+    /// The data of an option are too long.
     OptionTooLong {
-        /// Which option.
+        /// The option.
         option: u32,
-        /// How many bytes of data it announced.
+        /// Announced length, bytes.
         len: u32,
     },
-    /// More options than anybody needs.
+    /// The client sent too many options.
     TooManyOptions,
-    /// A client without fixed newstyle sent another option than EXPORT_NAME.
+    /// A client without fixed newstyle sent an option other than EXPORT_NAME.
     NotFixedNewstyle(u32),
-    /// EXPORT_NAME, whose refusal cannot be told, of an export that is not there.
+    /// EXPORT_NAME with an unknown name. The option has no error reply.
     UnknownExport,
-    /// EXPORT_NAME, where nobody is let in any more.
+    /// EXPORT_NAME while the limit of connections is reached.
     Full,
-    /// EXPORT_NAME without TLS, where that is required.
+    /// EXPORT_NAME without TLS, which is required.
     TlsRequired,
-    /// EXPORT_NAME after extended headers were agreed on.
+    /// EXPORT_NAME after EXTENDED_HEADERS.
     ExportNameExtended,
     /// Bytes were fed between STARTTLS and the start of TLS.
     PlaintextAfterStartTls,
     /// Bytes were fed after the end of the handshake.
     HandshakeIsOver,
-    /// Something else stands where a request must begin.
+    /// A request does not begin with its magic number.
     RequestMagic,
-    /// A payload that is too large to skip.
+    /// A payload is too long to be skipped.
     PayloadTooLong(u64),
 }
 
 impl fmt::Display for CloseReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CloseReason::Aborted => f.write_str("the client gave up in the handshake"),
+            CloseReason::Aborted => f.write_str("the client aborted the handshake"),
             CloseReason::ClientFlags(flags) => {
-                write!(f, "the client answered the greeting with unknown flags {flags:#x}")
+                write!(f, "the client set unknown handshake flags {flags:#x}")
             }
-            CloseReason::OptionMagic => f.write_str("the client does not speak NBD: no option"),
+            CloseReason::OptionMagic => {
+                f.write_str("the client sent no NBD option (wrong magic number)")
+            }
             CloseReason::OptionTooLong { option, len } => {
-                write!(f, "option {option} announced {len} bytes of data, which is too much")
+                write!(f, "option {option} has {len} bytes of data, which is too long")
             }
             CloseReason::TooManyOptions => f.write_str("the client sent too many options"),
             CloseReason::NotFixedNewstyle(option) => {
                 write!(f, "the client sent option {option} without fixed newstyle")
             }
             CloseReason::UnknownExport => f.write_str("the client asked for an unknown export"),
-            CloseReason::Full => f.write_str("there are as many connections as there may be"),
+            CloseReason::Full => f.write_str("the limit of connections is reached"),
             CloseReason::TlsRequired => {
-                f.write_str("the client asked for an export without TLS, which is required")
+                f.write_str("the client did not use TLS, which is required")
             }
             CloseReason::ExportNameExtended => {
                 f.write_str("the client sent EXPORT_NAME after EXTENDED_HEADERS")
@@ -66,10 +68,14 @@ impl fmt::Display for CloseReason {
             CloseReason::PlaintextAfterStartTls => {
                 f.write_str("the client sent plaintext after STARTTLS")
             }
-            CloseReason::HandshakeIsOver => f.write_str("the handshake was over already"),
-            CloseReason::RequestMagic => f.write_str("the client is out of step: no request"),
+            CloseReason::HandshakeIsOver => {
+                f.write_str("bytes were received after the end of the handshake")
+            }
+            CloseReason::RequestMagic => {
+                f.write_str("the client sent no NBD request (wrong magic number)")
+            }
             CloseReason::PayloadTooLong(len) => {
-                write!(f, "the client announced a payload of {len} bytes, which is too much")
+                write!(f, "the client announced a payload of {len} bytes, which is too long")
             }
         }
     }

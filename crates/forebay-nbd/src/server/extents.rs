@@ -1,23 +1,23 @@
-//! Extents of a disk, made fit for a client: within the request, in whole blocks, joined.
+//! Extents of a disk, converted for a client: within the request, in whole blocks, joined.
 
-/// Goes through extents, given as lengths in bytes with flags, and calls `tell` for each that is
-/// to be told, at most `nr_max` times.
+/// Converts extents, given as lengths in bytes with flags, and calls `emit` for each result, at
+/// most `nr_max` times.
 ///
-/// Nothing is told beyond `end`. Lengths that are told are multiples of the block, of which `mask`
-/// is one less: a block in which two extents meet has the flags that both have, since a flag is a
-/// promise. What the extents cover only in part of their last block is left out. If nothing is
-/// left, all is told without a flag, because a client has to get on.
+/// The results end at `end` at the latest. Their lengths are multiples of the block size, which is
+/// `mask + 1`. A block in which two extents meet gets the flags that both have, since a flag is a
+/// promise. A last block that the extents cover only in part is left out. If nothing is left, the
+/// result is one extent without flags, so that the client makes progress.
 pub(super) fn each(
     extents: &[(u64, u32)],
     end: u64,
     mask: u64,
     nr_max: usize,
-    tell: impl FnMut(u64, u32),
+    emit: impl FnMut(u64, u32),
 ) {
-    let mut joiner = Joiner { last: None, nr_left: nr_max, tell };
-    // What was told ends at `told`, in whole blocks; what was seen ends at `seen`.
-    let (mut told, mut seen) = (0_u64, 0_u64);
-    // The flags so far of the block at `told`, if that was begun.
+    let mut joiner = Joiner { last: None, nr_left: nr_max, emit };
+    // `emitted` is the end of the results, in whole blocks; `seen` is the end of the input so far.
+    let (mut emitted, mut seen) = (0_u64, 0_u64);
+    // Flags so far of the block at `emitted`, if an extent covers a part of it.
     let mut begun: Option<u32> = None;
     for &(len, flags) in extents {
         if len == 0 || seen >= end || joiner.nr_left == 0 {
@@ -25,32 +25,32 @@ pub(super) fn each(
         }
         seen = seen.saturating_add(len).min(end);
         if let Some(flags_before) = begun {
-            let block_end = told.saturating_add(mask).saturating_add(1);
+            let block_end = emitted.saturating_add(mask).saturating_add(1);
             if seen < block_end {
                 begun = Some(flags_before & flags);
                 continue;
             }
-            joiner.push(block_end.saturating_sub(told), flags_before & flags);
-            told = block_end;
+            joiner.push(block_end.saturating_sub(emitted), flags_before & flags);
+            emitted = block_end;
         }
         let whole_end = seen & !mask;
-        if whole_end > told {
-            joiner.push(whole_end.saturating_sub(told), flags);
-            told = whole_end;
+        if whole_end > emitted {
+            joiner.push(whole_end.saturating_sub(emitted), flags);
+            emitted = whole_end;
         }
-        begun = (seen > told).then_some(flags);
+        begun = (seen > emitted).then_some(flags);
     }
-    if told == 0 {
+    if emitted == 0 {
         joiner.push(end, 0);
     }
     joiner.flush();
 }
 
-/// Joins neighbours of the same flags.
+/// Joins neighbours with equal flags.
 struct Joiner<F> {
     last: Option<(u64, u32)>,
     nr_left: usize,
-    tell: F,
+    emit: F,
 }
 
 impl<F: FnMut(u64, u32)> Joiner<F> {
@@ -71,7 +71,7 @@ impl<F: FnMut(u64, u32)> Joiner<F> {
             && self.nr_left > 0
         {
             self.nr_left = self.nr_left.saturating_sub(1);
-            (self.tell)(len, flags);
+            (self.emit)(len, flags);
         }
     }
 }

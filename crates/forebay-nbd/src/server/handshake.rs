@@ -1,10 +1,10 @@
-//! The handshake: from the greeting to an export that was chosen, in whatever pieces bytes come.
+//! Server side of the handshake: from the greeting to the choice of an export, in pieces of any
+//! length.
 //!
-//! It keeps nothing of a client's but the piece of a message that is not whole yet, and that is at
-//! most [`OPTION_MAX`] bytes. An option that is longer, or whose data do not matter, is skipped as
-//! it comes and answered at its end, so that the next one is where it should be. How much is
-//! skipped and how many options there are is limited for the connection as a whole, since a
-//! handshake that never ends serves nobody.
+//! It stores only an incomplete message, of at most [`OPTION_MAX`] bytes. A longer option, or one
+//! whose data do not matter, is skipped as it arrives and answered at its end, so that the stream
+//! stays in step. The skipped bytes and the number of options are limited for the connection as a
+//! whole, so that a handshake ends.
 
 use alloc::vec::Vec;
 
@@ -18,56 +18,56 @@ use crate::wire::numbers::{
 };
 use crate::wire::{Framing, OptionHeader, Sink};
 
-/// The longest data of an option that are looked at: three or four strings of full length.
+/// Longest data of an option that are stored: three or four strings of full length.
 pub(super) const OPTION_MAX: u32 = 16 << 10;
-/// How many bytes of data are skipped on one connection. It is as much as a client may send in one
-/// request anyway.
+/// Most bytes of data that are skipped on one connection: as many as a client may send in one
+/// request.
 pub(super) const SKIPPED_MAX: u32 = 1 << 25;
-/// How many options a connection may send. The largest need is that of a client which asks about
-/// every export of a list.
+/// Most options that a connection may send. A client that queries each export of a list needs the
+/// most.
 pub(super) const NR_OPTIONS_MAX: u32 = 1024;
-/// Once so many bytes of replies were made in one call, the rest of its input has to wait. A client
-/// waits for the end of a reply, so there is none.
+/// Reply bytes of one call after which the rest of its input must wait. Clients wait for the end of
+/// a reply, so they send no such input.
 pub(super) const REPLIES_PAUSE: usize = 64 << 10;
 
-/// Whether clients may or must use TLS.
+/// Policy of a server: whether clients may or must use TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TlsPolicy {
     /// STARTTLS is refused.
     #[default]
     Off,
-    /// Each client decides.
+    /// Clients may use TLS.
     On,
-    /// Without TLS every option but STARTTLS and ABORT is refused.
+    /// Clients must use TLS: without it, all options except STARTTLS and ABORT are refused.
     Require,
 }
 
-/// What became of the bytes that were fed.
+/// Result of [`Handshake::feed`].
 #[derive(Debug)]
 pub struct Fed {
-    /// How many of them were taken. What is left has to be fed again, before what comes next: with
-    /// [`Next::More`] that only happens when many replies were made, which should go out first.
+    /// Number of input bytes consumed. Feed the rest again, before newer bytes. With [`Next::More`]
+    /// a rest remains only if the call made many replies, which should be sent first.
     pub consumed: usize,
-    /// How it goes on.
+    /// Next step of the connection.
     pub next: Next,
 }
 
-/// How a handshake goes on, once what it wrote was sent.
+/// Next step of a connection, after the output of the handshake was sent.
 #[derive(Debug)]
 pub enum Next {
-    /// With more bytes.
+    /// Feed more bytes.
     More,
-    /// With TLS, and then [`Handshake::tls_started`]. If there are bytes that were read and not
-    /// consumed, they are plaintext which somebody may have slipped in: the connection has to be
-    /// closed, or they go to TLS, which will not like them. They must never be fed here.
+    /// Start TLS, then call [`Handshake::tls_started`]. Bytes that were read and not consumed are
+    /// plaintext, which an attacker may have injected. Close the connection then, or pass them to
+    /// TLS, which rejects them. Never feed them to the handshake.
     StartTls,
-    /// With requests. What was read and not consumed is the beginning of the first.
+    /// The handshake is over. Bytes that were read and not consumed begin the first request.
     Transmission(Transmission),
-    /// Not at all.
+    /// Close the connection.
     Close(CloseReason),
 }
 
-/// A connection before its export is chosen.
+/// Handshake of a connection, until the client has chosen its export.
 #[derive(Clone, Debug)]
 pub struct Handshake {
     pub(super) tls: TlsPolicy,
@@ -75,14 +75,14 @@ pub struct Handshake {
     pub(super) no_zeroes: bool,
     is_fixed: bool,
     pub(super) framing: Framing,
-    /// The export that `base:allocation` was selected for, by its place among the exports.
+    /// Index of the export for which `base:allocation` was selected.
     pub(super) context: Option<usize>,
     step: Step,
-    /// The beginning of what `step` waits for, if it came in pieces.
+    /// Received part of an incomplete message.
     held: Vec<u8>,
     nr_options: u32,
     nr_skipped: u32,
-    /// Nobody is let in any more: see [`Handshake::set_full`].
+    /// Whether clients may choose no export: see [`Handshake::set_full`].
     pub(super) is_full: bool,
 }
 
@@ -91,15 +91,15 @@ enum Step {
     ClientFlags,
     Header,
     Data(OptionHeader),
-    /// So many bytes of an option's data are still to be thrown away.
+    /// This many bytes of an option's data are still to be skipped.
     Skip(OptionHeader, u32),
-    /// STARTTLS was granted, and TLS has not begun.
+    /// STARTTLS was granted, and TLS has not started.
     Tls,
     Over,
 }
 
 impl Handshake {
-    /// Greets the client: the greeting goes to `out`.
+    /// Begins a handshake. Appends the greeting to `out`.
     pub fn new(tls: TlsPolicy, out: &mut Vec<u8>) -> Handshake {
         out.reserve(GREETING_LEN);
         out.put_u64(INIT_MAGIC);
@@ -120,15 +120,15 @@ impl Handshake {
         }
     }
 
-    /// Whether the server has as many connections as it may have. Then a client may still ask what
-    /// there is, but is refused an export: GO with `NBD_REP_ERR_POLICY` and a text, EXPORT_NAME,
-    /// which knows no refusal, by an end.
+    /// Sets whether the server has reached its limit of connections. Then clients can still query
+    /// exports, but cannot choose one: GO fails with `NBD_REP_ERR_POLICY` and a message.
+    /// EXPORT_NAME, which has no error reply, closes the connection.
     pub fn set_full(&mut self, is_full: bool) {
         self.is_full = is_full;
     }
 
-    /// Takes what it can of `input`; what must be sent goes behind what is in `out`. `exports` are
-    /// the same in each call.
+    /// Processes bytes of the client, and appends the replies to `out`. `exports` must be the same
+    /// in each call.
     pub fn feed(&mut self, exports: &[ExportInfo], input: &[u8], out: &mut Vec<u8>) -> Fed {
         let replies_start = out.len();
         let mut rest = input;
@@ -149,9 +149,9 @@ impl Handshake {
         Fed { consumed: input.len().saturating_sub(rest.len()), next }
     }
 
-    /// To be called when TLS has begun, before anything that came through it is fed. What was
-    /// negotiated in the clear is forgotten, but for the flags of the greeting, which are not sent
-    /// again.
+    /// Continues after [`Next::StartTls`]. Call it when the TLS session is established, before
+    /// bytes from the session are fed. Discards all that was negotiated without TLS, except the
+    /// flags of the greeting, which are not sent again.
     pub fn tls_started(&mut self) {
         self.is_tls = true;
         self.framing = Framing::Simple;
@@ -160,8 +160,8 @@ impl Handshake {
         self.step = Step::Header;
     }
 
-    /// One message, or a part of what is skipped. `None`: all of `rest` was taken, and is not
-    /// enough.
+    /// Processes one message, or a part of the skipped data. `None`: all of `rest` was consumed,
+    /// and more is needed.
     fn step(
         &mut self,
         exports: &[ExportInfo],
@@ -196,7 +196,7 @@ impl Handshake {
         }
     }
 
-    /// Calls `take` with the next `len` bytes, straight from `rest` if they are all there.
+    /// Calls `take` with the next `len` bytes; without a copy if `rest` has all of them.
     fn with(
         &mut self,
         len: usize,
@@ -216,13 +216,13 @@ impl Handshake {
         if self.held.len() < len {
             return None;
         }
-        // Dropped afterwards: a connection that waits keeps no memory.
+        // Drop the buffer afterwards: an idle connection keeps no memory.
         let held = core::mem::take(&mut self.held);
         Some(take(self, &held))
     }
 
-    /// Keeps a piece of a message of `len` bytes. Memory grows with what came, not with what was
-    /// announced, and not beyond it.
+    /// Keeps a part of a message of `len` bytes. Memory grows with the received bytes, not with the
+    /// announced length, and never exceeds that length.
     fn hold(&mut self, piece: &[u8], len: usize) {
         let needed = self.held.len().saturating_add(piece.len());
         if needed > self.held.capacity() {
@@ -243,7 +243,7 @@ impl Handshake {
         Next::More
     }
 
-    /// An option begins: decides whether its data matter.
+    /// Handles the header of an option: decides whether its data are needed.
     fn header(&mut self, bytes: &[u8]) -> Next {
         let Some(header) = OptionHeader::parse(bytes) else {
             return Next::Close(CloseReason::OptionMagic);
@@ -261,7 +261,7 @@ impl Handshake {
             return Next::Close(CloseReason::NotFixedNewstyle(option));
         }
         if option == OPT_SET_META_CONTEXT {
-            // Whatever becomes of it, it replaces what was selected before.
+            // Even if it fails, it replaces the earlier selection.
             self.context = None;
         }
         let reads_data = matches!(
@@ -280,7 +280,8 @@ impl Handshake {
         Next::More
     }
 
-    /// Why EXPORT_NAME cannot be granted, whatever the name. That cannot be told to the client.
+    /// Returns the reason for which EXPORT_NAME is refused for all names. The client cannot learn
+    /// it.
     fn refuses_export_name(&self, name_len: u32) -> Option<CloseReason> {
         if self.lacks_tls(OPT_EXPORT_NAME) {
             Some(CloseReason::TlsRequired)
@@ -293,13 +294,13 @@ impl Handshake {
         }
     }
 
-    /// Whether this option is refused because TLS has not begun.
+    /// Returns whether this option is refused because TLS has not started.
     pub(super) fn lacks_tls(&self, option: u32) -> bool {
         let is_free = matches!(option, OPT_STARTTLS | OPT_ABORT);
         self.tls == TlsPolicy::Require && !self.is_tls && !is_free
     }
 
-    /// STARTTLS was granted: nothing is read before TLS has begun.
+    /// Records that STARTTLS was granted: nothing is parsed until TLS has started.
     pub(super) fn expect_tls(&mut self) -> Next {
         self.step = Step::Tls;
         Next::StartTls
@@ -308,7 +309,7 @@ impl Handshake {
 
 #[cfg(test)]
 impl Handshake {
-    /// How much memory it holds for a client, in bytes.
+    /// Returns the size of its buffer for a client, bytes.
     pub(super) fn held_capacity(&self) -> usize {
         self.held.capacity()
     }

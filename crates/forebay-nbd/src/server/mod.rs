@@ -1,9 +1,9 @@
-//! The server's half: a handshake, and what follows it.
+//! Server side of the protocol: handshake and transmission phase.
 //!
-//! A connection is a [`Handshake`] first. It is fed what the client sends, until it comes to its
-//! end: the connection is to be closed, or TLS begins, or there is a [`Transmission`]. That one is
-//! immutable: it takes requests apart and makes replies, in any order. Neither keeps time or bounds
-//! what is in flight; who owns the socket does.
+//! A connection begins as a [`Handshake`]. The caller feeds it the bytes of the client until it
+//! closes the connection, starts TLS, or returns a [`Transmission`]. A transmission is immutable:
+//! it parses requests and makes replies, in any order. Neither has timeouts or limits on requests
+//! in flight; the owner of the socket has.
 
 mod answers;
 mod close;

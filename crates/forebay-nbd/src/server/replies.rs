@@ -10,13 +10,13 @@ use crate::wire::{
     ChunkHeader, ErrorChunk, Framing, Head, NbdError, SimpleReply, Sink, StatusChunk, clip,
 };
 
-/// How many extents a reply has at most: a client asks again where they end. It makes half a
-/// mebibyte, or one with extended headers.
+/// Most extents of a reply: a client sends another request for the rest. They take half a mebibyte,
+/// or one with extended headers.
 const NR_EXTENTS_MAX: usize = 1 << 16;
 
 impl Transmission {
-    /// It succeeded, and that is all. After [`data`](Self::data) only if none was told to be the
-    /// last.
+    /// Returns the reply to a request that succeeded, without data. After [`data`](Self::data) it
+    /// is sent only if no chunk was marked as the last.
     #[inline]
     pub fn done(&self, rq: &Request) -> Head {
         let mut head = Head::EMPTY;
@@ -30,9 +30,9 @@ impl Transmission {
         head
     }
 
-    /// What goes before `len` bytes of data, `len` not 0, that stand at `at` on the export. With
-    /// simple replies the first has a header and the others have none, and they go out in order.
-    /// With DF there is one, which is the first and the last.
+    /// Returns the header of `len` bytes of data from offset `at` of the export; `len` is not 0.
+    /// With simple replies only the first part has a header, and the parts are sent in order. With
+    /// DF there is one part, which is the first and the last.
     #[inline]
     pub fn data(&self, rq: &Request, at: u64, len: u32, is_first: bool, is_last: bool) -> Head {
         let mut head = Head::EMPTY;
@@ -46,8 +46,8 @@ impl Transmission {
         head
     }
 
-    /// It failed; the reply is whole. With simple replies the message is not sent. `ENOTSUP`, which
-    /// only answers a request to write zeroes fast, is told as `EINVAL` elsewhere.
+    /// Appends the whole reply to a request that failed. Simple replies have no message. `ENOTSUP`
+    /// is only allowed for WRITE_ZEROES with FAST_ZERO; for other requests it becomes `EINVAL`.
     pub fn error(&self, rq: &Request, error: NbdError, message: &str, out: &mut Vec<u8>) {
         let is_fast = matches!(rq.command, Ok(Command::WriteZeroes { fast: true, .. }));
         let error = if error == NbdError::NotSup && !is_fast { NbdError::Inval } else { error };
@@ -61,22 +61,22 @@ impl Transmission {
         payload.emit(out);
     }
 
-    /// Whether an error may follow [`data`](Self::data). Where it may not, the connection has to be
-    /// closed instead.
+    /// Returns whether an error may follow [`data`](Self::data). If not, close the connection
+    /// instead.
     #[inline]
     pub fn can_fail_late(&self) -> bool {
         self.framing != Framing::Simple
     }
 
-    /// The whole reply to BLOCK_STATUS: lengths in bytes with `STATE_*` flags, from the request's
-    /// offset on. What is beyond the request is cut off, neighbours of one state are joined, and a
-    /// block that lies in two of them gets what both have. Extents that cover nothing are told as
-    /// data.
+    /// Appends the whole reply to BLOCK_STATUS. `extents` are lengths in bytes with `STATE_*`
+    /// flags, from the offset of the request on. Extents beyond the request are cut off, neighbours
+    /// with equal flags are joined, and a block in two extents gets the flags that both have. If
+    /// the extents cover no whole block, the reply says that all is data.
     pub fn extents(&self, rq: &Request, extents: &[(u64, u32)], out: &mut Vec<u8>) {
         let nr_max =
             if rq.command == Ok(Command::BlockStatus { one: true }) { 1 } else { NR_EXTENTS_MAX };
         let [end, mask] = [rq.len, self.block_mask()];
-        // Counted first, because the header comes first and has the length.
+        // Count first, since the header contains the length.
         let mut nr_extents: u32 = 0;
         each(extents, end, mask, nr_max, |_, _| nr_extents = nr_extents.saturating_add(1));
         let (kind, payload_len) = StatusChunk::shape(self.framing, nr_extents);

@@ -1,9 +1,9 @@
-//! Requests: each is checked here once and for all, so that what follows can trust it.
+//! Requests of the transmission phase: parsed and checked once, so that the server can trust them.
 //!
-//! What is checked, in this order: the magic; how much payload follows, which has to be taken off
-//! the stream whatever becomes of the request; whether the export is writable; whether the command
-//! and its flags were offered; the length; the range; the alignment. A request that is refused
-//! leaves the stream in step, unless skipping its payload would be an attack by itself.
+//! The checks, in this order: the magic number; the length of the payload, which must be read even
+//! if the request is refused; whether the export is writable; whether the command and its flags
+//! were offered; length; range; alignment. A refused request leaves the stream in step, unless its
+//! payload is too long to be skipped.
 
 use super::close::CloseReason;
 use crate::export::{Abilities, ExportInfo};
@@ -14,15 +14,15 @@ use crate::wire::numbers::{
 };
 use crate::wire::{Framing, NbdError, RequestHeader};
 
-/// What one chunk can hold: its length has 32 bits, and counts the 8 bytes of an offset.
+/// Most data of a chunk: its length has 32 bits, and includes the 8 bytes of an offset.
 const CHUNK_DATA_MAX: u32 = u32::MAX - 8;
 
-/// A connection whose export is chosen: what was negotiated. It is small and never changes.
+/// Result of a handshake: parses requests and makes replies. It is small and immutable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmission {
     export: usize,
     size_bytes: u64,
-    /// The smallest block, less one.
+    /// Size of the smallest block, minus 1.
     block_mask: u64,
     payload_max: u32,
     can: Abilities,
@@ -31,69 +31,70 @@ pub struct Transmission {
     pub(super) has_contexts: bool,
 }
 
-/// A request, checked. `offset` and `len` are in bytes; with a command that is not refused they lie
-/// within the export and are multiples of its smallest block.
+/// A checked request. `offset` and `len` are in bytes; unless the command is refused, they are
+/// within the export and multiples of its smallest block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The client's own number for it.
+    /// Number that the client has chosen for the request. Replies repeat it.
     pub cookie: u64,
-    /// Where on the export.
+    /// Offset on the export.
     pub offset: u64,
-    /// How much of the export; never 0 but with FLUSH and DISC. Of a read or a write it is at most
-    /// the largest payload; of another command it may be the whole export.
+    /// Length of the range; 0 only with FLUSH and DISC. A read or a write has at most the largest
+    /// payload; other commands may cover the whole export.
     pub len: u64,
-    /// How many bytes follow the header and must be taken off the stream, whatever `command` says.
+    /// Bytes that follow the header. They must be read from the stream even if the request is
+    /// refused.
     pub payload_len: u32,
-    /// What to do, or why it is refused.
+    /// The command, or the reason for the refusal.
     pub command: Result<Command, Refused>,
 }
 
-/// What a request wants.
+/// Command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
-    /// Read.
+    /// READ.
     Read {
-        /// In one chunk.
+        /// The reply must have a single data chunk (DF).
         df: bool,
     },
-    /// Write the payload.
+    /// WRITE.
     Write {
-        /// Durable before the reply.
+        /// The data must be durable before the reply.
         fua: bool,
     },
-    /// Make durable what was written before.
+    /// FLUSH: makes all completed writes durable.
     Flush,
-    /// Discard.
+    /// TRIM: discards a range.
     Trim {
-        /// Durable before the reply.
+        /// The effect must be durable before the reply.
         fua: bool,
     },
-    /// Read ahead.
+    /// CACHE: reads ahead.
     Cache,
-    /// Write zeroes.
+    /// WRITE_ZEROES.
     WriteZeroes {
-        /// Durable before the reply.
+        /// The zeroes must be durable before the reply.
         fua: bool,
-        /// Room has to be kept for what is written there later.
+        /// The range must stay allocated (NO_HOLE).
         no_hole: bool,
-        /// If that is not faster than writing them, the answer is [`NbdError::NotSup`].
+        /// Fails with [`NbdError::NotSup`] if it is not faster than writing zeroes (FAST_ZERO).
         fast: bool,
     },
-    /// Tell which parts are holes.
+    /// BLOCK_STATUS: returns which parts are holes or zeroes.
     BlockStatus {
-        /// One extent is enough.
+        /// One extent is enough (REQ_ONE).
         one: bool,
     },
-    /// The client leaves. There is no reply.
+    /// DISC: the client disconnects. There is no reply.
     Disconnect,
 }
 
-/// Why a request is refused.
+/// Refusal of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Refused {
-    /// The error of the reply.
+    /// Error of the reply.
     pub error: NbdError,
-    /// For people.
+    /// Human-readable reason.
     pub message: &'static str,
 }
 
@@ -121,29 +122,30 @@ impl Transmission {
         }
     }
 
-    /// Which of the exports was chosen.
+    /// Returns the index of the chosen export.
     #[inline]
     pub fn export(&self) -> usize {
         self.export
     }
 
-    /// How long the header of a request is: 28 bytes, or 32 with extended headers.
+    /// Returns the length of a request header: 28 bytes, or 32 with extended headers.
     #[inline]
     pub fn header_len(&self) -> usize {
         self.framing.request_len()
     }
 
-    /// How requests and replies are framed, for the log.
+    /// Returns the negotiated framing.
     #[inline]
     pub fn framing(&self) -> Framing {
         self.framing
     }
 
-    /// Takes a request apart. `header` has at least [`header_len`](Self::header_len) bytes; what is
-    /// behind them is not looked at.
+    /// Parses and checks a request. `header` has at least [`header_len`](Self::header_len) bytes;
+    /// further bytes are ignored.
     ///
     /// # Errors
-    /// The connection is out of step or hopeless, and has to be closed.
+    /// Returns the reason if the connection must be closed: it is out of step, or the payload is
+    /// too long to be skipped.
     #[inline]
     pub fn parse(&self, header: &[u8]) -> Result<Request, CloseReason> {
         let is_extended = self.framing == Framing::Extended;
@@ -161,11 +163,11 @@ impl Transmission {
         Ok(Request { cookie, offset, len, payload_len, command })
     }
 
-    /// A payload that can be skipped, if it cannot be taken.
+    /// Returns the length of a payload that can be skipped if the request is refused.
     #[inline]
     fn bearable(&self, len: u64, command: u16) -> Result<u32, CloseReason> {
         match u32::try_from(len) {
-            // Nothing is read after it.
+            // Nothing is parsed after it.
             _ if command == CMD_DISC => Ok(0),
             Ok(len) if len <= self.payload_max.max(PAYLOAD_DEFAULT_MAX) => Ok(len),
             _ => Err(CloseReason::PayloadTooLong(len)),
@@ -176,7 +178,7 @@ impl Transmission {
     fn check(&self, header: &RequestHeader, has_payload: bool) -> Result<Command, Refused> {
         let RequestHeader { flags, command, offset, len, .. } = *header;
         let fua = flags & CMD_FLAG_FUA != 0;
-        // Which flags the command may have besides FUA, and what it is.
+        // The flags that the command may have besides FUA, whether it is offered, and the command.
         let (known_flags, is_offered, wanted) = match command {
             CMD_READ => {
                 let df = if self.framing == Framing::Simple { 0 } else { CMD_FLAG_DF };
@@ -203,7 +205,7 @@ impl Transmission {
                 (CMD_FLAG_REQ_ONE, self.has_contexts, Command::BlockStatus { one })
             }
             CMD_DISC => return Ok(Command::Disconnect),
-            _ => return refused(NbdError::Inval, "there is no such command"),
+            _ => return refused(NbdError::Inval, "unknown command"),
         };
         let writes = matches!(
             wanted,
@@ -216,13 +218,13 @@ impl Transmission {
             let message = if command == CMD_WRITE {
                 "a write with an extended header needs the flag PAYLOAD_LEN"
             } else {
-                "this command was not offered"
+                "the export does not support this command"
             };
             return refused(NbdError::Inval, message);
         }
         let fua_flag = if self.can.fua { CMD_FLAG_FUA } else { 0 };
         if flags & !(known_flags | fua_flag) != 0 {
-            return refused(NbdError::Inval, "a flag does not belong to this command");
+            return refused(NbdError::Inval, "a flag is not supported for this command");
         }
         self.check_range(wanted, offset, len)?;
         Ok(wanted)
@@ -232,7 +234,7 @@ impl Transmission {
     fn check_range(&self, wanted: Command, offset: u64, len: u64) -> Result<(), Refused> {
         if wanted == Command::Flush {
             if offset != 0 || len != 0 {
-                return refused(NbdError::Inval, "a flush has neither offset nor length");
+                return refused(NbdError::Inval, "a flush must have offset 0 and length 0");
             }
             return Ok(());
         }
@@ -242,22 +244,25 @@ impl Transmission {
         if offset.checked_add(len).is_none_or(|end| end > self.size_bytes) {
             let is_write = matches!(wanted, Command::Write { .. } | Command::WriteZeroes { .. });
             let error = if is_write { NbdError::NoSpc } else { NbdError::Inval };
-            return refused(error, "beyond the end of the export");
+            return refused(error, "the range exceeds the end of the export");
         }
         if (offset | len) & self.block_mask != 0 {
-            return refused(NbdError::Inval, "not a multiple of the smallest block");
+            return refused(
+                NbdError::Inval,
+                "offset or length is not a multiple of the smallest block",
+            );
         }
         let has_data = matches!(wanted, Command::Read { .. } | Command::Write { .. });
         if has_data && len > u64::from(self.payload_max) {
             if wanted == (Command::Read { df: true }) {
-                return refused(NbdError::Overflow, "longer than the largest payload");
+                return refused(NbdError::Overflow, "the length exceeds the largest payload");
             }
-            return refused(NbdError::Inval, "longer than the largest payload");
+            return refused(NbdError::Inval, "the length exceeds the largest payload");
         }
         Ok(())
     }
 
-    /// The smallest block, less one.
+    /// Returns the size of the smallest block, minus 1.
     pub(super) fn block_mask(&self) -> u64 {
         self.block_mask
     }

@@ -1,4 +1,4 @@
-//! What names an export, what does not, and what is said of it.
+//! Valid and invalid URIs, and their error messages.
 
 use super::*;
 use alloc::format;
@@ -66,42 +66,42 @@ fn the_older_form_is_understood() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn malformed_uris_are_refused_with_the_expected_form() {
     let cases = [
-        ("disk.img", "`disk.img` is no NBD URI: they begin with nbd://"),
-        ("http://host/", "`http://host/` is no NBD URI"),
-        ("nbd+ssh://host/", "`nbd+ssh://host/` is no NBD URI"),
+        ("disk.img", "`disk.img` is not an NBD URI: it must begin with nbd://"),
+        ("http://host/", "`http://host/` is not an NBD URI"),
+        ("nbd+ssh://host/", "`nbd+ssh://host/` is not an NBD URI"),
         ("nbd+vsock://1/", "sockets of virtual machines (nbd+vsock) are not supported"),
         ("nbds+vsock://1/", "sockets of virtual machines (nbd+vsock) are not supported"),
         ("nbd+unix:///x", "`socket` is missing: ?socket=PATH"),
         ("nbd+unix:///x?socket=", "`socket` is empty"),
-        ("nbd+unix://host/x?socket=/a", "`host`: expected no host where there is a socket"),
-        ("nbd://host/x?socket=/a", "`socket` goes with nbd+unix:// and nbds+unix://"),
-        ("nbd+unix:///x?socket=/a&socket=/b", "`socket` is there more than once"),
-        ("nbd://host/x?y=z", "`y` is no key of an NBD URI: there are socket, tls-type"),
-        ("nbd://host/x?x-y=z", "`x-y` is no key of an NBD URI"),
-        ("nbd://host/x?tls-username=z", "`tls-username` is no key of an NBD URI"),
+        ("nbd+unix://host/x?socket=/a", "`host`: expected no host beside a socket"),
+        ("nbd://host/x?socket=/a", "`socket` is only allowed with nbd+unix:// and nbds+unix://"),
+        ("nbd+unix:///x?socket=/a&socket=/b", "`socket` is given more than once"),
+        ("nbd://host/x?y=z", "`y` is not a key of an NBD URI: use socket, tls-type"),
+        ("nbd://host/x?x-y=z", "`x-y` is not a key of an NBD URI"),
+        ("nbd://host/x?tls-username=z", "`tls-username` is not a key of an NBD URI"),
         ("nbd://host/x?tls-type=z", "`z`: expected anon, x509 or psk for tls-type"),
         ("nbd://host/x?tls-verify-peer", "``: expected true or false for tls-verify-peer"),
         ("nbd://host:x/", "`host:x`: expected a port of 1 to 65535"),
         ("nbd://host:0/", "`host:0`: expected a port of 1 to 65535"),
         ("nbd://host:+1/", "`host:+1`: expected a port of 1 to 65535"),
         ("nbd://::1/", "`::1`: expected a port of 1 to 65535; [ ] around an IPv6 address"),
-        ("nbd://[::1/", "`[::1`: expected a `]` behind the address"),
-        ("nbd://[::1]9/", "`[::1]9`: expected a port behind the address: [ADDRESS]:PORT"),
-        ("nbd://[x]/", "`[x]`: expected an address of IPv6 between [ and ]"),
-        ("nbd://me@host/", "`me@host`: expected no user's name"),
+        ("nbd://[::1/", "`[::1`: expected a `]` after the address"),
+        ("nbd://[::1]9/", "`[::1]9`: expected a port after the address: [ADDRESS]:PORT"),
+        ("nbd://[x]/", "`[x]`: expected an IPv6 address between [ and ]"),
+        ("nbd://me@host/", "`me@host`: expected no user name"),
         ("nbd://host/a#b", "`host/a#b`: expected no `#`: write it %23"),
-        ("nbd://host/%", "`%`: expected two digits of base 16 behind each %"),
-        ("nbd://host/%2", "`%2`: expected two digits of base 16 behind each %"),
-        ("nbd://host/%zz", "`%zz`: expected two digits of base 16 behind each %"),
+        ("nbd://host/%", "`%`: expected two hexadecimal digits after each %"),
+        ("nbd://host/%2", "`%2`: expected two hexadecimal digits after each %"),
+        ("nbd://host/%zz", "`%zz`: expected two hexadecimal digits after each %"),
         ("nbd://host/%ff", "`%ff`: expected UTF-8"),
         ("nbd://host/a%00", "`the name of the export`: expected no zero byte"),
         ("nbd:host", "`host`: expected nbd:HOST:PORT, nbd:unix:PATH, or a URI"),
         ("nbd::9", "`:9`: expected nbd:HOST:PORT"),
-        ("nbd:/host:9", "`/host`: expected the name or the address of a host"),
-        ("nbd://a%2Fb/", "`a/b`: expected the name or the address of a host"),
-        ("nbd://a%3A9/", "`a:9`: expected the name or the address of a host"),
+        ("nbd:/host:9", "`/host`: expected a host name or an IP address"),
+        ("nbd://a%2Fb/", "`a/b`: expected a host name or an IP address"),
+        ("nbd://a%3A9/", "`a:9`: expected a host name or an IP address"),
         ("nbd:unix:", "`unix:`: expected a path"),
     ];
     for (text, said) in cases {

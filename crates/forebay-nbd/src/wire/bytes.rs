@@ -1,13 +1,13 @@
-//! Taking numbers off bytes that a peer sent, and putting them on bytes to send.
+//! Reading numbers from received bytes, and writing them to bytes to send.
 
 use alloc::vec::Vec;
 
-/// Bytes of a peer, taken off one after another. What is not there is `None`, and nothing is taken.
+/// Reader of received bytes. A read that finds too few bytes returns `None` and consumes none.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// Begins with the first of `bytes`.
+    /// Returns a reader that begins with the first of `bytes`.
     #[inline]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Reader(bytes)
@@ -20,25 +20,25 @@ impl<'a> Reader<'a> {
         Some(*array)
     }
 
-    /// The next two bytes.
+    /// Reads a number of two bytes.
     #[inline]
     pub fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_be_bytes)
     }
 
-    /// The next four bytes.
+    /// Reads a number of four bytes.
     #[inline]
     pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// The next eight bytes.
+    /// Reads a number of eight bytes.
     #[inline]
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// The next `len` bytes.
+    /// Reads `len` bytes.
     #[inline]
     pub fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(len)?;
@@ -46,8 +46,8 @@ impl<'a> Reader<'a> {
         Some(taken)
     }
 
-    /// A string with its length in four bytes before it. The length of a string that is whole may
-    /// still be beyond [`STRING_MAX`](super::numbers::STRING_MAX).
+    /// Reads a string with a length of four bytes in front of it. It may be longer than
+    /// [`STRING_MAX`](super::numbers::STRING_MAX).
     #[inline]
     pub fn string(&mut self) -> Option<&'a [u8]> {
         let mut ahead = *self;
@@ -57,43 +57,43 @@ impl<'a> Reader<'a> {
         Some(string)
     }
 
-    /// All that is left.
+    /// Returns the bytes that have not been read.
     #[inline]
     pub const fn rest(self) -> &'a [u8] {
         self.0
     }
 
-    /// Whether nothing is left.
+    /// Returns whether all bytes have been read.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Where bytes to send are put, one after another.
+/// Buffer for bytes to send.
 pub trait Sink {
-    /// Puts them behind the others.
+    /// Appends bytes.
     fn put(&mut self, bytes: &[u8]);
 
-    /// Two bytes.
+    /// Appends a number of two bytes.
     #[inline]
     fn put_u16(&mut self, number: u16) {
         self.put(&number.to_be_bytes());
     }
 
-    /// Four bytes.
+    /// Appends a number of four bytes.
     #[inline]
     fn put_u32(&mut self, number: u32) {
         self.put(&number.to_be_bytes());
     }
 
-    /// Eight bytes.
+    /// Appends a number of eight bytes.
     #[inline]
     fn put_u64(&mut self, number: u64) {
         self.put(&number.to_be_bytes());
     }
 
-    /// A string, with its length in four bytes before it.
+    /// Appends a string, with a length of four bytes in front of it.
     #[inline]
     fn put_string(&mut self, string: &[u8]) {
         self.put_u32(len_u32(string.len()));
@@ -108,7 +108,7 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// A length of ours for a field of 32 bits: everything of ours is far shorter.
+/// Converts a length for a field of 32 bits. All messages of this crate are far shorter.
 #[inline]
 pub(super) fn len_u32(len: usize) -> u32 {
     debug_assert!(u32::try_from(len).is_ok(), "{len} bytes in one message");

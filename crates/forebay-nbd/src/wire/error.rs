@@ -1,10 +1,10 @@
-//! The errors that a reply can carry: a closed set, whatever the numbers of the system are.
+//! Errors of replies: a closed set, with numbers that do not depend on the system.
 
 use core::fmt;
 
 use forebay_core::BlockStatus;
 
-/// Why a request failed, as the protocol tells it.
+/// Error of a reply.
 ///
 /// Source: "Error values" in the NBD protocol document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,20 +15,20 @@ pub enum NbdError {
     Io,
     /// `ENOMEM`: out of memory or of another resource.
     NoMem,
-    /// `EINVAL`: malformed, or something that was not offered.
+    /// `EINVAL`: the request is malformed, or the export does not support it.
     Inval,
-    /// `ENOSPC`: no room, or a write beyond the end.
+    /// `ENOSPC`: no space left, or a write beyond the end.
     NoSpc,
-    /// `EOVERFLOW`: too long for one chunk.
+    /// `EOVERFLOW`: the data are too long for one chunk.
     Overflow,
-    /// `ENOTSUP`: zeroes cannot be written fast. It answers nothing else.
+    /// `ENOTSUP`: fast zeroing is not possible. Occurs only for WRITE_ZEROES with FAST_ZERO.
     NotSup,
-    /// `ESHUTDOWN`: the server is about to end; the client has to leave.
+    /// `ESHUTDOWN`: the server is shutting down; the client should disconnect.
     Shutdown,
 }
 
 impl NbdError {
-    /// Every error, for tables and tests.
+    /// All errors.
     pub const ALL: [NbdError; 8] = [
         NbdError::Perm,
         NbdError::Io,
@@ -40,7 +40,7 @@ impl NbdError {
         NbdError::Shutdown,
     ];
 
-    /// Its number on the wire.
+    /// Returns the number of the error on the wire.
     #[inline]
     pub const fn number(self) -> u32 {
         match self {
@@ -55,8 +55,8 @@ impl NbdError {
         }
     }
 
-    /// The error of a number that is not 0. One that the protocol does not have is taken for
-    /// `EINVAL`, as the document advises.
+    /// Returns the error for a number other than 0. An unknown number counts as `EINVAL`, as the
+    /// document recommends.
     pub const fn from_number(number: u32) -> NbdError {
         match number {
             1 => NbdError::Perm,
@@ -70,7 +70,7 @@ impl NbdError {
         }
     }
 
-    /// How the failure of a bio is told to a client.
+    /// Returns the error that a server sends for the status of a bio.
     pub const fn of(status: BlockStatus) -> NbdError {
         match status {
             BlockStatus::NoSpace => NbdError::NoSpc,
@@ -78,7 +78,7 @@ impl NbdError {
             BlockStatus::Resource => NbdError::NoMem,
             BlockStatus::Invalid => NbdError::Inval,
             BlockStatus::NotSupported => NbdError::NotSup,
-            // A device that is gone is no reason for the client to leave: it may come back.
+            // A client must not disconnect when a device is gone: it may come back.
             BlockStatus::Io
             | BlockStatus::Medium
             | BlockStatus::Timeout
@@ -88,7 +88,7 @@ impl NbdError {
         }
     }
 
-    /// Its name in C.
+    /// Returns the name of the error in C.
     pub const fn name(self) -> &'static str {
         match self {
             NbdError::Perm => "EPERM",

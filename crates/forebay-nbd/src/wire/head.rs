@@ -1,11 +1,11 @@
-//! A header in place: bytes to send that nobody allocates.
+//! Headers stored in place, without an allocation.
 
 use super::bytes::Sink;
 
-/// Room for the largest: an extended header, and the offset that goes before data.
+/// Length of the longest header: an extended header, and the offset in front of the data.
 const ROOM: usize = 40;
 
-/// What goes before data, or is a whole reply: at most 40 bytes, kept in place. It may be empty.
+/// Header of data, or a whole reply without data: at most 40 bytes. It may be empty.
 #[derive(Clone, Copy)]
 pub struct Head {
     bytes: [u8; ROOM],
@@ -13,10 +13,10 @@ pub struct Head {
 }
 
 impl Head {
-    /// No bytes at all.
+    /// An empty header.
     pub const EMPTY: Head = Head { bytes: [0; ROOM], len: 0 };
 
-    /// The bytes.
+    /// Returns the bytes.
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()

@@ -1,9 +1,9 @@
-//! What stands on the wire: numbers, and bytes to values and back.
+//! Wire format: constants, and encoding and decoding of messages.
 //!
-//! Both halves use it, and each message can be read and written here whichever half sends it. All
-//! numbers are big-endian. Nothing here knows the order in which messages may come; `server` and
-//! `client` do. Reading checks that lengths agree with each other, and hands out slices of what was
-//! read: no length of a peer's makes anything here allocate.
+//! Servers and clients use it, and every message can be both parsed and emitted. All numbers are
+//! big-endian. The order of messages is checked by `server` and `client`, not here. Parsing checks
+//! that lengths agree with each other, and returns slices of its input: no length that a peer sends
+//! causes an allocation.
 
 mod bytes;
 mod error;
@@ -28,22 +28,23 @@ pub use request::RequestHeader;
 
 use core::fmt;
 
-/// How requests and replies are framed, as the handshake settled it.
+/// Framing of requests and replies, as negotiated in the handshake.
 ///
 /// Source: "Transmission" in the NBD protocol document, and its extension EXTENDED_HEADERS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Framing {
-    /// Requests of 28 bytes, and one reply of 16 bytes each, before the data of a read.
+    /// Request headers of 28 bytes. Each reply has a header of 16 bytes, which the data of a read
+    /// follow.
     #[default]
     Simple,
-    /// Requests of 28 bytes; reads are answered in chunks, and so are errors.
+    /// Request headers of 28 bytes. Replies to reads, and errors, are sent in chunks.
     Structured,
-    /// Requests of 32 bytes with lengths of 64 bits; all answers are chunks.
+    /// Request headers of 32 bytes, with 64-bit lengths. All replies are sent in chunks.
     Extended,
 }
 
 impl Framing {
-    /// How long the header of a request is, in bytes.
+    /// Returns the length of a request header, bytes.
     #[inline]
     pub const fn request_len(self) -> usize {
         match self {
@@ -53,7 +54,7 @@ impl Framing {
     }
 }
 
-/// What tells them apart, for people.
+/// Writes the name of the framing.
 impl fmt::Display for Framing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -1,54 +1,54 @@
-//! Options, as a client sends them.
+//! Options, which clients send.
 //!
 //! Source: "Option types" in the NBD protocol document.
 
 use super::bytes::{Reader, Sink, len_u32};
 use super::numbers::OPTION_MAGIC;
 
-/// What goes before the data of each option.
+/// Header of an option. The data follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionHeader {
-    /// Which option, one of `OPT_*` or any other.
+    /// The option: one of `OPT_*`, or unknown.
     pub option: u32,
-    /// How many bytes of data follow.
+    /// Length of the data, bytes.
     pub len: u32,
 }
 
 impl OptionHeader {
-    /// How long it is, in bytes.
+    /// Length of the header, bytes.
     pub const LEN: usize = 16;
 
-    /// `None`: too short, or its magic is wrong.
+    /// Parses a header. `None`: too few bytes, or a wrong magic number.
     pub fn parse(bytes: &[u8]) -> Option<OptionHeader> {
         let mut reader = Reader::new(bytes);
         (reader.u64()? == OPTION_MAGIC).then_some(())?;
         Some(OptionHeader { option: reader.u32()?, len: reader.u32()? })
     }
 
-    /// Writes it.
+    /// Appends the header to `out`.
     pub fn emit(&self, out: &mut impl Sink) {
         out.put_u64(OPTION_MAGIC);
         out.put_u32(self.option);
         out.put_u32(self.len);
     }
 
-    /// Writes an option with data that stands ready.
+    /// Appends an option with its data to `out`.
     pub fn emit_with(option: u32, data: &[u8], out: &mut impl Sink) {
         OptionHeader { option, len: len_u32(data.len()) }.emit(out);
         out.put(data);
     }
 }
 
-/// The data of INFO and GO: an export, and what the client wants to know of it.
+/// Data of INFO and GO: the name of an export, and the requested information.
 #[derive(Clone, Copy, Debug)]
 pub struct ExportRequest<'a> {
-    /// The export's name; empty for the default one.
+    /// Name of the export; empty for the default export.
     pub name: &'a [u8],
     infos: &'a [u8],
 }
 
 impl<'a> ExportRequest<'a> {
-    /// `None`: its lengths do not agree.
+    /// Parses the data of the option. `None`: the lengths contradict each other.
     pub fn parse(data: &'a [u8]) -> Option<Self> {
         let mut reader = Reader::new(data);
         let name = reader.string()?;
@@ -57,13 +57,13 @@ impl<'a> ExportRequest<'a> {
         reader.is_empty().then_some(ExportRequest { name, infos })
     }
 
-    /// The kinds of information that are asked for, `INFO_*` or any other.
+    /// Returns the types of information that the client requests: `INFO_*`, or unknown ones.
     pub fn infos(&self) -> impl Iterator<Item = u16> + use<'a> {
         let mut reader = Reader::new(self.infos);
         core::iter::from_fn(move || reader.u16())
     }
 
-    /// Writes the whole option, INFO or GO.
+    /// Appends the whole option, INFO or GO, to `out`.
     pub fn emit(option: u32, name: &[u8], infos: &[u16], out: &mut impl Sink) {
         let len = infos.len().saturating_mul(2).saturating_add(name.len()).saturating_add(6);
         OptionHeader { option, len: len_u32(len) }.emit(out);
@@ -75,15 +75,15 @@ impl<'a> ExportRequest<'a> {
     }
 }
 
-/// The data of LIST_META_CONTEXT and SET_META_CONTEXT: an export, and queries for contexts.
+/// Data of LIST_META_CONTEXT and SET_META_CONTEXT: the name of an export, and queries for contexts.
 #[derive(Clone, Copy, Debug)]
 pub struct ContextRequest<'a> {
-    /// The export's name; empty for the default one.
+    /// Name of the export; empty for the default export.
     pub name: &'a [u8],
     queries: Queries<'a>,
 }
 
-/// The queries of a [`ContextRequest`], one after another.
+/// Iterator over the queries of a [`ContextRequest`].
 #[derive(Clone, Copy, Debug)]
 pub struct Queries<'a>(Reader<'a>);
 
@@ -96,7 +96,7 @@ impl<'a> Iterator for Queries<'a> {
 }
 
 impl<'a> ContextRequest<'a> {
-    /// `None`: its lengths do not agree.
+    /// Parses the data of the option. `None`: the lengths contradict each other.
     pub fn parse(data: &'a [u8]) -> Option<Self> {
         let mut reader = Reader::new(data);
         let name = reader.string()?;
@@ -109,12 +109,12 @@ impl<'a> ContextRequest<'a> {
         reader.is_empty().then_some(ContextRequest { name, queries })
     }
 
-    /// The queries; none at all means something of its own.
+    /// Returns the queries. An option without queries has a meaning of its own.
     pub const fn queries(&self) -> Queries<'a> {
         self.queries
     }
 
-    /// Writes the whole option.
+    /// Appends the whole option to `out`.
     pub fn emit(option: u32, name: &[u8], queries: &[&[u8]], out: &mut impl Sink) {
         let strings = queries
             .iter()

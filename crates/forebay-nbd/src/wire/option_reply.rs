@@ -1,4 +1,4 @@
-//! Replies to options, as a server sends them.
+//! Replies to options, which servers send.
 //!
 //! Source: "Option reply types" in the NBD protocol document.
 
@@ -9,22 +9,22 @@ use super::numbers::{
 };
 use crate::export::BlockSizes;
 
-/// What goes before the data of each reply to an option.
+/// Header of a reply to an option. The data follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionReplyHeader {
-    /// The option that is answered.
+    /// Option of the request.
     pub option: u32,
-    /// What kind of reply, one of `REP_*` or any other.
+    /// Type of the reply: one of `REP_*`, or unknown.
     pub kind: u32,
-    /// How many bytes of data follow.
+    /// Length of the data, bytes.
     pub len: u32,
 }
 
 impl OptionReplyHeader {
-    /// How long it is, in bytes.
+    /// Length of the header, bytes.
     pub const LEN: usize = 20;
 
-    /// `None`: too short, or its magic is wrong.
+    /// Parses a header. `None`: too few bytes, or a wrong magic number.
     pub fn parse(bytes: &[u8]) -> Option<OptionReplyHeader> {
         let mut reader = Reader::new(bytes);
         (reader.u64()? == OPTION_REPLY_MAGIC).then_some(())?;
@@ -32,7 +32,7 @@ impl OptionReplyHeader {
         Some(OptionReplyHeader { option, kind, len })
     }
 
-    /// Writes it.
+    /// Appends the header to `out`.
     pub fn emit(&self, out: &mut impl Sink) {
         out.put_u64(OPTION_REPLY_MAGIC);
         out.put_u32(self.option);
@@ -40,32 +40,32 @@ impl OptionReplyHeader {
         out.put_u32(self.len);
     }
 
-    /// Writes a reply with data that stands ready: an acknowledgement without any, or an error
-    /// with its message.
+    /// Appends a reply with its data to `out`: an acknowledgement without data, or an error with
+    /// its message.
     pub fn emit_with(option: u32, kind: u32, data: &[u8], out: &mut impl Sink) {
         OptionReplyHeader { option, kind, len: len_u32(data.len()) }.emit(out);
         out.put(data);
     }
 }
 
-/// The data of `REP_SERVER`: one entry of a list of exports.
+/// Data of `REP_SERVER`: an entry in the list of exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerEntry<'a> {
-    /// The export's name.
+    /// Name of the export.
     pub name: &'a [u8],
-    /// A description for people; may be empty.
+    /// Human-readable description; may be empty.
     pub description: &'a [u8],
 }
 
 impl<'a> ServerEntry<'a> {
-    /// `None`: its lengths do not agree.
+    /// Parses the data of the reply. `None`: the lengths contradict each other.
     pub fn parse(data: &'a [u8]) -> Option<Self> {
         let mut reader = Reader::new(data);
         let name = reader.string()?;
         Some(ServerEntry { name, description: reader.rest() })
     }
 
-    /// Writes the whole reply to `option`.
+    /// Appends the whole reply to `option` to `out`.
     pub fn emit(&self, option: u32, out: &mut impl Sink) {
         let len = self.name.len().saturating_add(self.description.len()).saturating_add(4);
         OptionReplyHeader { option, kind: REP_SERVER, len: len_u32(len) }.emit(out);
@@ -74,33 +74,33 @@ impl<'a> ServerEntry<'a> {
     }
 }
 
-/// The data of `REP_INFO`: something about an export.
+/// Data of `REP_INFO`: information on an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Info<'a> {
     /// Size and transmission flags.
     Export {
-        /// The size in bytes.
+        /// Size, bytes.
         size_bytes: u64,
-        /// `FLAG_*`.
+        /// Transmission flags, `FLAG_*`.
         flags: u16,
     },
-    /// The name that the server uses.
+    /// Canonical name of the export.
     Name(&'a [u8]),
-    /// A description for people.
+    /// Human-readable description.
     Description(&'a [u8]),
-    /// The three block sizes.
+    /// Block sizes.
     BlockSize(BlockSizes),
-    /// Of a kind that is unknown here; to be ignored.
+    /// Information of an unknown type, which is ignored.
     Other {
-        /// Its kind.
+        /// Type of the information.
         kind: u16,
-        /// What it says.
+        /// Data of the information.
         data: &'a [u8],
     },
 }
 
 impl<'a> Info<'a> {
-    /// `None`: too short, or longer than its kind allows.
+    /// Parses the data of the reply. `None`: too short, or longer than the type allows.
     pub fn parse(data: &'a [u8]) -> Option<Self> {
         let mut reader = Reader::new(data);
         let info = match reader.u16()? {
@@ -116,7 +116,7 @@ impl<'a> Info<'a> {
         reader.is_empty().then_some(info)
     }
 
-    /// Writes the whole reply to `option`.
+    /// Appends the whole reply to `option` to `out`.
     pub fn emit(&self, option: u32, out: &mut impl Sink) {
         let (kind, len) = match *self {
             Info::Export { .. } => (INFO_EXPORT, 10),
@@ -142,23 +142,23 @@ impl<'a> Info<'a> {
     }
 }
 
-/// The data of `REP_META_CONTEXT`: a metadata context.
+/// Data of `REP_META_CONTEXT`: a metadata context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetaContext<'a> {
-    /// Its number in replies to BLOCK_STATUS; means nothing in a list.
+    /// Number of the context in replies to BLOCK_STATUS; without meaning in a list.
     pub id: u32,
-    /// Its name.
+    /// Name of the context.
     pub name: &'a [u8],
 }
 
 impl<'a> MetaContext<'a> {
-    /// `None`: too short.
+    /// Parses the data of the reply. `None`: too short.
     pub fn parse(data: &'a [u8]) -> Option<Self> {
         let mut reader = Reader::new(data);
         Some(MetaContext { id: reader.u32()?, name: reader.rest() })
     }
 
-    /// Writes the whole reply to `option`.
+    /// Appends the whole reply to `option` to `out`.
     pub fn emit(&self, option: u32, out: &mut impl Sink) {
         let len = len_u32(self.name.len().saturating_add(4));
         OptionReplyHeader { option, kind: REP_META_CONTEXT, len }.emit(out);

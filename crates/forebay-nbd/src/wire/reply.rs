@@ -1,4 +1,4 @@
-//! Replies of the transmission phase: simple ones, and chunks of either header.
+//! Replies of the transmission phase: simple replies, and structured and extended chunks.
 //!
 //! Source: "Simple reply message", "Structured reply chunk message" and "Structured reply types"
 //! in the NBD protocol document, and its extension EXTENDED_HEADERS.
@@ -10,26 +10,27 @@ use super::numbers::{
     SIMPLE_REPLY_MAGIC, STRING_MAX, STRUCTURED_REPLY_MAGIC,
 };
 
-/// The first word of a reply, which tells a simple one from a chunk. `None`: fewer than 4 bytes.
+/// Returns the magic number of a reply, which distinguishes simple replies from chunks. `None`:
+/// fewer than 4 bytes.
 #[inline]
 pub fn reply_magic(bytes: &[u8]) -> Option<u32> {
     Reader::new(bytes).u32()
 }
 
-/// A simple reply. The data of a read that succeeded follow it.
+/// Header of a simple reply. The data of a successful read follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimpleReply {
     /// 0, or the number of an [`NbdError`](super::NbdError).
     pub error: u32,
-    /// That of the request.
+    /// Cookie of the request.
     pub cookie: u64,
 }
 
 impl SimpleReply {
-    /// How long it is, in bytes.
+    /// Length of the header, bytes.
     pub const LEN: usize = 16;
 
-    /// `None`: too short, or its magic is wrong.
+    /// Parses a header. `None`: too few bytes, or a wrong magic number.
     #[inline]
     pub fn parse(bytes: &[u8]) -> Option<SimpleReply> {
         let mut reader = Reader::new(bytes.first_chunk::<{ Self::LEN }>()?);
@@ -37,7 +38,7 @@ impl SimpleReply {
         Some(SimpleReply { error: reader.u32()?, cookie: reader.u64()? })
     }
 
-    /// Writes it.
+    /// Appends it to `out`.
     #[inline]
     pub fn emit(&self, out: &mut impl Sink) {
         out.put_u32(SIMPLE_REPLY_MAGIC);
@@ -46,28 +47,28 @@ impl SimpleReply {
     }
 }
 
-/// The header of a chunk. Its payload follows it.
+/// Header of a chunk. The payload follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
-    /// `REPLY_FLAG_*`.
+    /// Flags, `REPLY_FLAG_*`.
     pub flags: u16,
-    /// `REPLY_*` or any other.
+    /// Type: one of `REPLY_*`, or unknown.
     pub kind: u16,
-    /// That of the request.
+    /// Cookie of the request.
     pub cookie: u64,
-    /// That of the request, in bytes; 0 where the header has no place for it.
+    /// Offset of the request, bytes; 0 in a structured reply, which has none.
     pub offset: u64,
-    /// How long the payload is, in bytes.
+    /// Length of the payload, bytes.
     pub len: u64,
 }
 
 impl ChunkHeader {
-    /// How long that of a structured reply is, in bytes.
+    /// Length of the header in a structured reply, bytes.
     pub const STRUCTURED_LEN: usize = 20;
-    /// How long an extended one is, in bytes.
+    /// Length of an extended header, bytes.
     pub const EXTENDED_LEN: usize = 32;
 
-    /// `None`: too short, or its magic is wrong.
+    /// Parses a header. `None`: too few bytes, or a wrong magic number.
     #[inline]
     pub fn parse_structured(bytes: &[u8]) -> Option<ChunkHeader> {
         let mut reader = Reader::new(bytes.first_chunk::<{ Self::STRUCTURED_LEN }>()?);
@@ -77,7 +78,7 @@ impl ChunkHeader {
         Some(ChunkHeader { flags, kind, cookie, offset: 0, len: u64::from(reader.u32()?) })
     }
 
-    /// `None`: too short, or its magic is wrong.
+    /// Parses a header. `None`: too few bytes, or a wrong magic number.
     #[inline]
     pub fn parse_extended(bytes: &[u8]) -> Option<ChunkHeader> {
         let mut reader = Reader::new(bytes.first_chunk::<{ Self::EXTENDED_LEN }>()?);
@@ -87,7 +88,7 @@ impl ChunkHeader {
         Some(ChunkHeader { flags, kind, cookie, offset, len })
     }
 
-    /// Writes it: extended if that was agreed on, and else as one of a structured reply.
+    /// Appends it to `out`: extended with that framing, else as in a structured reply.
     #[inline]
     pub fn emit(&self, framing: Framing, out: &mut impl Sink) {
         if framing == Framing::Extended {
@@ -107,27 +108,27 @@ impl ChunkHeader {
     }
 }
 
-/// The payload of `REPLY_OFFSET_HOLE`.
+/// Payload of `REPLY_OFFSET_HOLE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hole {
-    /// Where on the export, in bytes.
+    /// Offset on the export, bytes.
     pub offset: u64,
-    /// How many bytes of zeroes.
+    /// Length of the zeroes, bytes.
     pub len: u32,
 }
 
 impl Hole {
-    /// How long it is, in bytes.
+    /// Length of the payload, bytes.
     pub const LEN: u64 = 12;
 
-    /// `None`: too short, too long, or a hole of no bytes.
+    /// Parses a payload. `None`: too short, too long, or a hole of no bytes.
     pub fn parse(payload: &[u8]) -> Option<Hole> {
         let mut reader = Reader::new(payload);
         let hole = Hole { offset: reader.u64()?, len: reader.u32()? };
         (reader.is_empty() && hole.len > 0).then_some(hole)
     }
 
-    /// Writes it.
+    /// Appends it to `out`.
     #[inline]
     pub fn emit(&self, out: &mut impl Sink) {
         out.put_u64(self.offset);
@@ -135,20 +136,19 @@ impl Hole {
     }
 }
 
-/// The payload of a chunk that is an error.
+/// Payload of an error chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorChunk<'a> {
-    /// The number of an [`NbdError`](super::NbdError); 0 is malformed, and is for the reader to
-    /// refuse.
+    /// Number of an [`NbdError`](super::NbdError). 0 is malformed; the caller checks that.
     pub error: u32,
-    /// For people, UTF-8 by the document; may be empty.
+    /// Human-readable message, UTF-8 according to the document; may be empty.
     pub message: &'a [u8],
-    /// Where, in bytes, if the chunk says it.
+    /// Offset of the error on the export, bytes, if the type has one.
     pub offset: Option<u64>,
 }
 
 impl<'a> ErrorChunk<'a> {
-    /// Of a chunk of this kind. `None`: its lengths do not agree.
+    /// Parses the payload of a chunk of this type. `None`: the lengths contradict each other.
     pub fn parse(kind: u16, payload: &'a [u8]) -> Option<Self> {
         let mut reader = Reader::new(payload);
         let error = reader.u32()?;
@@ -158,14 +158,14 @@ impl<'a> ErrorChunk<'a> {
         Some(ErrorChunk { error, message, offset })
     }
 
-    /// How long it is, in bytes, with the message clipped to what is allowed.
+    /// Returns the length of the payload, bytes, with a message of at most [`STRING_MAX`] bytes.
     pub fn payload_len(&self) -> u64 {
         let message_len = u64::try_from(self.message.len().min(STRING_MAX)).unwrap_or(0);
         let fixed_len: u64 = if self.offset.is_some() { 14 } else { 6 };
         message_len.saturating_add(fixed_len)
     }
 
-    /// Writes it. Of the message no more than [`STRING_MAX`] bytes.
+    /// Appends it to `out`, with at most [`STRING_MAX`] bytes of the message.
     pub fn emit(&self, out: &mut impl Sink) {
         let message = self.message.get(..STRING_MAX).unwrap_or(self.message);
         out.put_u32(self.error);
@@ -177,38 +177,39 @@ impl<'a> ErrorChunk<'a> {
     }
 }
 
-/// As much of a text as a message may have, cut between characters.
+/// Returns a text cut to the longest length of a message, between two characters.
 pub fn clip(text: &str) -> &str {
     text.get(..text.floor_char_boundary(STRING_MAX)).unwrap_or(text)
 }
 
-/// The payload of `REPLY_BLOCK_STATUS` and `REPLY_BLOCK_STATUS_EXT`.
+/// Payload of `REPLY_BLOCK_STATUS` and `REPLY_BLOCK_STATUS_EXT`.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusChunk<'a> {
-    /// Which metadata context.
+    /// Number of the metadata context.
     pub context: u32,
-    /// The extents, from where the request began; at least one.
+    /// Extents from the offset of the request on; at least one.
     pub extents: Extents<'a>,
 }
 
-/// Extents of a [`StatusChunk`]: the length in bytes, and `STATE_*` or any other flags.
+/// Iterator over the extents of a [`StatusChunk`]: length in bytes, and flags (`STATE_*` or
+/// unknown).
 #[derive(Clone, Copy, Debug)]
 pub struct Extents<'a> {
     reader: Reader<'a>,
     framing: Framing,
 }
 
-/// How long the parts of a [`StatusChunk`] are, in bytes.
+/// Lengths of the parts of a [`StatusChunk`], bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusLens {
-    /// What goes before the extents: the context, and if extended how many they are.
+    /// Length of the part in front of the extents: the context, and their number if extended.
     pub start: u64,
-    /// An extent.
+    /// Length of an extent.
     pub each: u64,
 }
 
 impl StatusLens {
-    /// With this framing.
+    /// Returns the lengths for a framing.
     pub const fn of(framing: Framing) -> StatusLens {
         match framing {
             Framing::Simple | Framing::Structured => StatusLens { start: 4, each: 8 },
@@ -218,8 +219,8 @@ impl StatusLens {
 }
 
 impl<'a> StatusChunk<'a> {
-    /// Of a chunk of this kind. `None`: of another kind, its lengths do not agree, it has no
-    /// extent, or one of no bytes.
+    /// Parses the payload of a chunk of this type. `None`: another type, contradicting lengths, no
+    /// extent, or an extent of no bytes.
     pub fn parse(kind: u16, payload: &'a [u8]) -> Option<Self> {
         let mut reader = Reader::new(payload);
         let context = reader.u32()?;
@@ -228,18 +229,18 @@ impl<'a> StatusChunk<'a> {
             REPLY_BLOCK_STATUS_EXT => Framing::Extended,
             _ => return None,
         };
-        let nr_told = if framing == Framing::Extended { u64::from(reader.u32()?) } else { 0 };
+        let nr_announced = if framing == Framing::Extended { u64::from(reader.u32()?) } else { 0 };
         let (left, each) = (u64::try_from(reader.rest().len()).ok()?, StatusLens::of(framing).each);
         let nr_there = left.checked_div(each)?;
         let is_whole = left.checked_rem(each)? == 0 && nr_there > 0;
         // 0 means: as many as there are.
-        (is_whole && (nr_told == 0 || nr_told == nr_there)).then_some(())?;
+        (is_whole && (nr_announced == 0 || nr_announced == nr_there)).then_some(())?;
         let extents = Extents { reader, framing };
         let mut all = extents;
         all.all(|(len, _)| len > 0).then_some(StatusChunk { context, extents })
     }
 
-    /// How long one of so many extents is, in bytes, and its kind.
+    /// Returns the type and the length in bytes of a chunk with this number of extents.
     pub fn shape(framing: Framing, nr_extents: u32) -> (u16, u64) {
         let StatusLens { start, each } = StatusLens::of(framing);
         let len = u64::from(nr_extents).saturating_mul(each).saturating_add(start);
@@ -249,7 +250,7 @@ impl<'a> StatusChunk<'a> {
         }
     }
 
-    /// Writes what goes before the extents.
+    /// Appends the part in front of the extents to `out`.
     pub fn emit_start(framing: Framing, context: u32, nr_extents: u32, out: &mut impl Sink) {
         out.put_u32(context);
         if framing == Framing::Extended {
@@ -257,8 +258,8 @@ impl<'a> StatusChunk<'a> {
         }
     }
 
-    /// Writes one extent: its length in bytes, and its flags. A length beyond the field of 32 bits
-    /// is the caller's error, and told short.
+    /// Appends an extent to `out`: its length in bytes, and its flags. A length that does not fit
+    /// into a field of 32 bits becomes the largest that does.
     pub fn emit_extent(framing: Framing, len: u64, flags: u32, out: &mut impl Sink) {
         if framing == Framing::Extended {
             out.put_u64(len);
@@ -272,8 +273,8 @@ impl<'a> StatusChunk<'a> {
 }
 
 impl Extents<'_> {
-    /// The next extent of a chunk, its length and its flags. `None`: it is not there whole, and
-    /// what of it is there may be taken.
+    /// Reads an extent of a chunk: its length and its flags. `None`: it is incomplete, and a part
+    /// of it may have been consumed.
     pub fn one(framing: Framing, reader: &mut Reader<'_>) -> Option<(u64, u64)> {
         match framing {
             Framing::Extended => Some((reader.u64()?, reader.u64()?)),

@@ -1,33 +1,33 @@
-//! Requests of the transmission phase: their headers, of either length.
+//! Headers of requests: compact and extended.
 
 use super::bytes::{Reader, Sink};
 use super::numbers::{EXTENDED_REQUEST_MAGIC, REQUEST_MAGIC};
 
-/// The header of a request. Any payload follows it.
+/// Header of a request. A payload follows it, if the request has one.
 ///
 /// Source: "Request message" in the NBD protocol document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHeader {
-    /// `CMD_FLAG_*`.
+    /// Flags, `CMD_FLAG_*`.
     pub flags: u16,
-    /// `CMD_*`, or any other.
+    /// Command: one of `CMD_*`, or unknown.
     pub command: u16,
-    /// The client's own number for the request, which its replies repeat.
+    /// Number that the client has chosen for the request. Replies repeat it.
     pub cookie: u64,
-    /// Where on the export, in bytes.
+    /// Offset on the export, bytes.
     pub offset: u64,
-    /// How many bytes of the export; with `CMD_FLAG_PAYLOAD_LEN` and an extended header, how many
-    /// bytes of payload.
+    /// Length of the range, bytes; with `CMD_FLAG_PAYLOAD_LEN` and an extended header, length of
+    /// the payload.
     pub len: u64,
 }
 
 impl RequestHeader {
-    /// How long a compact header is, in bytes.
+    /// Length of a compact header, bytes.
     pub const COMPACT_LEN: usize = 28;
-    /// How long an extended header is, in bytes.
+    /// Length of an extended header, bytes.
     pub const EXTENDED_LEN: usize = 32;
 
-    /// The first 28 bytes. `None`: too few, or the magic is wrong.
+    /// Parses a compact header. `None`: too few bytes, or a wrong magic number.
     #[inline]
     pub fn parse_compact(bytes: &[u8]) -> Option<RequestHeader> {
         let bytes = bytes.first_chunk::<{ Self::COMPACT_LEN }>()?;
@@ -42,7 +42,7 @@ impl RequestHeader {
         })
     }
 
-    /// The first 32 bytes. `None`: too few, or the magic is wrong.
+    /// Parses an extended header. `None`: too few bytes, or a wrong magic number.
     #[inline]
     pub fn parse_extended(bytes: &[u8]) -> Option<RequestHeader> {
         let bytes = bytes.first_chunk::<{ Self::EXTENDED_LEN }>()?;
@@ -57,7 +57,7 @@ impl RequestHeader {
         })
     }
 
-    /// Writes a compact header. A length that it cannot hold is the caller's error.
+    /// Appends a compact header to `out`. The length must fit into 32 bits.
     #[inline]
     pub fn emit_compact(&self, out: &mut impl Sink) {
         debug_assert!(u32::try_from(self.len).is_ok(), "{} bytes in one request", self.len);
@@ -66,7 +66,7 @@ impl RequestHeader {
         out.put_u32(u32::try_from(self.len).unwrap_or(u32::MAX));
     }
 
-    /// Writes an extended header.
+    /// Appends an extended header to `out`.
     #[inline]
     pub fn emit_extended(&self, out: &mut impl Sink) {
         out.put_u32(EXTENDED_REQUEST_MAGIC);

@@ -1,4 +1,4 @@
-//! Tests of the wire: what is written is read again, and what is malformed is not.
+//! Tests of the encoding: what is written can be parsed, and malformed bytes are rejected.
 
 use std::string::String;
 use std::vec::Vec;
@@ -9,7 +9,7 @@ use super::numbers::*;
 use super::*;
 use crate::export::{Abilities, BlockSizes};
 
-/// What `emit` writes.
+/// Returns the bytes that `emit` writes.
 fn written(emit: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
     emit(&mut out);
@@ -20,7 +20,7 @@ fn string() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..40)
 }
 
-/// The header and the data of a whole option.
+/// Returns the header and the data of a whole option.
 fn option_data(bytes: &[u8]) -> (u32, &[u8]) {
     let header = OptionHeader::parse(bytes).unwrap();
     let data = &bytes[OptionHeader::LEN..];
@@ -28,7 +28,7 @@ fn option_data(bytes: &[u8]) -> (u32, &[u8]) {
     (header.option, data)
 }
 
-/// The header and the data of a whole reply to an option.
+/// Returns the header and the data of a whole reply to an option.
 fn reply_data(bytes: &[u8]) -> (u32, u32, &[u8]) {
     let header = OptionReplyHeader::parse(bytes).unwrap();
     let data = &bytes[OptionReplyHeader::LEN..];

@@ -1,4 +1,4 @@
-//! Where to listen, as a user writes it: `unix:PATH` or `tcp:HOST[:PORT]`.
+//! Addresses to listen at, as a user writes them: `unix:PATH` or `tcp:HOST[:PORT]`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,24 +10,24 @@ pub(super) const NBD_PORT: u16 = 10809;
 /// How long the path of a socket may be, bytes: what `sockaddr_un` holds, less its last zero.
 const MAX_PATH_BYTES: usize = 107;
 
-/// Where to listen.
+/// Address to listen at.
 ///
-/// Sockets in Linux's abstract namespace are refused: they have no permissions, so whoever is in
-/// the same network namespace may connect.
+/// Sockets in Linux's abstract namespace are refused: they have no permissions, so every process in
+/// the same network namespace could connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
-    /// A socket file. Who may connect is who may write to it: the process's umask says.
+    /// A socket file. The processes that may write to it may connect; the umask decides.
     Unix(PathBuf),
     /// A TCP port.
     Tcp {
-        /// A name or an address, without brackets.
+        /// Host name or IP address, without brackets.
         host: String,
-        /// 0 leaves the choice to the kernel.
+        /// Port; 0: the kernel chooses one.
         port: u16,
     },
 }
 
-/// Why a text is no address.
+/// Error of parsing an [`Address`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot listen at `{text}`: {reason}")]
 pub struct AddressError {
@@ -36,11 +36,11 @@ pub struct AddressError {
 }
 
 impl Address {
-    /// The address that `text` stands for, where a port that is not named is `default_port`, and a
-    /// host that is not named `default_host`; `None`: one must be named.
+    /// Parses an address. `default_port` is for a text without a port, `default_host` for one
+    /// without a host; `None`: the text must have a host.
     ///
     /// # Errors
-    /// If it is neither `unix:PATH` nor `tcp:HOST[:PORT]`.
+    /// Returns an error if `text` is neither `unix:PATH` nor `tcp:HOST[:PORT]`.
     pub fn parse(
         text: &str,
         default_host: Option<&str>,
@@ -77,17 +77,19 @@ impl fmt::Display for Address {
 
 fn unix(path: &str) -> Result<Address, &'static str> {
     if path.is_empty() {
-        return Err("the path of the socket is missing; write `unix:/run/forebay.sock`");
+        return Err("the path of the socket is missing: write `unix:/run/forebay.sock`");
     }
     if path.starts_with('@') || path.contains('\0') {
-        return Err("abstract sockets are not supported, since anybody may connect to them; \
-             a file whose name begins with `@` is `unix:./@...`");
+        return Err(
+            "abstract sockets are not supported, since every process may connect to them; \
+             for a file whose name begins with `@` write `unix:./@...`",
+        );
     }
     if path.ends_with('/') {
-        return Err("this is a folder; the name of the socket is missing");
+        return Err("this is a directory: add the name of the socket");
     }
     if path.len() > MAX_PATH_BYTES {
-        return Err("the path of a socket has at most 107 bytes; use a shorter or a relative one");
+        return Err("the path of a socket has at most 107 bytes: use a shorter or a relative one");
     }
     Ok(Address::Unix(path.into()))
 }
@@ -99,7 +101,7 @@ fn tcp(rest: &str, default_host: Option<&str>, default: u16) -> Result<Address, 
             let port = match behind.strip_prefix(':') {
                 Some(port) => Some(port),
                 None if behind.is_empty() => None,
-                None => return Err("behind `]` only `:PORT` may stand"),
+                None => return Err("only `:PORT` may follow `]`"),
             };
             (host, port)
         }
@@ -112,20 +114,20 @@ fn tcp(rest: &str, default_host: Option<&str>, default: u16) -> Result<Address, 
         return Err("an IPv6 address is written in brackets: `tcp:[::1]:10809`");
     }
     if !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err("this is a port without a host; write `tcp:127.0.0.1:PORT`");
+        return Err("this is a port without a host: write `tcp:127.0.0.1:PORT`");
     }
     let host = match (host, default_host) {
         ("", Some(default)) => default,
         ("", None) => {
-            return Err("the host is missing; `tcp:127.0.0.1` is this machine alone, \
+            return Err("the host is missing: `tcp:127.0.0.1` is this machine alone, \
                  `tcp:0.0.0.0` and `tcp:[::]` are all networks");
         }
         (host, _) => host,
     };
     let port = match port {
         None => default,
-        Some(port) if port.starts_with('+') => return Err("the port is no number"),
-        Some(port) => port.parse().map_err(|_| "the port is no number from 0 to 65535")?,
+        Some(port) if port.starts_with('+') => return Err("the port is not a number"),
+        Some(port) => port.parse().map_err(|_| "the port is not a number from 0 to 65535")?,
     };
     Ok(Address::Tcp { host: host.to_owned(), port })
 }
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_a_reason() {
+    fn a_text_that_is_no_address_is_refused_with_a_reason() {
         let long = format!("unix:/{}", "x".repeat(107));
         let table = [
             ("", "begins with"),
@@ -166,7 +168,7 @@ mod tests {
             ("unix:", "path of the socket is missing"),
             ("unix:@x", "abstract"),
             ("unix:a\0b", "abstract"),
-            ("unix:/run/", "a folder"),
+            ("unix:/run/", "a directory"),
             (&long, "107 bytes"),
             ("tcp:", "host is missing"),
             ("tcp::10809", "host is missing"),
@@ -175,10 +177,10 @@ mod tests {
             ("tcp:::1:10809", "in brackets"),
             ("tcp:[::1", "closing"),
             ("tcp:[::1]x", "only `:PORT`"),
-            ("tcp:h:", "no number from"),
-            ("tcp:h:65536", "no number from"),
-            ("tcp:h:-1", "no number from"),
-            ("tcp:h:+1", "no number"),
+            ("tcp:h:", "not a number from"),
+            ("tcp:h:65536", "not a number from"),
+            ("tcp:h:-1", "not a number from"),
+            ("tcp:h:+1", "not a number"),
         ];
         for (text, part) in table {
             let error = text.parse::<Address>().unwrap_err().to_string();

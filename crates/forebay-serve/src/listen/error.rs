@@ -1,4 +1,4 @@
-//! Why a socket cannot be listened at, and what to do about it.
+//! Errors of listening at a socket, with their remedies.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,30 +7,30 @@ use rustix::io::Errno;
 
 use super::Address;
 
-/// Why a socket cannot be listened at.
+/// Error of listening at a socket.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The kernel refused.
+    /// A system call failed.
     #[error("cannot listen at {address}: {source}{}", hint(.source))]
     Refused {
-        /// Where.
+        /// The address.
         address: Address,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A server is there.
+    /// Another server listens at this socket.
     #[error(
-        "cannot listen at unix:{}: another server listens there; stop it, or choose another path",
+        "cannot listen at unix:{}: another server listens there: stop it, or choose another path",
         .path.display()
     )]
     InUse {
-        /// The socket.
+        /// The socket file.
         path: PathBuf,
     },
-    /// A file is there that is no socket, and may be of value.
+    /// The path exists and is not a socket. The server does not replace it.
     #[error(
-        "cannot listen at unix:{}: something is there that is no socket; choose another path, or \
-         move it away",
+        "cannot listen at unix:{}: this path exists and is not a socket: choose another path, or \
+         move the file away",
         .path.display()
     )]
     NoSocket {
@@ -39,14 +39,16 @@ pub enum ListenError {
     },
 }
 
-/// What to do about what the kernel refused.
+/// Returns the remedy for an error of the kernel.
 fn hint(error: &io::Error) -> &'static str {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
-        Some(Errno::ADDRINUSE) => "; stop who listens there, or choose another port",
-        Some(Errno::ADDRNOTAVAIL) => "; this machine has no such address: `ip address` shows those",
-        Some(Errno::NOENT) => "; make the folder of the socket first",
+        Some(Errno::ADDRINUSE) => ": stop the program that listens there, or choose another port",
+        Some(Errno::ADDRNOTAVAIL) => {
+            ": this machine does not have the address; `ip address` lists those it has"
+        }
+        Some(Errno::NOENT) => ": create the directory of the socket first",
         Some(Errno::ACCESS) => {
-            "; a socket's folder must be writable, and ports below 1024 are for those with rights"
+            ": the directory of a socket must be writable, and ports below 1024 need privileges"
         }
         _ => "",
     }

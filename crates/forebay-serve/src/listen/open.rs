@@ -1,4 +1,4 @@
-//! How a socket comes to listen: at a path, or at the first address of a host that can be had.
+//! Opens listening sockets: at a path, or at the first usable address of a host.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -14,10 +14,10 @@ use rustix::net::{
 use super::stale::{self, SocketFile};
 use super::{Address, ListenError, Listener, Name};
 
-/// How many connections may wait until they are accepted: those that come in one burst.
+/// Length of the accept queue: enough for the connections of one burst.
 const BACKLOG: i32 = 1024;
 
-/// A socket that listens at `address`.
+/// Opens a socket that listens at `address`.
 pub(super) fn listener(address: &Address) -> Result<Listener, ListenError> {
     match address {
         Address::Unix(path) => open_unix(path),
@@ -31,7 +31,7 @@ pub(super) fn listener(address: &Address) -> Result<Listener, ListenError> {
 
 fn open_unix(path: &Path) -> Result<Listener, Failure> {
     let socket = new_socket(AddressFamily::UNIX)?;
-    // By the path as it was given: the absolute one may be too long for a socket.
+    // Bind by the path as given: the absolute one may be too long for a socket.
     let address = SocketAddrUnix::new(path)?;
     let bound = bind(&socket, &address);
     if bound == Err(Errno::ADDRINUSE) {
@@ -40,7 +40,7 @@ fn open_unix(path: &Path) -> Result<Listener, Failure> {
     } else {
         bound?;
     }
-    // Absolute, since the process may change its folder.
+    // Absolute, since the process may change its working directory.
     let path = std::path::absolute(path)?;
     let file = SocketFile::of(&path)?;
     listen(&socket, BACKLOG)?;
@@ -48,7 +48,7 @@ fn open_unix(path: &Path) -> Result<Listener, Failure> {
 }
 
 fn open_tcp(host: &str, port: u16) -> Result<Listener, Failure> {
-    let mut last = io::Error::other("this name stands for no address");
+    let mut last = io::Error::other("the host name does not resolve");
     for address in (host, port).to_socket_addrs()? {
         match open_socket_address(&address) {
             Ok(socket) => {
@@ -68,7 +68,7 @@ fn open_tcp(host: &str, port: u16) -> Result<Listener, Failure> {
 fn open_socket_address(address: &SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = new_socket(family)?;
-    // A server that is started again must not wait for the old connections to be forgotten.
+    // A restarted server must not wait until the kernel drops the state of old connections.
     sockopt::set_socket_reuseaddr(&socket, true)?;
     bind(&socket, address)?;
     listen(&socket, BACKLOG)?;
@@ -80,7 +80,7 @@ pub(super) fn new_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     Ok(socket_with(family, SocketType::STREAM, flags, None)?)
 }
 
-/// A failure that is told already, or the kernel's word, to which the address is added.
+/// An error with its own message, or one of the kernel to which the address is added.
 enum Failure {
     Told(ListenError),
     Kernel(io::Error),

@@ -1,19 +1,19 @@
-//! Who is at the other end of a connection.
+//! Peer of a connection.
 
 use std::fmt;
 use std::net::SocketAddr;
 
 use rustix::net::SocketAddrAny;
 
-/// Who is at the other end of a connection, for the log.
+/// Peer of a connection, for the log.
 ///
-/// A peer at a unix socket has no name. Its process would be known, but as number 0 if it is in
-/// another namespace, which the safe call for it does not allow for.
+/// A peer at a unix socket has no name. The kernel knows its process, but reports number 0 for one
+/// in another namespace, which the safe wrapper of that call cannot represent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
-    /// Somebody who may write to the socket file.
+    /// A process that may write to the socket file.
     Unix,
-    /// An address, which proves nothing of who is there.
+    /// A TCP address. It does not identify the client.
     Tcp(SocketAddr),
 }
 

@@ -1,5 +1,5 @@
-//! The file of a unix socket: one that a dead server left is removed, and so is one's own in the
-//! end, but never what somebody else has put in its place.
+//! Socket files: removes that of a server that died, and the server's own at its end, but never a
+//! file that another process has put in its place.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 
 use super::{Address, ListenError};
 
-/// A socket file that this process has made. Dropping it removes the file, if it is still there.
+/// A socket file that this process has created. Dropping it removes the file, if it is still there.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
@@ -19,7 +19,7 @@ pub(super) struct SocketFile {
 }
 
 impl SocketFile {
-    /// The file at `path`, which was made just now.
+    /// Takes the file at `path`, which this process has just created.
     pub(super) fn of(path: &Path) -> io::Result<SocketFile> {
         Ok(SocketFile { path: path.to_owned(), identity: identity(&fs::symlink_metadata(path)?) })
     }
@@ -29,7 +29,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let unchanged = |found: &fs::Metadata| identity(found) == self.identity;
         if fs::symlink_metadata(&self.path).as_ref().is_ok_and(unchanged) {
-            // If it cannot be removed the next server finds it, and that nobody listens there.
+            // If it cannot be removed, the next server finds it, and that no server listens there.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -39,10 +39,10 @@ fn identity(file: &fs::Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
 }
 
-/// Removes the socket file at `path` if nobody listens there.
+/// Removes the socket file at `path` if no server listens there.
 ///
-/// Two servers that start at the same moment may both find the old file, and the slower one removes
-/// the faster one's. That the file is looked at before and after leaves little room for it.
+/// If two servers start at the same moment, both may find the old file, and the slower one may
+/// remove the file of the faster one. Checking the file before and after makes that unlikely.
 pub(super) fn remove(path: &Path) -> Result<(), ListenError> {
     let refused = |source| ListenError::Refused { address: Address::Unix(path.to_owned()), source };
     let found = fs::symlink_metadata(path).map_err(refused)?;
@@ -51,9 +51,9 @@ pub(super) fn remove(path: &Path) -> Result<(), ListenError> {
     }
     match try_to_connect(path) {
         Err(Errno::CONNREFUSED) => {}
-        // It went away meanwhile.
+        // Another process has removed it.
         Err(Errno::NOENT) => return Ok(()),
-        // Nobody is accepting, but somebody listens.
+        // The accept queue is full, or it took the connection: a server listens.
         Ok(()) | Err(Errno::AGAIN) => return Err(ListenError::InUse { path: path.to_owned() }),
         Err(errno) => return Err(refused(errno.into())),
     }

@@ -1,4 +1,4 @@
-//! Listening on real sockets.
+//! Listening at real sockets.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ fn at(folder: &tempfile::TempDir, name: &str) -> Address {
 fn a_unix_socket_takes_connections_and_its_file_goes_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let listener = Listener::open(&at(&folder, "a b")).unwrap();
-    assert!(listener.accept().unwrap().is_none(), "nobody has come yet");
+    assert!(listener.accept().unwrap().is_none(), "no client has connected");
     let mut client = UnixStream::connect(folder.path().join("a b")).unwrap();
     let (connection, peer) = accepted(&listener);
     assert_eq!(peer.to_string(), "unix");
@@ -63,7 +63,7 @@ fn a_server_that_lives_is_left_alone_and_named() {
     let first = Listener::open(&at(&folder, "s")).unwrap();
     let error = Listener::open(&at(&folder, "s")).unwrap_err();
     assert!(error.to_string().contains("another server listens there"), "{error}");
-    // The look at it was a connection, which is gone.
+    // The check was a connection, which is closed.
     let (connection, _) = accepted(&first);
     assert_eq!(UnixStream::from(connection).read(&mut [0]).unwrap(), 0);
 }
@@ -76,7 +76,7 @@ fn a_file_that_is_no_socket_is_left_alone_and_named() {
     std::fs::create_dir(folder.path().join("d")).unwrap();
     for name in ["s", "l", "d"] {
         let error = Listener::open(&at(&folder, name)).unwrap_err();
-        assert!(error.to_string().contains("that is no socket"), "{error}");
+        assert!(error.to_string().contains("is not a socket"), "{error}");
     }
     assert_eq!(std::fs::read(folder.path().join("s")).unwrap(), b"precious");
 }
@@ -85,7 +85,7 @@ fn a_file_that_is_no_socket_is_left_alone_and_named() {
 fn what_another_put_in_its_place_is_not_removed() {
     let folder = tempfile::tempdir().unwrap();
     let listener = Listener::open(&at(&folder, "s")).unwrap();
-    // Elsewhere first, so that the new file has a number of its own.
+    // Create another file first, so that the new one has a different inode number.
     let _other = UnixListener::bind(folder.path().join("t")).unwrap();
     std::fs::rename(folder.path().join("t"), folder.path().join("s")).unwrap();
     drop(listener);
@@ -107,7 +107,7 @@ fn a_port_can_be_listened_at_again_at_once() {
     let address = listener.address();
     let Address::Tcp { port, .. } = address else { panic!("not TCP") };
     let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    // The side that closes first is the one that the kernel remembers.
+    // The kernel keeps the state of the side that closes first.
     drop(accepted(&listener));
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
     drop((client, listener));

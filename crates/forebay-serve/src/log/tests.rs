@@ -1,11 +1,11 @@
-//! Lines as they are written, and those that are not.
+//! Log lines that are written, and lines that are dropped.
 
 use std::io::{PipeReader, Read, pipe};
 
 use super::*;
 use crate::metrics::{RequestKind, Traffic};
 
-/// A log, and where its lines come out.
+/// Returns a log, and the pipe with its lines.
 fn log() -> (Log, PipeReader) {
     let (reader, writer) = pipe().unwrap();
     rustix::io::ioctl_fionbio(&reader, true).unwrap();
@@ -14,7 +14,7 @@ fn log() -> (Log, PipeReader) {
 
 fn read(reader: &mut PipeReader) -> String {
     let mut text = String::new();
-    // It ends with "would block", and has then read all that is there.
+    // The read ends with "would block", and has then read all lines.
     let _ = reader.read_to_string(&mut text);
     text
 }
@@ -43,7 +43,7 @@ fn a_flood_is_cut_off_and_counted() {
     log.line(5 + NS_PER_LINE, "next");
     assert_eq!(
         read(&mut reader),
-        "forebay: 800 lines were left out here: too many at once\nforebay: next\n"
+        "forebay: 800 log lines dropped: too many at once\nforebay: next\n"
     );
     log.line(5 + NS_PER_LINE, "one more is too many");
     assert_eq!(read(&mut reader), "");
@@ -55,14 +55,14 @@ fn a_flood_is_cut_off_and_counted() {
 #[test]
 fn nobody_waits_for_a_reader_that_has_stopped_or_is_gone() {
     let (log, mut reader) = log();
-    // More than a pipe holds.
+    // More than fits into a pipe.
     for at in 0..1000 {
         log.line(at * NS_PER_LINE, "x".repeat(4000));
     }
     let held = read(&mut reader).lines().count();
     assert!(held < 1000);
     log.line(1000 * NS_PER_LINE, "next");
-    let expected = format!("forebay: {} lines were left out here", 1000 - held);
+    let expected = format!("forebay: {} log lines dropped", 1000 - held);
     assert!(read(&mut reader).starts_with(&expected));
     drop(reader);
     log.line(u64::MAX / 2, "it is gone");
@@ -102,7 +102,7 @@ fn a_connection_is_told_in_a_line_at_both_ends() {
          1.5 KiB read, 5 B written"
     );
     let closed = Closed { export: None, ..closed };
-    assert!(closed.to_string().ends_with("after 1.235 s; it had chosen no export"));
+    assert!(closed.to_string().ends_with("after 1.235 s; no export chosen"));
 }
 
 #[test]

@@ -1,64 +1,64 @@
 //! Counters that are cheap enough for every request.
 //!
-//! Two kinds, by who writes. Both are relaxed: a reader gets a value that was current a moment ago,
-//! and concludes nothing from it but its own number. Two counters of one request may be read at
-//! moments between which it moved on, so whoever subtracts them stops at zero.
+//! There are two kinds, with one writer or several. Both are relaxed: a reader gets a recent value
+//! and must not infer anything else from it. Two counters of one request may be read at different
+//! times, so code that subtracts them must stop at zero.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A counter with one writer at a time: a load and a store, no locked instruction. Who hands its
-/// writer's part to another thread does so by something that orders memory (a channel, a lock), so
-/// the next writer goes on from the last value.
+/// A counter with one writer at a time: a load and a store, without a locked instruction. The
+/// writer may change if memory is ordered in between (by a channel or a lock), so that the next
+/// writer continues from the last value.
 #[derive(Debug, Default)]
 pub(super) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds `nr`. By its one writer alone.
+    /// Adds `nr`. Only the one writer may call this.
     #[inline]
     pub(super) fn add(&self, nr: u64) {
         self.0.store(self.get().wrapping_add(nr), Ordering::Relaxed);
     }
 
-    /// The value so far.
+    /// Returns the current value.
     #[inline]
     pub(super) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A counter that any thread may write, for what is rare.
+/// A counter that any thread may write, for rare events.
 #[derive(Debug, Default)]
 pub(crate) struct SharedCounter(AtomicU64);
 
 impl SharedCounter {
-    /// Counts one more.
+    /// Adds 1.
     pub(crate) fn count(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The value so far.
+    /// Returns the current value.
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// How many bounds a [`Times`] has. The last is about 17 s.
+/// Number of bounds of a [`Times`]. The last is about 17 s.
 const NR_BOUNDS: usize = 25;
-/// The first bound is `1 << FIRST_SHIFT` ns, about a microsecond. Each of the others is twice the
-/// one before.
+/// The first bound is `1 << FIRST_SHIFT` ns, about a microsecond. Each other bound is twice the
+/// previous one.
 const FIRST_SHIFT: u32 = 10;
 
-/// A histogram of times with one writer at a time: buckets from about a microsecond, each twice as
-/// wide as the one before.
+/// A histogram of times with one writer at a time. The first bucket ends at about a microsecond;
+/// each other one is twice as wide as the previous one.
 #[derive(Debug, Default)]
 pub(super) struct Times {
-    /// One for each bound, and one for what is longer than all.
+    /// One per bound, and one for longer times.
     buckets: [Counter; NR_BOUNDS + 1],
     sum_ns: Counter,
 }
 
 impl Times {
-    /// Counts a time, ns. By its one writer alone.
+    /// Records a time, ns. Only the one writer may call this.
     #[inline]
     pub(super) fn record(&self, ns: u64) {
         let index = (u64::BITS - (ns.saturating_sub(1) >> FIRST_SHIFT).leading_zeros()) as usize;
@@ -66,7 +66,7 @@ impl Times {
         self.sum_ns.add(ns);
     }
 
-    /// Adds what was counted so far to `sum`.
+    /// Adds the current values to `sum`.
     pub(super) fn add_to(&self, sum: &mut TimesSum) {
         for (sum, bucket) in sum.buckets.iter_mut().zip(&self.buckets) {
             *sum += bucket.get();
@@ -75,7 +75,7 @@ impl Times {
     }
 }
 
-/// What several [`Times`] have counted.
+/// Sum of several [`Times`].
 #[derive(Clone, Debug, Default)]
 pub(super) struct TimesSum {
     buckets: [u64; NR_BOUNDS + 1],
@@ -83,18 +83,18 @@ pub(super) struct TimesSum {
 }
 
 impl TimesSum {
-    /// The sum of all times, ns.
+    /// Returns the sum of all times, ns.
     pub(super) fn sum_ns(&self) -> u64 {
         self.sum_ns
     }
 
-    /// The upper bound of each bucket, ns, and how many times are in it; the last has none.
+    /// Returns the upper bound of each bucket, ns, and its count; the last has no bound.
     pub(super) fn buckets(&self) -> impl Iterator<Item = (Option<u64>, u64)> {
         bounds_ns().map(Some).chain([None]).zip(self.buckets)
     }
 }
 
-/// The bounds of all histograms, ns.
+/// Returns the bounds of all histograms, ns.
 pub(super) fn bounds_ns() -> impl Iterator<Item = u64> {
     (0..NR_BOUNDS).map(|index| 1 << (FIRST_SHIFT as usize + index))
 }

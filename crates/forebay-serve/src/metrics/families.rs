@@ -1,5 +1,5 @@
-//! Families of metrics: a name, what it means, and a sample for each set of labels. The encoder
-//! adds `_total` to counters, and the unit to whatever has one.
+//! Metric families: a name, a help text, and a sample for each set of labels. The encoder appends
+//! `_total` to counters, and the unit if there is one.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use prometheus_client::registry::Unit;
 
 use super::counter::TimesSum;
 
-/// What a family is called, and what it means.
+/// Name and help text of a family.
 pub(super) struct Name {
     pub(super) name: &'static str,
     pub(super) unit: Option<Unit>,
@@ -30,7 +30,7 @@ impl Name {
     }
 }
 
-/// A number. Counts are whole, so that they are exact however large.
+/// A number. Counters are integers, so that they are exact at any size.
 pub(super) enum Value {
     Whole(u64),
     Seconds(f64),
@@ -54,7 +54,7 @@ pub(super) struct Buckets {
 }
 
 impl Buckets {
-    /// From upper bounds in ns, and how many values are in each bucket.
+    /// Creates them from upper bounds in ns and the counts of the buckets.
     pub(super) fn new(sum_ns: u64, buckets: impl Iterator<Item = (Option<u64>, u64)>) -> Buckets {
         let buckets: Vec<_> =
             buckets.map(|(bound, count)| (bound.map_or(f64::INFINITY, seconds), count)).collect();
@@ -69,16 +69,16 @@ impl From<&TimesSum> for Buckets {
     }
 }
 
-/// Where families go.
+/// Encoder of families.
 pub(super) struct Families<'a>(pub(super) DescriptorEncoder<'a>);
 
 impl Families<'_> {
-    /// A counter without labels.
+    /// Writes a counter without labels.
     pub(super) fn one_counter(&mut self, name: &Name, value: Value) -> fmt::Result {
         put_counter(&mut self.describe(name, MetricType::Counter)?, value)
     }
 
-    /// A gauge without labels.
+    /// Writes a gauge without labels.
     pub(super) fn one_gauge(&mut self, name: &Name, value: Value) -> fmt::Result {
         put_gauge(&mut self.describe(name, MetricType::Gauge)?, value)
     }

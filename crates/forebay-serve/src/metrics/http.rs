@@ -1,5 +1,5 @@
-//! A small HTTP server for metrics: `GET /metrics`, and nothing else. One thread, a handful of
-//! connections, one request each, and little time for it, so that nobody can hold it up.
+//! A small HTTP server for metrics: `GET /metrics` and nothing else. It has one thread, a few
+//! connections with one request each, and a short deadline, so that no client can block it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,41 +17,42 @@ use super::registry::Counters;
 use super::text::{CONTENT_TYPE, Exposition};
 use crate::listen::{Address, AddressError, ListenError, Listener, is_exhausted};
 
-/// Where metrics are listened for if no port is named.
+/// Port for metrics if none is given.
 pub(super) const METRICS_PORT: u16 = 9809;
-/// Scrapers are few, and none needs two connections.
+/// Most connections: scrapers are few, and none needs two.
 const MAX_CONNECTIONS: usize = 8;
-/// Prometheus sends less than 1 KiB.
+/// Longest request. Prometheus sends less than 1 KiB.
 const MAX_REQUEST_BYTES: usize = 8 << 10;
 const MAX_HEADERS: usize = 64;
-/// For the whole of a request and its reply: a scraper gives up after 10 s by default.
+/// Deadline of a request with its reply: a scraper gives up after 10 s by default.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Until the next try where the system has run out of something.
+/// Pause after the system has run out of a resource.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Where metrics are to be served, as a user writes it: an [`Address`], on 127.0.0.1 if no host is
-/// named, so that nobody else hears by accident, and at port 9809 if none is.
+/// Parses the address where metrics are served: an [`Address`] whose host is 127.0.0.1 if the text
+/// has none, so that no other machine can connect by accident, and whose port is 9809 if it has
+/// none.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns an error if the text is not an address.
 pub fn metrics_address(text: &str) -> Result<Address, AddressError> {
     Address::parse(text, Some("127.0.0.1"), METRICS_PORT)
 }
 
-/// Metrics that can be asked for, as soon as they are started.
+/// A socket for metrics that is open, but not served yet.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     listener: Listener,
     exposition: Exposition,
 }
 
-/// Why there are no metrics.
+/// Error of serving metrics.
 #[derive(Debug, thiserror::Error)]
 pub enum EndpointError {
-    /// The address is of no use.
+    /// The server cannot listen at the address.
     #[error("metrics: {0}")]
     Listen(#[from] ListenError),
-    /// The process cannot be looked at, or there is no thread.
+    /// Files of `/proc` cannot be opened, or a thread cannot be started.
     #[error("metrics: {0}")]
     System(#[from] io::Error),
 }
@@ -60,7 +61,7 @@ impl Endpoint {
     /// Opens all that is needed, so that the process may be confined afterwards.
     ///
     /// # Errors
-    /// If it cannot listen at `address`.
+    /// Returns an error if it cannot listen at `address`.
     pub(crate) fn open(
         address: &Address,
         counters: Arc<Counters>,
@@ -69,7 +70,7 @@ impl Endpoint {
         Ok(Endpoint { listener: Listener::open(address)?, exposition })
     }
 
-    /// Where to ask: `http://127.0.0.1:9809/metrics`, or the path of a socket.
+    /// Returns the URL `http://127.0.0.1:9809/metrics`, or the path of a socket.
     pub(crate) fn place(&self) -> String {
         match self.listener.address() {
             Address::Tcp { host, port } if host.contains(':') => {
@@ -80,15 +81,15 @@ impl Endpoint {
         }
     }
 
-    /// Its socket file.
+    /// Returns the socket file.
     pub(crate) fn file(&self) -> Option<&Path> {
         self.listener.file()
     }
 
-    /// Starts the thread that answers.
+    /// Starts the thread that serves metrics.
     ///
     /// # Errors
-    /// If there is no thread to be had.
+    /// Returns an error if the thread cannot be started.
     pub(crate) fn start(self) -> Result<MetricsServer, EndpointError> {
         let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?);
         let stopped = Arc::clone(&stop);
@@ -99,7 +100,7 @@ impl Endpoint {
     }
 }
 
-/// The thread that answers. Dropping it ends it.
+/// The thread that serves metrics. Dropping this ends it.
 #[derive(Debug)]
 pub(crate) struct MetricsServer {
     stop: Arc<OwnedFd>,
@@ -110,13 +111,13 @@ impl Drop for MetricsServer {
     fn drop(&mut self) {
         let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
-            // A panic there has been printed, and there is nobody to hand it to.
+            // A panic of the thread was printed already, and no caller can handle it.
             let _ = thread.join();
         }
     }
 }
 
-/// A connection: it sends a request, then it gets the reply, then it is closed.
+/// A connection: it sends a request, receives the reply, and is closed.
 #[derive(Debug)]
 struct Scraper {
     socket: OwnedFd,
@@ -176,7 +177,7 @@ fn serve(endpoint: &Endpoint, stop: &OwnedFd) {
 }
 
 fn timespec(until: Instant, now: Instant) -> Timespec {
-    // A little more, so that the deadline has passed when it returns.
+    // One millisecond more, so that the deadline has passed when poll returns.
     let left = until.saturating_duration_since(now) + Duration::from_millis(1);
     Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) }
 }
@@ -224,7 +225,7 @@ impl Reply {
     }
 }
 
-/// The reply to what has come so far; `None` if more must come.
+/// Returns the reply to the bytes received so far; `None` if the request is incomplete.
 fn answer(request: &[u8], text: impl FnOnce() -> Option<String>) -> Option<Vec<u8>> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut headers);
@@ -237,7 +238,7 @@ fn answer(request: &[u8], text: impl FnOnce() -> Option<String>) -> Option<Vec<u
                 Body::text("too large\n"),
             ));
         }
-        Err(_) => return Some(reply("400 Bad Request", "", Body::text("this is not HTTP\n"))),
+        Err(_) => return Some(reply("400 Bad Request", "", Body::text("not an HTTP request\n"))),
         Ok(httparse::Status::Complete(_)) => {}
     }
     let path = parsed.path.unwrap_or_default();
@@ -247,12 +248,16 @@ fn answer(request: &[u8], text: impl FnOnce() -> Option<String>) -> Option<Vec<u
         (Some("GET" | "HEAD"), "/metrics") => match text() {
             Some(text) => Body { kind: CONTENT_TYPE, bytes: text.into_bytes() },
             None => {
-                let body = Body::text("the metrics cannot be written\n");
+                let body = Body::text("cannot format the metrics\n");
                 return Some(reply("500 Internal Server Error", "", body));
             }
         },
         (Some("GET" | "HEAD"), _) => {
-            return Some(reply("404 Not Found", "", Body::text("there is only /metrics\n")));
+            return Some(reply(
+                "404 Not Found",
+                "",
+                Body::text("not found: only /metrics exists\n"),
+            ));
         }
         _ => {
             let allow = "Allow: GET, HEAD\r\n";

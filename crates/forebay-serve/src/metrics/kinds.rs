@@ -1,6 +1,6 @@
-//! Of what the server counts how often it happened: each kind with its label.
+//! Kinds of counted events, each with its label.
 
-/// What a client asks for.
+/// Command of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     /// READ.
@@ -17,7 +17,7 @@ pub(crate) enum RequestKind {
     Cache,
     /// BLOCK_STATUS.
     BlockStatus,
-    /// Something that is not done, or not here.
+    /// A request that was refused.
     Refused,
 }
 
@@ -34,14 +34,14 @@ impl RequestKind {
     ];
 }
 
-/// Where a request spends its time in the server. The disk's own stages are the disk's to count.
+/// Stage of a request in the server. The disk measures its own stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// From its header being there to its being handed to the disk, all of it: waits for its
-    /// payload, memory, and the rest of the batch.
+    /// From the arrival of the header to the submission of the last part: includes waits for the
+    /// payload, for memory, and for the rest of the batch.
     Receive,
-    /// From there until its end at the disk was seen. Its reply leaves at once, if the client takes
-    /// it.
+    /// From there until the worker has reaped its completion. The reply leaves at once, if the
+    /// client reads it.
     Disk,
 }
 
@@ -50,10 +50,10 @@ impl Stage {
         [(Stage::Receive, "receive"), (Stage::Disk, "disk")];
 }
 
-/// Why a connection was closed as soon as it was there.
+/// Reason why a connection was closed immediately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConnectionRefusal {
-    /// As many as allowed are open.
+    /// The limit of connections is reached.
     TooMany,
     /// The process has no descriptor left.
     NoDescriptor,
@@ -66,16 +66,16 @@ impl ConnectionRefusal {
     ];
 }
 
-/// Why a connection never came to ask for data.
+/// Reason why a connection ended before it sent a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandshakeFailure {
-    /// It took too long.
+    /// The time limit has passed.
     Timeout,
-    /// It broke the protocol.
+    /// The client broke the protocol.
     Protocol,
-    /// TLS failed, or was needed and not asked for.
+    /// TLS failed, or is required and was not used.
     Tls,
-    /// The peer was gone. Looking at the exports and leaving is no failure.
+    /// The peer has vanished. A client that lists the exports and leaves does not count.
     Gone,
 }
 

@@ -1,7 +1,7 @@
 //! Names of exports as the label `device` of metrics.
 //!
-//! The default export has an empty name. To Prometheus an empty label is no label at all, so it
-//! gets the last part of its spec, or all of it where another export has that name.
+//! The default export has an empty name. Prometheus treats an empty label as a missing one, so the
+//! label is the last part of its spec, or the whole spec if another export has that name.
 
 /// Returns the labels of exports, given by name and spec.
 pub(crate) fn labels<'a>(exports: &[(&'a str, &'a str)]) -> Vec<&'a str> {

@@ -1,6 +1,7 @@
-//! The process's own figures, under the names that all Prometheus clients use.
+//! Metrics of the process, with the names that all Prometheus clients use.
 //!
-//! The files are opened before the sandbox closes, and read again and again from their beginning.
+//! The files are opened before the process is confined. Each scrape reads them from their
+//! beginning.
 
 use std::fmt;
 use std::fs::File;
@@ -14,7 +15,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::families::{Families, Name, Value};
 
-/// What tells of this process.
+/// Sources of the metrics of this process.
 #[derive(Debug)]
 pub(super) struct Process {
     stat: File,
@@ -22,7 +23,7 @@ pub(super) struct Process {
     started: SystemTime,
 }
 
-/// What `/proc/self/stat` says, in the kernel's units.
+/// Fields of `/proc/self/stat`, in the kernel's units.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     cpu_ticks: u64,
@@ -41,22 +42,19 @@ impl Process {
         })
     }
 
-    /// Writes what can be found out, and leaves out what not.
+    /// Writes the metrics that are available.
     pub(super) fn encode(&mut self, families: &mut Families<'_>) -> fmt::Result {
         if let Some(stat) = self.read_stat() {
             let seconds = stat.cpu_ticks as f64 / clock_ticks_per_second() as f64;
             families.one_counter(
-                &Name::seconds("process_cpu", "Processor time of all threads."),
+                &Name::seconds("process_cpu", "CPU time of all threads."),
                 Value::Seconds(seconds),
             )?;
             let gauges = [
-                (Name::of("process_threads", "Threads."), stat.threads),
+                (Name::of("process_threads", "Threads of the process."), stat.threads),
+                (Name::bytes("process_virtual_memory", "Virtual memory size."), stat.virtual_bytes),
                 (
-                    Name::bytes("process_virtual_memory", "Address space in use."),
-                    stat.virtual_bytes,
-                ),
-                (
-                    Name::bytes("process_resident_memory", "Memory in use."),
+                    Name::bytes("process_resident_memory", "Resident memory size."),
                     stat.resident_pages * page_size() as u64,
                 ),
             ];
@@ -66,19 +64,19 @@ impl Process {
         }
         if let Some(open) = self.open_descriptors() {
             families.one_gauge(
-                &Name::of("process_open_fds", "Descriptors that are open."),
+                &Name::of("process_open_fds", "Open file descriptors."),
                 Value::Whole(open),
             )?;
         }
         if let Some(max) = getrlimit(Resource::Nofile).current {
             families.one_gauge(
-                &Name::of("process_max_fds", "Descriptors that may be open."),
+                &Name::of("process_max_fds", "Limit of open file descriptors."),
                 Value::Whole(max),
             )?;
         }
         let started = self.started.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         families.one_gauge(
-            &Name::seconds("process_start_time", "When the server started, since 1970."),
+            &Name::seconds("process_start_time", "Start time of the process since the Unix epoch."),
             Value::Seconds(started.as_secs_f64()),
         )
     }
@@ -100,12 +98,12 @@ impl Process {
     }
 }
 
-/// Reads `/proc/PID/stat`; see proc_pid_stat(5), whose numbers of fields begin at 1.
+/// Parses `/proc/PID/stat`; see proc_pid_stat(5), whose field numbers begin at 1.
 fn parse_stat(text: &str) -> Option<Stat> {
-    // The name of the program, in brackets, may hold anything.
+    // The name of the program, in parentheses, may contain anything.
     let (_, fields) = text.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
-    // The first of them is the third of the file.
+    // The first of these is the third field of the file.
     let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
     Some(Stat {
         cpu_ticks: field(14)? + field(15)?,
@@ -137,7 +135,7 @@ mod tests {
         assert!(stat.threads > 0 && stat.resident_pages > 0 && stat.virtual_bytes > 1 << 20);
         let before = process.open_descriptors().unwrap();
         assert!(before >= 5, "{before}");
-        // Other tests open and close descriptors meanwhile, but not that many.
+        // Other tests open and close descriptors at the same time, but fewer than this.
         let _files: Vec<_> = (0..500).map(|_| File::open("/dev/null").unwrap()).collect();
         assert!(process.open_descriptors().unwrap() > before + 250);
     }

@@ -1,9 +1,9 @@
-//! What the server counts: who writes it, and where a scrape finds it.
+//! Registry of all counters: which thread writes them, and how a scrape reads them.
 //!
-//! A connection belongs to one worker at a time, which is the only writer of its counters. What a
-//! connection has counted is added to its export's when it ends, under the lock under which a
-//! scrape adds up those that are open: so nothing is counted twice, and nothing is lost. Times are
-//! counted by the worker, for each export.
+//! A connection belongs to one worker at a time, which is the only writer of its counters. When it
+//! ends, its counters are added to those of its export, under the lock that a scrape holds while it
+//! sums up the open connections. So nothing is counted twice or lost. Times are counted per worker
+//! and export.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,11 +15,11 @@ use super::counter::{SharedCounter, Times, TimesSum};
 use super::kinds::{ConnectionRefusal, HandshakeFailure, Stage};
 use super::traffic::{Traffic, TrafficSum};
 
-/// What a connection is and has counted. Its worker writes it, and nobody else.
+/// Number, export and counters of a connection. Only its worker writes them.
 #[derive(Debug)]
 pub(crate) struct ConnectionCounters {
     id: u64,
-    /// The export's index; `NO_EXPORT` before it has chosen one.
+    /// Index of the export; `NO_EXPORT` before one is chosen.
     export: AtomicUsize,
     traffic: Traffic,
 }
@@ -27,17 +27,17 @@ pub(crate) struct ConnectionCounters {
 const NO_EXPORT: usize = usize::MAX;
 
 impl ConnectionCounters {
-    /// Its number: the first is 1, and none is used again.
+    /// Returns the number of the connection: the first is 1, and none is reused.
     pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
-    /// It has chosen an export.
+    /// Records the chosen export.
     pub(crate) fn set_export(&self, export: usize) {
         self.export.store(export, Ordering::Relaxed);
     }
 
-    /// The export that it has chosen.
+    /// Returns the chosen export.
     pub(super) fn export(&self) -> Option<usize> {
         let export = self.export.load(Ordering::Relaxed);
         (export != NO_EXPORT).then_some(export)
@@ -52,7 +52,7 @@ impl Deref for ConnectionCounters {
     }
 }
 
-/// A connection that is open. Dropped when it ends.
+/// Counters of an open connection. Dropped when it ends.
 #[derive(Debug)]
 pub(crate) struct OpenConnection {
     counters: Arc<ConnectionCounters>,
@@ -72,7 +72,7 @@ impl Drop for OpenConnection {
         let mut open = self.all.lock();
         open.connections.retain(|other| !Arc::ptr_eq(other, &self.counters));
         let mut sum = self.counters.sum();
-        // What it has left behind has no reader.
+        // Its requests in flight get no reply.
         sum.end_all();
         match self.counters.export() {
             Some(export) => open.ended[export].add(&sum),
@@ -81,38 +81,38 @@ impl Drop for OpenConnection {
     }
 }
 
-/// The times of one worker's requests. It is their only writer.
+/// Times of one worker's requests. The worker is the only writer.
 #[derive(Debug)]
 pub(crate) struct WorkerCounters {
     exports: Vec<[Times; Stage::ALL.len()]>,
 }
 
 impl WorkerCounters {
-    /// A request of an export has spent this time in a stage, ns.
+    /// Records the time that a request of an export has spent in a stage, ns.
     #[inline]
     pub(crate) fn record(&self, export: usize, stage: Stage, ns: u64) {
         self.exports[export][stage as usize].record(ns);
     }
 }
 
-/// What is rare enough for any thread to count.
+/// Counters of rare events, which any thread may write.
 #[derive(Debug, Default)]
 pub(crate) struct ServerCounters {
     refused: [SharedCounter; ConnectionRefusal::ALL.len()],
     handshake_failures: [SharedCounter; HandshakeFailure::ALL.len()],
-    /// Panics that were caught at the border of a connection. Each is a fault of the server.
+    /// Panics that ended one connection. Each is a bug in the server.
     pub(crate) panics: SharedCounter,
-    /// Failures of accept(2) that were not a connection's own.
+    /// Errors of accept(2) that did not concern a single connection.
     pub(crate) accept_errors: SharedCounter,
 }
 
 impl ServerCounters {
-    /// A connection was closed as soon as it was there.
+    /// Counts a connection that was closed immediately.
     pub(crate) fn refuse(&self, why: ConnectionRefusal) {
         self.refused[why as usize].count();
     }
 
-    /// A connection ended before it came to ask for data.
+    /// Counts a connection that ended before it sent a request.
     pub(crate) fn fail_handshake(&self, why: HandshakeFailure) {
         self.handshake_failures[why as usize].count();
     }
@@ -126,16 +126,16 @@ impl ServerCounters {
     }
 }
 
-/// An export, as the metrics show it.
+/// An export, as shown in the metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct CountedExport {
-    /// The label `device`.
+    /// Label `device`.
     pub(crate) name: String,
-    /// Its disk.
+    /// Disk of the export.
     pub(crate) disk: Disk,
 }
 
-/// All that is counted.
+/// All counters of a server.
 #[derive(Debug)]
 pub(crate) struct Counters {
     exports: Vec<CountedExport>,
@@ -148,9 +148,9 @@ struct Open {
     next_id: u64,
     connections: Vec<Arc<ConnectionCounters>>,
     workers: Vec<Arc<WorkerCounters>>,
-    /// The traffic of connections that have ended, for each export.
+    /// Traffic of ended connections, per export.
     ended: Vec<TrafficSum>,
-    /// That of those that never chose one.
+    /// Traffic of ended connections that chose no export.
     without_export: TrafficSum,
 }
 
@@ -159,7 +159,7 @@ struct Open {
 pub(super) struct Snapshot {
     pub(super) connections: Vec<ConnectionSnapshot>,
     pub(super) exports: Vec<ExportSnapshot>,
-    /// Connections so far.
+    /// Accepted connections.
     pub(super) accepted: u64,
 }
 
@@ -178,7 +178,7 @@ pub(super) struct ExportSnapshot {
 }
 
 impl Counters {
-    /// Counters for a server of these exports, whose indices are what the others here take.
+    /// Creates the counters of a server with these exports. Other calls take their indices.
     pub(crate) fn new(exports: Vec<CountedExport>) -> Arc<Counters> {
         let open = Open {
             next_id: 1,
@@ -190,7 +190,7 @@ impl Counters {
         Arc::new(Counters { exports, server: ServerCounters::default(), open: Mutex::new(open) })
     }
 
-    /// Counters of a connection that was accepted.
+    /// Creates the counters of an accepted connection.
     pub(crate) fn open_connection(self: &Arc<Counters>) -> OpenConnection {
         let mut open = self.lock();
         let counters = Arc::new(ConnectionCounters {
@@ -203,7 +203,7 @@ impl Counters {
         OpenConnection { counters, all: Arc::clone(self) }
     }
 
-    /// Counters of a worker.
+    /// Creates the counters of a worker.
     pub(crate) fn worker(&self) -> Arc<WorkerCounters> {
         let exports = self.exports.iter().map(|_| Default::default()).collect();
         let worker = Arc::new(WorkerCounters { exports });
@@ -211,7 +211,7 @@ impl Counters {
         worker
     }
 
-    /// Counters of the whole server.
+    /// Returns the counters of the whole server.
     pub(crate) fn server(&self) -> &ServerCounters {
         &self.server
     }
@@ -250,7 +250,7 @@ impl Counters {
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
-        // Each change under it is whole even if a panic follows.
+        // Each change under this lock is complete even if a panic follows.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

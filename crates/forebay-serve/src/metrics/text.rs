@@ -1,4 +1,4 @@
-//! All metrics as one text.
+//! Exposition of all metrics as one text.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +14,10 @@ use super::process::Process;
 use super::registry::{Counters, Snapshot};
 use super::traffic::TrafficSum;
 
-/// What the text is, as HTTP says it.
+/// Content type of the text.
 pub(super) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Makes the text.
+/// Encoder of the text.
 #[derive(Debug)]
 pub(super) struct Exposition {
     registry: Registry,
@@ -48,7 +48,7 @@ impl Collector for All {
         let mut families = Families(encoder);
         let snapshot = self.counters.snapshot();
         families.info(
-            &Name::of("forebay_build", "The version of the server."),
+            &Name::of("forebay_build", "Version of the server."),
             &[("version", env!("CARGO_PKG_VERSION"))],
         )?;
         server(&mut families, &self.counters, &snapshot)?;
@@ -62,50 +62,52 @@ impl Collector for All {
 fn server(families: &mut Families<'_>, counters: &Counters, snapshot: &Snapshot) -> fmt::Result {
     let counters = counters.server();
     families.one_counter(
-        &Name::of("forebay_connections_accepted", "Connections that were accepted."),
+        &Name::of("forebay_connections_accepted", "Accepted connections."),
         Value::Whole(snapshot.accepted),
     )?;
     families.counter(
-        &Name::of("forebay_connections_refused", "Connections that were closed at once."),
+        &Name::of("forebay_connections_refused", "Connections refused, by reason."),
         ConnectionRefusal::ALL
             .map(|(why, word)| ([("reason", word)], Value::Whole(counters.refused(why)))),
     )?;
     let failures = HandshakeFailure::ALL
         .map(|(why, word)| ([("reason", word)], Value::Whole(counters.handshake_failures(why))));
     families.counter(
-        &Name::of("forebay_handshake_failures", "Connections that never came to ask for data."),
+        &Name::of("forebay_handshake_failures", "Failed handshakes, by reason."),
         failures,
     )?;
     families.one_counter(
-        &Name::of("forebay_accept_errors", "Failures to accept connections."),
+        &Name::of("forebay_accept_errors", "Errors of accept(2)."),
         Value::Whole(counters.accept_errors.get()),
     )?;
     families.one_counter(
-        &Name::of("forebay_panics", "Faults of the server that have ended a connection."),
+        &Name::of("forebay_panics", "Panics of the server that ended a connection."),
         Value::Whole(counters.panics.get()),
     )?;
     let negotiating = snapshot.connections.iter().filter(|open| open.export.is_none()).count();
     families.one_gauge(
-        &Name::of("forebay_connections_negotiating", "Connections without an export yet."),
+        &Name::of(
+            "forebay_connections_negotiating",
+            "Open connections that have not chosen an export.",
+        ),
         Value::Whole(negotiating as u64),
     )
 }
 
-/// A figure of traffic, which exports and connections have alike.
+/// A counter that exports and connections both have.
 type TrafficFigure = (Name, fn(&TrafficSum) -> u64);
 
 const EXPORT_FIGURES: [TrafficFigure; 5] = [
-    (Name::of("forebay_export_errors", "Requests that were answered with an error."), |sum| {
-        sum.errors
+    (Name::of("forebay_export_errors", "Requests answered with an error."), |sum| sum.errors),
+    (Name::bytes("forebay_export_read", "Data read by clients."), |sum| sum.read_bytes),
+    (Name::bytes("forebay_export_written", "Data written by clients."), |sum| sum.written_bytes),
+    (
+        Name::bytes("forebay_export_received", "Bytes received from clients, including headers."),
+        |sum| sum.received_bytes,
+    ),
+    (Name::bytes("forebay_export_sent", "Bytes sent to clients, including headers."), |sum| {
+        sum.sent_bytes
     }),
-    (Name::bytes("forebay_export_read", "Data that clients have read."), |sum| sum.read_bytes),
-    (Name::bytes("forebay_export_written", "Data that clients have written."), |sum| {
-        sum.written_bytes
-    }),
-    (Name::bytes("forebay_export_received", "Bytes from clients, all told."), |sum| {
-        sum.received_bytes
-    }),
-    (Name::bytes("forebay_export_sent", "Bytes to clients, all told."), |sum| sum.sent_bytes),
 ];
 
 fn exports(families: &mut Families<'_>, counters: &Counters, snapshot: &Snapshot) -> fmt::Result {
@@ -114,7 +116,7 @@ fn exports(families: &mut Families<'_>, counters: &Counters, snapshot: &Snapshot
         names.zip(&snapshot.exports)
     };
     families.gauge(
-        &Name::of("forebay_connections", "Connections that are open, for each export."),
+        &Name::of("forebay_connections", "Open connections."),
         exports().map(|(name, export)| ([("device", name)], Value::Whole(export.connections))),
     )?;
     let requests = exports().flat_map(|(name, export)| {
@@ -123,7 +125,7 @@ fn exports(families: &mut Families<'_>, counters: &Counters, snapshot: &Snapshot
         })
     });
     families.counter(
-        &Name::of("forebay_export_requests", "Requests of clients, by what they ask for."),
+        &Name::of("forebay_export_requests", "Requests of clients, by command."),
         requests,
     )?;
     for (name, figure) in &EXPORT_FIGURES {
@@ -139,27 +141,33 @@ fn exports(families: &mut Families<'_>, counters: &Counters, snapshot: &Snapshot
     families.histogram(
         &Name::seconds(
             "forebay_request_stage",
-            "Where requests spend their time: until the disk has them, at the disk.",
+            "Time of requests by stage: received to submitted, at the disk.",
         ),
         stages,
     )
 }
 
 const CONNECTION_FIGURES: [TrafficFigure; 4] = [
-    (Name::of("forebay_connection_requests", "Requests on an open connection."), |sum| {
+    (Name::of("forebay_connection_requests", "Requests of an open connection."), |sum| {
         sum.all_requests()
     }),
-    (Name::of("forebay_connection_errors", "Those that were answered with an error."), |sum| {
-        sum.errors
-    }),
-    (Name::bytes("forebay_connection_received", "Bytes from its client."), |sum| {
+    (
+        Name::of(
+            "forebay_connection_errors",
+            "Requests of an open connection answered with an error.",
+        ),
+        |sum| sum.errors,
+    ),
+    (Name::bytes("forebay_connection_received", "Bytes received on an open connection."), |sum| {
         sum.received_bytes
     }),
-    (Name::bytes("forebay_connection_sent", "Bytes to its client."), |sum| sum.sent_bytes),
+    (Name::bytes("forebay_connection_sent", "Bytes sent on an open connection."), |sum| {
+        sum.sent_bytes
+    }),
 ];
 
-/// Only those that are open, which are limited in number: a label for each that ever was would grow
-/// without end.
+/// Writes the metrics of open connections, whose number is limited: labels of all connections ever
+/// accepted would grow without a limit.
 fn connections(
     families: &mut Families<'_>,
     counters: &Counters,
@@ -179,7 +187,10 @@ fn connections(
         families.counter(name, samples)?;
     }
     families.gauge(
-        &Name::of("forebay_connection_in_flight", "Its requests that are not answered yet."),
+        &Name::of(
+            "forebay_connection_in_flight",
+            "Requests of an open connection not answered yet.",
+        ),
         open.iter().map(|(labels, open)| (&labels[..], Value::Whole(open.traffic.in_flight()))),
     )
 }

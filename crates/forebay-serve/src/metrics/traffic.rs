@@ -1,9 +1,9 @@
-//! What clients ask for and get: requests and bytes, counted by one worker, read by anybody.
+//! Traffic counters: requests and bytes, written by one worker, read by any thread.
 
 use super::counter::Counter;
 use super::kinds::RequestKind;
 
-/// What an export, a connection or a connection that is gone was asked for.
+/// Traffic of an export or a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     requests: [Counter; RequestKind::ALL.len()],
@@ -16,13 +16,13 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// A request is there, and not answered yet.
+    /// Counts a request that was received and is not answered yet.
     #[inline]
     pub(crate) fn begin(&self, kind: RequestKind) {
         self.requests[kind as usize].add(1);
     }
 
-    /// A request was answered: `bytes` of data were read for it or written by it.
+    /// Counts a request that was answered, with `bytes` of data read or written.
     #[inline]
     pub(crate) fn end(&self, kind: RequestKind, bytes: u64) {
         self.ended.add(1);
@@ -33,28 +33,28 @@ impl Traffic {
         }
     }
 
-    /// A request was answered with an error.
+    /// Counts a request that was answered with an error.
     #[inline]
     pub(crate) fn fail(&self) {
         self.ended.add(1);
         self.errors.add(1);
     }
 
-    /// Bytes came from the client: headers, payloads, the handshake; without TLS's own.
+    /// Counts bytes from the client: headers, payloads and the handshake, without those of TLS.
     #[inline]
     pub(crate) fn received(&self, bytes: u64) {
         self.received_bytes.add(bytes);
     }
 
-    /// Bytes went to the client.
+    /// Counts bytes sent to the client.
     #[inline]
     pub(crate) fn sent(&self, bytes: u64) {
         self.sent_bytes.add(bytes);
     }
 
-    /// A copy as of now.
+    /// Returns a copy of the current values.
     pub(crate) fn sum(&self) -> TrafficSum {
-        // First what has ended: so no request has ended that has not begun.
+        // Ended requests are read first, so that no request seems to end before it begins.
         let mut sum = TrafficSum { ended: self.ended.get(), ..Default::default() };
         for (sum, counter) in sum.requests.iter_mut().zip(&self.requests) {
             *sum = counter.get();
@@ -68,45 +68,45 @@ impl Traffic {
     }
 }
 
-/// What [`Traffic`] has counted at one moment.
+/// Values of [`Traffic`] at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TrafficSum {
     requests: [u64; RequestKind::ALL.len()],
     ended: u64,
     /// Requests that were answered with an error.
     pub(crate) errors: u64,
-    /// Bytes of data that reads have brought.
+    /// Bytes read by clients.
     pub(crate) read_bytes: u64,
-    /// Bytes of data that writes have taken.
+    /// Bytes written by clients.
     pub(crate) written_bytes: u64,
-    /// Bytes from the client.
+    /// Bytes received from clients.
     pub(crate) received_bytes: u64,
-    /// Bytes to the client.
+    /// Bytes sent to clients.
     pub(crate) sent_bytes: u64,
 }
 
 impl TrafficSum {
-    /// Requests of this kind.
+    /// Returns the number of requests of this kind.
     pub(crate) fn requests(&self, kind: RequestKind) -> u64 {
         self.requests[kind as usize]
     }
 
-    /// Requests of all kinds.
+    /// Returns the number of requests of all kinds.
     pub(crate) fn all_requests(&self) -> u64 {
         self.requests.iter().sum()
     }
 
-    /// None of its requests will be answered any more.
+    /// Records that none of its requests will be answered any more.
     pub(super) fn end_all(&mut self) {
         self.ended = self.all_requests();
     }
 
-    /// Requests that were not answered yet.
+    /// Returns the number of requests that are not answered yet.
     pub(crate) fn in_flight(&self) -> u64 {
         self.all_requests().saturating_sub(self.ended)
     }
 
-    /// Adds what another has counted.
+    /// Adds the values of another.
     pub(super) fn add(&mut self, other: &TrafficSum) {
         for (sum, more) in self.requests.iter_mut().zip(&other.requests) {
             *sum += more;

@@ -1,4 +1,4 @@
-//! A server in the process of a test: what it leaves alone, and how it ends.
+//! A server in the process of a test: its effects on the process, and its shutdown.
 
 use super::*;
 use crate::config::ExportOptions;
@@ -18,7 +18,7 @@ fn options(folder: &TempDir, name: &str) -> Options {
     }
 }
 
-/// Somebody to whom it is said when the server serves.
+/// Signals its channel when the server is ready.
 struct Waits(std::sync::mpsc::Sender<()>);
 
 impl Observer for Waits {
@@ -33,13 +33,13 @@ fn a_thread_that_panics_ends_the_server_with_an_error() {
     let server = Server::open(options(&folder, "s")).unwrap();
     let threads = Threads::start(&server.shared).unwrap();
     threads.door(1).poison();
-    // Nobody ever asks it to stop.
+    // This descriptor never becomes readable.
     let (_stop, stopped) = UnixStream::pair().unwrap();
     let ended = server.serve(threads, stopped.as_fd(), &mut ());
     assert!(matches!(ended, Err(ServeError::Panicked)), "{ended:?}");
 }
 
-/// Somebody who asks the server for a block of its default export, and looks at no answer.
+/// Sends a read of a block of the default export, and ignores the reply.
 fn ask_for_a_block(socket: &std::path::Path) -> UnixStream {
     let mut client = UnixStream::connect(socket).unwrap();
     let export_name = [&3_u32.to_be_bytes()[..], b"IHAVEOPT", &[0, 0, 0, 1], &[0; 4]].concat();
@@ -48,7 +48,7 @@ fn ask_for_a_block(socket: &std::path::Path) -> UnixStream {
     client
 }
 
-/// Who is told that the server ends, and looks at the disk then.
+/// Records the number of reads of the disk when the server begins to stop.
 struct AtStop(Disk, Option<u64>);
 
 impl Observer for AtStop {
@@ -61,7 +61,7 @@ fn nr_reads(disk: &Disk) -> u64 {
     disk.stats().queue.op(Op::Read).requests
 }
 
-/// The thread itself ends when its queues have: a disk that never answers must not hide the panic.
+/// The thread itself ends only when its queues have: a disk that hangs must not hide the panic.
 #[test]
 fn a_panic_is_told_before_the_disk_has_answered() {
     let folder = tempfile::tempdir().unwrap();
@@ -101,7 +101,10 @@ fn a_socket_that_another_process_shuts_down_ends_the_server_with_an_error() {
     is_ready.recv().unwrap();
     shutdown(&socket, Shutdown::Both).unwrap();
     let error = thread.join().unwrap().unwrap_err().to_string();
-    assert!(error.contains("accepting connections: a socket was shut down"), "{error}");
+    assert!(
+        error.contains("cannot accept connections: another process has shut the socket down"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -12,12 +12,12 @@ use rustls::ServerConfig;
 use super::{CA_CERT, CA_CRL, SERVER_CERT, SERVER_KEY, TlsError, server_config};
 use crate::config::TlsOptions;
 
-/// TLS of a server that has it.
+/// TLS certificates of a server, and their options.
 #[derive(Debug)]
 pub(crate) struct Tls {
     options: TlsOptions,
     config: RwLock<Arc<ServerConfig>>,
-    /// Held during a reload: of two at once, the later one must win.
+    /// Held during a reload: of two concurrent reloads, the later one must win.
     reloading: Mutex<()>,
 }
 
@@ -25,7 +25,7 @@ impl Tls {
     /// Reads the certificates.
     ///
     /// # Errors
-    /// Those of [`server_config`].
+    /// Returns the errors of [`server_config`].
     pub(crate) fn open(options: TlsOptions) -> Result<Tls, TlsError> {
         let config = server_config(&options.certificates, options.verify_peer)?;
         Ok(Tls { options, config: RwLock::new(config), reloading: Mutex::new(()) })
@@ -50,7 +50,7 @@ impl Tls {
     /// previous ones stay in use.
     ///
     /// # Errors
-    /// Those of [`server_config`].
+    /// Returns the errors of [`server_config`].
     pub(crate) fn reload(&self) -> Result<(), TlsError> {
         let _reloading = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let config = server_config(&self.options.certificates, self.options.verify_peer)?;
@@ -58,8 +58,8 @@ impl Tls {
         Ok(())
     }
 
-    /// Returns the directories that a reload reads from: that of the certificates, and those that
-    /// links in it point to.
+    /// Returns the directories that a reload reads: that of the certificates, and the targets of
+    /// links in it.
     pub(crate) fn directories(&self) -> Vec<PathBuf> {
         let directory = self.directory();
         let files = [CA_CERT, CA_CRL, SERVER_CERT, SERVER_KEY].map(|name| directory.join(name));

@@ -1,9 +1,9 @@
-//! A TLS connection over a socket that does not block, for an event loop.
+//! TLS connection over a non-blocking socket, for an event loop.
 //!
-//! The socket is borrowed for each call, so that the loop keeps it. Calls never wait. After each of
-//! them, the loop asks [`TlsStream::wants_write`] whether to wait until the socket can be written
-//! to, and [`TlsStream::has_plaintext`] whether there is something to read that no event of the
-//! socket will tell of.
+//! The socket is borrowed for each call, so that the loop keeps it. Calls never block. After each
+//! call, the loop checks [`TlsStream::wants_write`] to learn whether to wait until the socket is
+//! writable, and [`TlsStream::has_plaintext`] to learn whether there is data that no event of the
+//! socket reports.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice, Read, Write};
@@ -15,60 +15,60 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 use rustls::{ServerConfig, ServerConnection};
 
-/// How much is taken off a socket at once, bytes: four records of the largest kind.
+/// Most bytes received at once: four records of the largest size.
 const RECEIVE_BYTES: usize = 64 * 1024 + 1024;
-/// How much may wait to be sent on one connection, bytes: a few records, so that a large reply is
-/// encrypted as it leaves.
+/// Most unsent bytes of one connection: a few records, so that a large reply is encrypted while it
+/// is sent.
 const SEND_LIMIT_BYTES: usize = 128 * 1024;
 
 thread_local! {
-    /// What has just been received and is not decrypted yet. It is at a connection only while that
-    /// reads, or has read less than came: so one that is idle has no such buffer.
+    /// Received bytes that are not decrypted yet. A connection owns the buffer only while it reads,
+    /// or while some of the bytes are left. So an idle connection has no such buffer.
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// The server's end of a TLS connection. It belongs to one thread at a time.
+/// Server side of a TLS connection. It belongs to one thread at a time.
 #[derive(Debug)]
 pub(crate) struct TlsStream {
     connection: ServerConnection,
-    /// What was received and not decrypted yet: from `decrypted` on.
+    /// Received bytes. Those from `decrypted` on are not decrypted yet.
     received: Vec<u8>,
     decrypted: usize,
     /// Bytes that `connection` has decrypted and that were not read yet.
     plaintext: usize,
-    /// What ended it. Nothing is received after that.
+    /// End of the stream. Nothing is received after it.
     ended: Option<End>,
 }
 
 #[derive(Clone, Debug)]
 enum End {
-    /// The peer has said that it sends no more. It may wait for the server to do the same.
+    /// The peer has sent close_notify. It may wait for that of the server.
     Clean,
     Tls(rustls::Error),
-    /// The peer closed the socket without saying that it would: it may have been cut off.
+    /// The peer closed the socket without close_notify: the stream may be truncated.
     Truncated,
 }
 
 impl TlsStream {
-    /// A connection that the client is about to begin.
+    /// Creates a connection whose handshake has not begun.
     ///
     /// # Errors
-    /// If `config` cannot be used, which [`super::server_config`] rules out.
+    /// Returns an error if `config` cannot be used, which [`super::server_config`] rules out.
     pub(crate) fn new(config: Arc<ServerConfig>) -> io::Result<TlsStream> {
         let mut connection = ServerConnection::new(config).map_err(io::Error::other)?;
         connection.set_buffer_limit(Some(SEND_LIMIT_BYTES));
         Ok(TlsStream { connection, received: Vec::new(), decrypted: 0, plaintext: 0, ended: None })
     }
 
-    /// Reads what the peer has sent. As long as the handshake runs, this drives it.
+    /// Reads decrypted data. During the handshake, this drives it.
     ///
-    /// Like `read`, it may bring less than there is: call it until it would block.
+    /// Like `read`, it may return less than is available: call it until it would block.
     ///
     /// # Errors
-    /// `WouldBlock`; `UnexpectedEof` if the connection ends without the peer's word, so that what
-    /// was read may not be all; `InvalidData` if it breaks the protocol or has no valid
-    /// certificate; whatever the socket says. After any but the first the connection is of no use.
-    /// Ok(0) is its clean end.
+    /// Returns `WouldBlock` if there is no data; `UnexpectedEof` if the connection ends without
+    /// close_notify, so that data may be missing; `InvalidData` if the peer breaks the protocol or
+    /// has no valid certificate; or the error of the socket. After any but the first, the
+    /// connection is unusable. `Ok(0)` is its clean end.
     pub(crate) fn read(&mut self, socket: impl AsFd, into: &mut [u8]) -> io::Result<usize> {
         let result = self.read_some(socket.as_fd(), into);
         if self.received.len() == self.decrypted {
@@ -105,7 +105,7 @@ impl TlsStream {
         }
     }
 
-    /// Takes what the socket has; 0 at its end.
+    /// Receives from the socket. Returns 0 at its end.
     fn receive(&mut self, socket: impl AsFd) -> io::Result<usize> {
         if self.received.capacity() == 0 {
             self.received = SCRATCH.take();
@@ -119,11 +119,11 @@ impl TlsStream {
         Ok(len)
     }
 
-    /// Decrypts a part of what was received.
+    /// Decrypts a part of the received bytes.
     fn decrypt(&mut self, socket: impl AsFd) {
         let mut rest = &self.received[self.decrypted..];
         let before = rest.len();
-        // It takes a few KiB. It would refuse only with plaintext that waits, and there is none.
+        // It takes a few KiB. It would fail only with unread plaintext, and there is none.
         let taken = self.connection.read_tls(&mut rest);
         debug_assert!(taken.is_ok(), "{taken:?}");
         self.decrypted += before - rest.len();
@@ -137,17 +137,17 @@ impl TlsStream {
             Err(error) => self.ended = Some(End::Tls(error)),
         }
         if self.ended.is_some() {
-            // Whatever follows is not looked at.
+            // Ignore all that follows.
             self.decrypted = self.received.len();
         }
-        // The handshake goes on, or the peer is told what is wrong. What cannot be sent now waits:
-        // `wants_write` tells of it.
+        // Continues the handshake, or sends an alert. Bytes that cannot be sent now are kept:
+        // `wants_write` reports them.
         let _ = self.send(&socket);
     }
 
-    /// The socket has ended.
+    /// Returns how the stream has ended, at the end of the socket.
     fn end(&mut self) -> End {
-        // Zero bytes tell it of the end.
+        // Zero bytes signal the end.
         let _ = self.connection.read_tls(&mut io::empty());
         match self.connection.process_new_packets() {
             Ok(state) if state.peer_has_closed() => End::Clean,
@@ -164,12 +164,12 @@ impl TlsStream {
         }
     }
 
-    /// Encrypts and sends. What it says it took will be sent: by itself as far as the socket
-    /// takes it, the rest by later calls of this or of [`TlsStream::flush`].
+    /// Encrypts and sends. All bytes that it accepts will be sent: as many as the socket takes by
+    /// this call, the rest by later calls of this or of [`TlsStream::flush`].
     ///
     /// # Errors
-    /// `WouldBlock` if it took nothing: enough waits to be sent already, or the handshake is not
-    /// over. Whatever the socket says: the connection is of no use then.
+    /// Returns `WouldBlock` if it accepts nothing: too many bytes are unsent, or the handshake is
+    /// not over. Returns the error of the socket otherwise: then the connection is unusable.
     pub(crate) fn write_vectored(
         &mut self,
         socket: impl AsFd,
@@ -188,7 +188,7 @@ impl TlsStream {
             taken += len;
             match self.send(&socket) {
                 Ok(()) => {}
-                // The next call says it again.
+                // The next call returns the error again.
                 Err(_) if taken > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -202,16 +202,16 @@ impl TlsStream {
         }
     }
 
-    /// Sends what waits to be sent.
+    /// Sends all unsent bytes.
     ///
     /// # Errors
-    /// `WouldBlock` if the socket does not take all of it; whatever else it says.
+    /// Returns `WouldBlock` if the socket does not take all of them, or the error of the socket.
     pub(crate) fn flush(&mut self, socket: impl AsFd) -> io::Result<()> {
         self.send(socket)?;
         if self.wants_write() { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
     }
 
-    /// Sends as much as the socket takes.
+    /// Sends until the socket would block.
     fn send(&mut self, socket: impl AsFd) -> io::Result<()> {
         while self.connection.wants_write() {
             match self.connection.write_tls(&mut Outlet(&socket)) {
@@ -223,24 +223,24 @@ impl TlsStream {
         Ok(())
     }
 
-    /// Whether something waits until the socket can be written to.
+    /// Returns whether unsent bytes wait for the socket to become writable.
     pub(crate) fn wants_write(&self) -> bool {
         self.connection.wants_write()
     }
 
-    /// Whether [`TlsStream::read`] should be called though the socket may have nothing to read.
+    /// Returns whether [`TlsStream::read`] should be called even if the socket is not readable.
     pub(crate) fn has_plaintext(&self) -> bool {
         self.plaintext > 0 || self.received.len() > self.decrypted
     }
 
-    /// Tells the peer that nothing more comes, as far as the socket takes it at once. Call
-    /// [`TlsStream::flush`] for the rest, before the socket is closed.
+    /// Queues close_notify and sends what the socket takes. Call [`TlsStream::flush`] for the rest
+    /// before the socket is closed.
     pub(crate) fn close_notify(&mut self, socket: impl AsFd) {
         self.connection.send_close_notify();
         let _ = self.send(socket);
     }
 
-    /// The version and the cipher, for the log: `TLSv1_3 TLS13_AES_256_GCM_SHA384`.
+    /// Returns the version and the cipher suite, for the log: `TLSv1_3 TLS13_AES_256_GCM_SHA384`.
     pub(crate) fn description(&self) -> String {
         match (self.connection.protocol_version(), self.connection.negotiated_cipher_suite()) {
             (Some(version), Some(suite)) => format!("{version:?} {:?}", suite.suite()),
@@ -262,7 +262,7 @@ impl End {
     }
 }
 
-/// A socket as something to write to.
+/// Writer to a socket.
 struct Outlet<Socket>(Socket);
 
 impl<Socket: AsFd> Write for Outlet<Socket> {

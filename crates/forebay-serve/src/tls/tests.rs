@@ -17,10 +17,10 @@ use crate::tls::TlsStream;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustls::ServerConfig;
 
-/// What became of a connection at the server: how many bytes it has echoed, and how it ended.
+/// Result of a connection at the server: the number of bytes echoed, and how it ended.
 type Echoed = (usize, io::Result<()>);
 
-/// Sends everything back, as a server with one connection would, until the client ends.
+/// Echoes all data, as a server with one connection, until the client ends.
 fn start_echo(socket: OwnedFd, config: Arc<ServerConfig>) -> JoinHandle<Echoed> {
     rustix::io::ioctl_fionbio(&socket, true).unwrap();
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! `NBD_CMD_CACHE`: reads ranges ahead of their use, below all other requests.
+//! `NBD_CMD_CACHE`: read-ahead, with a lower priority than all other requests.
 //!
 //! A CACHE request has 28 bytes and may cover the whole disk. So a worker has one small piece of
 //! CACHE per export at the disk, however much its clients ask for, and serves its connections
@@ -15,27 +15,27 @@ use super::slots::Key;
 use forebay::{Buf, Io, Refusal};
 use std::collections::VecDeque;
 
-/// The length of a piece, bytes. Other clients wait while a worker copies it from the page cache:
-/// about ten microseconds.
+/// Length of a piece, bytes. Other clients wait about ten microseconds while a worker copies it
+/// from the page cache.
 const PIECE_BYTES: usize = 64 << 10;
-/// How many rounds there are to a piece while other requests are in flight or keep coming.
+/// Rounds per piece while other requests are in flight or keep arriving.
 const ROUNDS_PER_PIECE: u32 = 16;
 
-/// The CACHE requests of one export at one worker.
+/// CACHE requests of one export at one worker.
 #[derive(Debug, Default)]
 pub(super) struct Caching {
-    /// Requests of which something is left to read, and how many bytes of each are done or at the
-    /// disk. They take turns, piece by piece.
+    /// Requests that are not complete, and how many bytes of each are done or in flight. They take
+    /// turns, piece by piece.
     waiting: VecDeque<(Key, u64)>,
-    /// The request whose piece was handed to the disk last.
+    /// Request whose piece was submitted last.
     newest: Option<Key>,
-    /// Rounds in which pieces gave way to other requests, since the last piece.
+    /// Rounds since the last piece in which pieces were postponed.
     nr_skipped: u32,
 }
 
-/// What became of a turn of one request.
+/// Result of the turn of one request.
 enum Turn {
-    /// A piece was handed to the disk.
+    /// A piece was submitted.
     Issued,
     /// The request is over, or will be when its piece in flight ends.
     Over,
@@ -62,7 +62,7 @@ impl Disks {
         Begun::Yes
     }
 
-    /// Returns whether the disk of an export has a piece.
+    /// Returns whether a piece of an export is in flight.
     fn has_piece(&mut self, export: usize) -> bool {
         let newest = self.caching[export].newest;
         let flight = newest.and_then(|key| self.flights.get_mut(key));
@@ -71,7 +71,7 @@ impl Disks {
 }
 
 impl Worker {
-    /// Hands the next pieces of CACHE requests to the disks. Called at the end of a round.
+    /// Submits the next pieces of CACHE requests to the disks. Called at the end of a round.
     #[inline]
     pub(super) fn read_ahead(&mut self) {
         for export in 0..self.disks.caching.len() {
@@ -82,7 +82,7 @@ impl Worker {
     }
 
     fn read_ahead_on(&mut self, export: usize) {
-        // The end of a piece in flight begins a round.
+        // The completion of a piece in flight begins a round.
         if self.disks.has_piece(export) {
             return;
         }
@@ -100,7 +100,7 @@ impl Worker {
                 Turn::NoRoom => self.disks.caching[export].waiting.push_back((key, done)),
                 Turn::Over => self.is_unfinished = true,
                 Turn::Issued => {
-                    // Where the piece has ended already, no descriptor reports it.
+                    // If the piece has ended already, no descriptor reports it.
                     self.is_unfinished = true;
                     self.disks.caching[export].nr_skipped = 0;
                     break;
@@ -109,7 +109,7 @@ impl Worker {
         }
     }
 
-    /// Hands the piece of a request to the disk that begins `done` bytes behind its offset.
+    /// Submits the piece of a request that begins `done` bytes after its offset.
     fn read_piece(&mut self, key: Key, done: u64) -> Turn {
         let disks = &mut self.disks;
         let Some(flight) = disks.flights.get_mut(key) else { return Turn::Over };

@@ -1,4 +1,4 @@
-//! One connection: what a worker keeps of it between rounds.
+//! State of one connection that a worker keeps between rounds.
 
 use super::ending::Ending;
 use super::input::kind_of;
@@ -21,10 +21,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Capacity of the unparsed bytes of an idle connection: the longest header of a request.
 pub(super) const REST_MIN: usize = Framing::Extended.request_len();
 
-/// A client, from accept to close.
+/// One client connection, from accept to close.
 #[derive(Debug)]
 pub(crate) struct Conn {
-    /// Its name in the worker.
+    /// Key of the connection in the worker.
     pub(crate) key: Key,
     pub(crate) fd: OwnedFd,
     pub(crate) peer: Peer,
@@ -32,45 +32,45 @@ pub(crate) struct Conn {
     pub(crate) opened_ns: u64,
     pub(crate) transport: Transport,
     pub(crate) phase: Phase,
-    /// Bytes that were received and not looked at: the begin of something, or, while the connection
-    /// is stalled, whatever was behind the request that has to wait.
+    /// Received bytes that are not parsed yet: an incomplete header, or, if the connection is
+    /// stalled, all that follows the request that waits.
     pub(crate) rest: Vec<u8>,
-    /// How much of it the worker has counted, bytes.
+    /// Bytes of `rest` that the worker has added to its sum.
     pub(crate) rest_counted: usize,
-    /// The payload that is being received.
+    /// Payload that is being received.
     pub(crate) payload: Option<Payload>,
-    /// Bytes of the stream that are to be ignored: the payload of a request that was refused.
+    /// Bytes of the stream to skip: the payload of a refused request.
     pub(crate) skip: u64,
     pub(crate) output: Output,
     /// Large reads that wait for memory.
     pub(crate) paused: Vec<Key>,
-    /// Requests that were begun and not answered.
+    /// Requests in flight: begun, and not answered.
     pub(crate) nr_in_flight: u32,
     /// How many of them are BLOCK_STATUS.
     pub(crate) nr_questions: u32,
-    /// Bytes of the pool that are on their way for it.
+    /// Bytes of the pool that the connection holds.
     pub(crate) held: Held,
-    /// What was received behind its last request waits: for memory, for the disk, or for the client
-    /// to take its replies. Nothing more is received.
+    /// Input waits for memory, for the disk, or for the client to read its replies. Nothing more is
+    /// received until then.
     pub(crate) is_stalled: bool,
-    /// A large read is on its way whose reply is sent piece by piece, and may not be interrupted:
-    /// no request is taken up meanwhile.
+    /// A large read is in flight whose reply is sent in pieces that must not be interrupted. No
+    /// other request begins until it has ended.
     pub(crate) is_exclusive: bool,
-    /// It is in the worker's list of those that wait.
+    /// Whether the connection is in the worker's `waiting` list.
     pub(crate) is_waiting: bool,
-    /// It is in the worker's list of those to be looked at in this round.
+    /// Whether the connection is in the worker's `dirty` list.
     pub(crate) is_dirty: bool,
-    /// Nothing more is read: why.
+    /// Reason why the connection ends. If it is set, nothing more is read.
     pub(crate) ending: Option<Ending>,
-    /// When it is closed by force, ns: the end of the time for the handshake, or for the last
-    /// replies.
+    /// Time at which the connection is closed by force, ns: the end of the time limit for the
+    /// handshake, or for the last replies.
     pub(crate) deadline_ns: Option<u64>,
-    /// What the worker's epoll is told of it.
+    /// Events for which the socket is registered at the worker's epoll.
     pub(crate) interest: EventFlags,
     seat: Option<Seat>,
 }
 
-/// A place among the connections that have chosen an export. Relaxed: it is a count.
+/// A place among the connections that have chosen an export. Relaxed: it is only a count.
 #[derive(Debug)]
 struct Seat(Arc<AtomicUsize>);
 
@@ -80,31 +80,31 @@ impl Drop for Seat {
     }
 }
 
-/// How bytes go over the socket.
+/// How bytes are sent and received.
 #[derive(Debug)]
 pub(crate) enum Transport {
     Plain,
     Tls(Box<TlsStream>),
 }
 
-/// How far a connection is.
+/// Phase of the protocol.
 #[derive(Debug)]
 pub(crate) enum Phase {
-    /// The client chooses its export.
+    /// The client chooses an export.
     Handshake(Box<Handshake>),
-    /// Requests and replies.
+    /// The client sends requests.
     Transmission(Transmission),
 }
 
 impl Phase {
-    /// What was negotiated.
+    /// Returns the result of the handshake.
     ///
     /// # Panics
-    /// If nothing was yet: there are no requests before.
+    /// If the handshake is not over. There are no requests before that.
     pub(crate) fn transmission(&self) -> &Transmission {
         match self {
             Phase::Transmission(transmission) => transmission,
-            Phase::Handshake(_) => unreachable!("a request before the handshake's end"),
+            Phase::Handshake(_) => unreachable!("a request before the end of the handshake"),
         }
     }
 }
@@ -148,8 +148,8 @@ impl Conn {
         }
     }
 
-    /// Takes one of the `max` places for connections that have chosen an export, until it is
-    /// dropped.
+    /// Takes one of the `max` places for connections that have chosen an export, and returns
+    /// whether one was free. The place is released when the connection is dropped.
     pub(crate) fn count_in(&mut self, nr_open: &Arc<AtomicUsize>, max: usize) -> bool {
         let seat = Seat(Arc::clone(nr_open));
         let is_free = seat.0.fetch_add(1, Ordering::Relaxed) < max;
@@ -157,7 +157,7 @@ impl Conn {
         is_free
     }
 
-    /// One of its requests is over, answered or about to be.
+    /// Counts a request that has ended.
     #[inline]
     pub(crate) fn ended(&mut self, rq: &Request, has_failed: bool) {
         self.nr_in_flight -= 1;
@@ -171,27 +171,27 @@ impl Conn {
         }
     }
 
-    /// Answers a request with an error.
+    /// Replies with an error.
     pub(crate) fn reply_error(&mut self, rq: &Request, error: NbdError, message: &str) {
         let transmission = self.phase.transmission();
         self.output.push_with(|heads| transmission.error(rq, error, message, heads));
     }
 
-    /// Whether everything that was begun has been answered, and nothing more will be. A write whose
-    /// payload has not come to its end was not begun.
+    /// Returns whether the connection can be closed: it ends, and all requests are answered. A
+    /// write whose payload is incomplete does not count as begun.
     pub(crate) fn is_over(&self) -> bool {
         let nr_half = u32::from(self.payload.is_some());
         self.ending.is_some() && self.nr_in_flight == nr_half && !self.wants_write()
     }
 
-    /// Whether a disk has yet to end something of it. What waits for memory waits for the client to
-    /// take its replies, and questions about ranges may hang.
+    /// Returns whether a disk has still to complete I/O of this connection. Requests that wait for
+    /// memory do not count, since they wait for the client; nor does BLOCK_STATUS, which may hang.
     pub(crate) fn waits_for_disk(&self) -> bool {
         let nr_half = u32::from(self.payload.is_some());
         self.nr_in_flight > nr_half + self.nr_questions + self.paused.len() as u32
     }
 
-    /// The last words of a connection that is not broken.
+    /// Sends the TLS close_notify, unless the connection is broken.
     pub(crate) fn say_goodbye(&mut self) {
         if !self.is_given_up()
             && let Transport::Tls(tls) = &mut self.transport
@@ -200,18 +200,18 @@ impl Conn {
         }
     }
 
-    /// Whether it is to be closed as it is.
+    /// Returns whether the connection is to be closed without sending more.
     pub(crate) fn is_given_up(&self) -> bool {
         self.ending.as_ref().is_some_and(Ending::is_at_once)
     }
 
-    /// Nothing can be said to this client any more.
+    /// Marks the connection as broken: nothing more can be sent.
     pub(crate) fn break_off(&mut self, why: String) {
         self.ending = Some(Ending::Broken(why));
     }
 
-    /// Whether the data of this request must come in one go, with nothing in between: it is a read,
-    /// and its reply has one head for all of it.
+    /// Returns whether the data of this request must be sent contiguously: it is a read, and its
+    /// reply has one header for all of it.
     pub(crate) fn must_be_contiguous(&self, rq: &Request) -> bool {
         let Phase::Transmission(transmission) = &self.phase else { return false };
         match rq.command {
@@ -220,12 +220,12 @@ impl Conn {
         }
     }
 
-    /// Whether bytes of it may be read now.
+    /// Returns whether more bytes may be received now.
     pub(crate) fn may_read(&self) -> bool {
         self.ending.is_none() && !self.is_stalled
     }
 
-    /// Receives into the slices, in their order. 0: the client has closed its side.
+    /// Receives into the slices, in order. Returns 0 if the client has closed its side.
     pub(crate) fn receive(&mut self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let received = match &mut self.transport {
             Transport::Plain => rustix::io::readv(&self.fd, slices)?,
@@ -238,7 +238,7 @@ impl Conn {
         Ok(received)
     }
 
-    /// Whether there are bytes to be received though the socket may have none.
+    /// Returns whether decrypted bytes are left, although the socket may have none.
     pub(crate) fn has_plaintext(&self) -> bool {
         match &self.transport {
             Transport::Plain => false,
@@ -246,7 +246,7 @@ impl Conn {
         }
     }
 
-    /// Sends what there is, as far as the socket takes it.
+    /// Sends queued output until the socket would block.
     pub(crate) fn send(&mut self, pool: &mut Pool) -> io::Result<()> {
         let (fd, transport) = (&self.fd, &mut self.transport);
         let before = self.output.len();
@@ -261,7 +261,7 @@ impl Conn {
         Ok(())
     }
 
-    /// Whether the socket must take more before everything has been sent.
+    /// Returns whether output waits for the socket to become writable.
     pub(crate) fn wants_write(&self) -> bool {
         let is_tls_behind = match &self.transport {
             Transport::Plain => false,

@@ -1,8 +1,8 @@
-//! The disks' side of a worker: requests of clients become I/O of the layer here.
+//! Disk side of a worker: turns requests of clients into bios.
 //!
-//! A request of up to [`PIECE_MAX`] bytes is one bio. A larger one goes in pieces, so that its
-//! memory is bounded: a write piece by piece as its payload comes in, a read in waves of a few
-//! pieces (`waves.rs`). The layer joins the pieces again.
+//! A request of up to [`PIECE_MAX`] bytes is one bio. A larger one is split into pieces, so that
+//! its memory is bounded: a write is submitted piece by piece as its payload arrives, a read in
+//! waves of a few pieces (`waves.rs`). The layer merges the pieces again.
 
 use super::cache::Caching;
 use super::conn::Conn;
@@ -17,60 +17,60 @@ use forebay::{BioQueue, Buf, Completion, Io, Refusal};
 use forebay_nbd::server::{Command, NbdError, Request};
 use std::sync::Arc;
 
-/// A request that has begun and has not been answered.
+/// A request in flight: begun, and not answered.
 #[derive(Debug)]
 pub(crate) struct Flight {
-    /// Whose it is. The connection may be gone when the disk is done.
+    /// Connection of the request. It may have gone when the disk completes.
     pub(crate) conn: Key,
     pub(crate) export: usize,
     pub(crate) rq: Request,
-    /// When it was looked at, ns.
+    /// Time when the request was parsed, ns.
     pub(crate) begun_ns: u64,
-    /// When the last part of it was handed to the disk, ns.
+    /// Time when its last part was submitted, ns.
     pub(crate) issued_ns: u64,
-    /// Pieces that the disk has.
+    /// Pieces that the disk has not completed.
     pub(crate) in_disk: u32,
-    /// Nothing of it will be handed to the disk any more.
+    /// Whether all its pieces have been submitted.
     pub(crate) is_all_there: bool,
-    /// The first failure.
+    /// First failure.
     pub(crate) failed: Option<(NbdError, &'static str)>,
-    /// A read of several pieces.
+    /// State of a read of several pieces.
     pub(crate) wave: Option<Box<Wave>>,
 }
 
-/// What became of a request that a worker wanted to begin.
+/// Result of an attempt to begin a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Begun {
-    /// It is on its way, or answered.
+    /// The request is in flight, or answered.
     Yes,
-    /// There is no room for it now: memory, or boxes for bios.
+    /// No memory or no bio is free.
     NoRoom,
 }
 
-/// The disks, as one worker sees them.
+/// The disks, as used by one worker.
 #[derive(Debug)]
 pub(crate) struct Disks {
     pub(crate) exports: Arc<[Export]>,
     asker: Arc<Asker>,
     door: Arc<Door>,
-    /// This thread's queue on each export's disk. They are opened before anything is served: one on
-    /// another server connects to it, and no client is to wait for that.
+    /// This thread's queue for each export. They are opened before clients are served: a disk on an
+    /// NBD server connects to it, and no client must wait for that.
     queues: Vec<BioQueue>,
-    /// Those whose descriptors were reported since they were last reaped.
+    /// Whether the descriptor of a queue was reported since its last reap.
     is_told: Vec<bool>,
-    /// Queues whose descriptors nobody watches yet.
+    /// Queues whose descriptors are not registered at epoll yet.
     unwatched: Vec<usize>,
     pub(crate) flights: Slots<Flight>,
-    /// Requests that may be over though no completion will say so.
+    /// Requests that may be over although no completion will report it.
     pub(super) to_settle: Vec<Key>,
     /// CACHE requests, by export.
     pub(super) caching: Vec<Caching>,
     pub(crate) pool: Pool,
-    /// Requests of this round, without CACHE.
+    /// Requests begun in this round, without CACHE.
     pub(super) nr_begun: u64,
-    /// Whether there were any since the timer last looked.
+    /// Whether any request began since the last tick.
     was_used: bool,
-    /// When this round began, ns.
+    /// Start of this round, ns.
     pub(crate) now_ns: u64,
 }
 
@@ -101,29 +101,29 @@ impl Disks {
         }
     }
 
-    /// Whether an export's queue has boxes for so many bios more.
+    /// Returns whether an export's queue can take `nr` more bios.
     pub(super) fn has_boxes(&self, export: usize, nr: usize) -> bool {
         let policy = &self.exports[export].disk.info().policy;
         self.queues[export].len() + nr <= policy.nr_bios as usize
     }
 
-    /// A queue whose descriptor is to be watched, and is not yet.
+    /// Returns a queue whose descriptor has to be registered at epoll.
     pub(crate) fn next_unwatched(&mut self) -> Option<(usize, &mut BioQueue)> {
         let export = self.unwatched.pop()?;
         Some((export, &mut self.queues[export]))
     }
 
-    /// Its descriptor cannot be watched yet.
+    /// Returns a queue to the list of those to be registered.
     pub(crate) fn put_unwatched(&mut self, export: usize) {
         self.unwatched.push(export);
     }
 
-    /// A queue's descriptor was reported: it has to be reaped, whatever is in it.
+    /// Records that the descriptor of a queue was reported: it must be reaped, even if it is empty.
     pub(crate) fn told(&mut self, export: usize) {
         self.is_told[export] = true;
     }
 
-    /// Adds what has ended to `done`.
+    /// Appends completions of all queues to `done`.
     pub(crate) fn reap(&mut self, done: &mut Vec<Completion>) {
         for (queue, is_told) in self.queues.iter_mut().zip(&mut self.is_told) {
             if std::mem::take(is_told) {
@@ -134,27 +134,27 @@ impl Disks {
         }
     }
 
-    /// Whether anything has ended that was not reaped. No descriptor tells of it.
+    /// Returns whether completions are waiting to be reaped. No descriptor reports them.
     pub(crate) fn has_ended(&self) -> bool {
         self.queues.iter().any(BioQueue::has_ended)
     }
 
-    /// Whether the layer has anything of this worker's.
+    /// Returns whether any I/O of this worker is in flight.
     pub(crate) fn is_busy(&self) -> bool {
         self.queues.iter().any(|queue| !queue.is_empty())
     }
 
-    /// Returns whether the layer has I/O of this worker's for an export.
+    /// Returns whether any I/O of this worker is in flight on an export.
     pub(super) fn is_busy_with(&self, export: usize) -> bool {
         !self.queues[export].is_empty()
     }
 
-    /// Whether no request has come since this was last asked.
+    /// Returns whether no request has begun since the last call.
     pub(crate) fn is_idle(&mut self) -> bool {
         !std::mem::take(&mut self.was_used)
     }
 
-    /// How many requests have come since this was last asked.
+    /// Returns the number of requests that have begun since the last call.
     #[inline]
     pub(crate) fn take_nr_begun(&mut self) -> u64 {
         let nr = std::mem::take(&mut self.nr_begun);
@@ -162,13 +162,13 @@ impl Disks {
         nr
     }
 
-    /// Has a client's question about a range answered.
+    /// Passes a BLOCK_STATUS request to the thread that answers them.
     pub(crate) fn ask(&self, conn: &mut Conn, rq: Request) -> Begun {
         self.asker.ask(conn, rq, &self.door)
     }
 
-    /// Begins a request. One with a payload is begun when its payload begins to come: the rest is
-    /// [`Disks::fill`]'s.
+    /// Begins a request. A write begins when its payload begins to arrive; [`Disks::fill`] does the
+    /// rest.
     #[inline]
     pub(crate) fn begin(&mut self, conn: &mut Conn, rq: Request) -> Begun {
         self.nr_begun += 1;
@@ -217,12 +217,12 @@ impl Disks {
                 self.begin_whole(conn, flight, if fua { io.fua() } else { io })
             }
             Ok(Command::BlockStatus { .. } | Command::Disconnect) | Err(_) => {
-                unreachable!("answered without the disk's queue")
+                unreachable!("answered without the queue of the disk")
             }
         }
     }
 
-    /// Begins a request that moves no data.
+    /// Begins a request without data.
     fn begin_whole(&mut self, conn: &mut Conn, flight: Flight, io: Io) -> Begun {
         let export = flight.export;
         let key = self.flights.insert(Flight { in_disk: 1, ..flight });
@@ -230,7 +230,7 @@ impl Disks {
         self.begun(conn, key, submitted.map_err(|(refusal, _)| refusal))
     }
 
-    /// What has become of a request of a single bio.
+    /// Handles the submission of a request of a single bio.
     #[inline]
     fn begun(&mut self, conn: &mut Conn, key: Key, submitted: Result<(), Refusal>) -> Begun {
         if submitted == Err(Refusal::WouldBlock) {
@@ -239,7 +239,7 @@ impl Disks {
         }
         conn.nr_in_flight += 1;
         if let Err(refusal) = submitted {
-            self.flights.get_mut(key).expect("the caller has put it there").in_disk = 0;
+            self.flights.get_mut(key).expect("inserted by the caller").in_disk = 0;
             self.refused(key, refusal);
         }
         Begun::Yes
@@ -258,8 +258,8 @@ impl Disks {
             self.pool.give(buf, &mut conn.held);
         }
         if conn.must_be_contiguous(&flight.rq) && !self.has_room_for_all(conn, &flight) {
-            // Between its waves nothing else may be said: so it begins when everything before it
-            // has been answered, and what comes behind it waits.
+            // Nothing else may be sent between its waves: so it begins when all earlier requests
+            // are answered, and later ones wait.
             if conn.nr_in_flight > 0 {
                 return Begun::NoRoom;
             }
@@ -301,17 +301,17 @@ impl Disks {
         }
     }
 
-    /// The layer does not take a bio, and never will. No completion will say so: the request is put
-    /// on the list of those to be looked at.
+    /// Fails a request whose bio the layer has refused for good. No completion reports that, so the
+    /// request is added to the list of those to settle.
     pub(super) fn refused(&mut self, key: Key, refusal: Refusal) {
-        let flight = self.flights.get_mut(key).expect("it has just been put there");
+        let flight = self.flights.get_mut(key).expect("inserted by the caller");
         if flight.wave.is_some() {
             flight.is_all_there = true;
         }
         flight.failed.get_or_insert(match refusal {
             Refusal::ReadOnly => (NbdError::Perm, "the disk is read-only"),
-            Refusal::NotSupported(_) => (NbdError::NotSup, "the disk cannot do this"),
-            _ => (NbdError::Inval, "the disk does not take this request"),
+            Refusal::NotSupported(_) => (NbdError::NotSup, "the disk does not support this"),
+            _ => (NbdError::Inval, "the disk does not accept this request"),
         });
         self.to_settle.push(key);
     }

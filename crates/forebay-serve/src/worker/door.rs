@@ -1,4 +1,4 @@
-//! Where new connections come to a worker, and answers that it does not wait for.
+//! Inbox of a worker: new connections, the order to stop, and answers of the BLOCK_STATUS thread.
 
 use super::slots::Key;
 use crate::listen::Peer;
@@ -16,7 +16,7 @@ pub(crate) struct Arrival {
     pub(crate) peer: Peer,
 }
 
-/// What a disk has said of a range that a client has asked about.
+/// Result of a BLOCK_STATUS query on a disk.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(super) conn: Key,
@@ -24,23 +24,24 @@ pub(crate) struct Answer {
     pub(super) extents: Result<Vec<Extent>, String>,
 }
 
-/// Who waits at a door.
+/// Content of the inbox.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     pub(crate) arrivals: Vec<Arrival>,
-    /// The worker is to stop: nobody comes after these.
+    /// The worker must stop. No connection follows these.
     pub(crate) is_closing: bool,
 }
 
-/// The door of one worker: the accepting thread puts connections there.
+/// Inbox of one worker. The accept loop puts new connections there.
 #[derive(Debug)]
 pub(crate) struct Door {
     waiting: Mutex<Waiting>,
     answers: Mutex<Vec<Answer>>,
-    /// Connections that are in, or wait to be. Relaxed: it is a count to choose by.
+    /// Open connections, including those in the inbox. Relaxed: it is only used to balance the
+    /// load.
     nr_conns: AtomicUsize,
     event: OwnedFd,
-    /// Where a panic of the worker's is told: it is the server's, of all doors.
+    /// Eventfd shared by all workers; signalled when a worker panics.
     panicked: Arc<OwnedFd>,
 }
 
@@ -55,61 +56,62 @@ impl Door {
         })
     }
 
-    /// Readable when somebody is at the door.
+    /// Returns an eventfd that is readable when the inbox has something new.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 
-    /// How many connections the worker has.
+    /// Returns the number of connections of the worker.
     pub(crate) fn nr_conns(&self) -> usize {
         self.nr_conns.load(Ordering::Relaxed)
     }
 
-    /// Brings a connection.
+    /// Adds a connection, and wakes the worker.
     pub(crate) fn bring(&self, arrival: Arrival) {
         self.nr_conns.fetch_add(1, Ordering::Relaxed);
-        self.waiting.lock().expect("nobody panics here").arrivals.push(arrival);
+        self.waiting.lock().expect("no panic under this lock").arrivals.push(arrival);
         self.ring();
     }
 
-    /// Brings an answer.
+    /// Adds an answer, and wakes the worker.
     pub(super) fn answer(&self, answer: Answer) {
-        self.answers.lock().expect("nobody panics here").push(answer);
+        self.answers.lock().expect("no panic under this lock").push(answer);
         self.ring();
     }
 
-    /// Takes the answers that are there. Call it after [`Door::take`], which takes the event.
+    /// Takes all answers. Call it after [`Door::take`], which resets the eventfd.
     pub(super) fn take_answers(&self) -> Vec<Answer> {
-        std::mem::take(&mut *self.answers.lock().expect("nobody panics here"))
+        std::mem::take(&mut *self.answers.lock().expect("no panic under this lock"))
     }
 
-    /// Tells the worker to stop. Nothing may be brought afterwards.
+    /// Makes the worker stop. Nothing may be added afterwards.
     pub(crate) fn close(&self) {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner).is_closing = true;
         self.ring();
     }
 
     fn ring(&self) {
-        // It fails only where the count is at its end, and then the worker is told already.
+        // The write fails only if the counter is at its maximum: then the eventfd is signalled
+        // already.
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
-    /// Takes who waits, and what is known of who will come: both in one look, so that nobody comes
-    /// in between who would not be told that the worker stops.
+    /// Takes all new connections, and whether the worker must stop. One lock protects both, so that
+    /// no connection arrives after the order to stop was taken.
     pub(crate) fn take(&self) -> Waiting {
         let _ = rustix::io::read(&self.event, &mut [0; 8]);
-        let mut waiting = self.waiting.lock().expect("nobody panics here");
+        let mut waiting = self.waiting.lock().expect("no panic under this lock");
         let is_closing = waiting.is_closing;
         Waiting { arrivals: std::mem::take(&mut waiting.arrivals), is_closing }
     }
 
-    /// The worker has panicked: it will not open any more.
+    /// Signals the accept loop that the worker has panicked and serves no connection any more.
     pub(crate) fn tell_panic(&self) {
-        // The count of an event is far from its end, so this does not fail.
+        // The counter of the eventfd is far below its maximum, so the write does not fail.
         let _ = rustix::io::write(&self.panicked, &1_u64.to_ne_bytes());
     }
 
-    /// Has the worker panic at the next thing that comes through its door.
+    /// Poisons the lock, so that the worker panics when it next takes from the inbox.
     #[cfg(test)]
     pub(crate) fn poison(&self) {
         std::thread::scope(|scope| {
@@ -122,7 +124,7 @@ impl Door {
         self.ring();
     }
 
-    /// A connection has ended.
+    /// Counts a closed connection.
     pub(crate) fn closed(&self) {
         self.nr_conns.fetch_sub(1, Ordering::Relaxed);
     }

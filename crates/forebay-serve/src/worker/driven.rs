@@ -54,7 +54,7 @@ impl Driven {
         Driven { worker, door, disk }
     }
 
-    /// One round, which serves what has happened and waits for nothing.
+    /// Runs one round, which handles all events and waits for nothing.
     pub(super) fn round(&mut self) {
         self.worker.is_unfinished = true;
         self.worker.wait();
@@ -68,10 +68,10 @@ impl Driven {
             socket.set_nonblocking(true).unwrap();
         }
         self.door.bring(Arrival { fd: there.into(), peer: Peer::Unix });
-        // The flags of a fixed client without zeroes, and EXPORT_NAME of the default export.
+        // The client flags (fixed newstyle, no zeroes), and EXPORT_NAME with the default export.
         let choice = [&3_u32.to_be_bytes()[..], b"IHAVEOPT", &[0, 0, 0, 1], &[0; 4]].concat();
         client.write_all(&choice).unwrap();
-        // The greeting; the size and the flags.
+        // The greeting; then size and flags.
         let mut left = 18 + 10;
         while left > 0 {
             self.round();
@@ -81,7 +81,7 @@ impl Driven {
     }
 }
 
-/// Takes up to `max` bytes that have arrived.
+/// Reads up to `max` bytes that have arrived.
 fn received(client: &mut UnixStream, max: usize) -> usize {
     match client.read(&mut vec![0; max]) {
         Ok(nr) => nr,
@@ -95,7 +95,7 @@ pub(super) fn send(client: &mut UnixStream, command: u16, offset: u64, len: u32)
     client.write_all(&request(command, offset, len)).unwrap();
 }
 
-/// The header of a request.
+/// Returns the header of a request.
 pub(super) fn request(command: u16, offset: u64, len: u32) -> Vec<u8> {
     let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
     bytes.extend([0, 0]);
@@ -106,7 +106,7 @@ pub(super) fn request(command: u16, offset: u64, len: u32) -> Vec<u8> {
     bytes
 }
 
-/// Whether the whole reply to a request has arrived, with so many bytes of data.
+/// Returns whether the whole reply to a request has arrived, with this many bytes of data.
 pub(super) fn is_answered(client: &mut UnixStream, data_len: usize) -> bool {
     let nr = received(client, REPLY_LEN + data_len);
     assert!(nr == 0 || nr == REPLY_LEN + data_len, "a part of a reply: {nr} bytes");

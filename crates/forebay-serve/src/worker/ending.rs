@@ -1,42 +1,42 @@
-//! Why nothing more is read from a connection.
+//! Reasons to close a connection.
 
 use crate::metrics::HandshakeFailure;
 
-/// How a connection comes to its end.
+/// Reason why a connection is closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// The client said goodbye: the last replies go out, then it is closed.
+    /// The client sent DISC. The last replies are sent first.
     Bye,
     /// The client has closed its side.
     Eof,
-    /// The client has ended the handshake as it should: there was nothing here for it.
+    /// The client has ended the handshake by ABORT.
     Aborted(String),
-    /// There is no place for one more: the last replies go out.
+    /// The limit of connections is reached. The last replies are sent first.
     TooMany(String),
-    /// The client does without TLS, which it must not: the last replies go out.
+    /// The client does not use TLS, which is required. The last replies are sent first.
     WithoutTls(String),
-    /// What the client sent makes no sense any more: the last replies go out.
+    /// The client broke the protocol. The last replies are sent first.
     Nonsense(String),
-    /// The server ends: the last replies go out.
+    /// The server shuts down. The last replies are sent first.
     ServerEnds,
-    /// The client had its time, and nothing more is said.
+    /// A deadline has passed. Nothing more is sent.
     Late(&'static str),
-    /// Nothing can be said: the socket is broken, or the server has a fault.
+    /// The socket is broken, or the server has a bug. Nothing more is sent.
     Broken(String),
 }
 
 impl Ending {
-    /// Whether it is closed as it is, whatever is still to be said.
+    /// Returns whether the connection is closed without its last replies.
     pub(super) fn is_at_once(&self) -> bool {
         matches!(self, Ending::Late(_) | Ending::Broken(_))
     }
 
-    /// What the log says.
+    /// Returns the reason for the log.
     pub(super) fn why(&self) -> &str {
         match self {
             Ending::Bye => "closed by the client",
-            Ending::Eof => "left by the client",
-            Ending::ServerEnds => "the server ends",
+            Ending::Eof => "closed by the client without DISC",
+            Ending::ServerEnds => "the server shuts down",
             Ending::Late(why) => why,
             Ending::Aborted(why)
             | Ending::TooMany(why)
@@ -46,8 +46,8 @@ impl Ending {
         }
     }
 
-    /// As what a handshake counts that ended so; none where nothing has failed, or where it is
-    /// counted as refused.
+    /// Returns the counter of failed handshakes for this reason. `None`: the handshake has not
+    /// failed, or counts as refused.
     pub(super) fn handshake_failure(&self, is_tls: bool) -> Option<HandshakeFailure> {
         match self {
             Ending::Late(_) => Some(HandshakeFailure::Timeout),

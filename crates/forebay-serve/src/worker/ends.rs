@@ -1,4 +1,4 @@
-//! Completions of the disks become replies here.
+//! Completion path: turns completions of the disks into replies.
 
 use super::Worker;
 use super::conn::Conn;
@@ -10,7 +10,7 @@ use forebay::{BlockStatus, Completion, now_ns};
 use forebay_nbd::server::{Command, NbdError, Request};
 
 impl Worker {
-    /// Takes what has completed, and answers what is over. Says whether anything had.
+    /// Reaps completions, and answers requests that are over. Returns whether there were any.
     pub(super) fn reap(&mut self) -> bool {
         let mut done = std::mem::take(&mut self.done);
         self.disks.reap(&mut done);
@@ -28,14 +28,14 @@ impl Worker {
         any
     }
 
-    /// One completion.
+    /// Handles one completion.
     #[inline]
     fn complete(&mut self, completion: Completion) {
         let key = Key::of_u64(completion.user_data);
         let flight = self.disks.flights.get_mut(key).expect("a bio ends once, before its request");
         flight.in_disk -= 1;
         let Some(conn) = self.conns.get_mut(flight.conn) else {
-            // The client is gone. What was under way for it ends here.
+            // The client is gone, so its I/O ends here.
             if let Some(buf) = completion.buf {
                 self.disks.pool.give_left(buf);
             }
@@ -51,7 +51,7 @@ impl Worker {
         let is_whole =
             matches!(flight.rq.command, Ok(Command::Read { .. })) && flight.wave.is_none();
         match result {
-            // The usual read: all of it, at once.
+            // The common case: a single read that is complete.
             Ok(len) if is_whole && len == flight.rq.len => {
                 let (conn_key, export, rq) = (flight.conn, flight.export, flight.rq);
                 let transmission = conn.phase.transmission();
@@ -76,7 +76,7 @@ impl Worker {
                         return self.settle(key);
                     }
                     None if !is_whole => {}
-                    // Less than the disk's size promised: the file has shrunk under it.
+                    // A short read: the file was truncated.
                     _ => flight.fail(BlockStatus::Io),
                 }
             }
@@ -86,7 +86,7 @@ impl Worker {
         self.settle(key);
     }
 
-    /// Answers a request if nothing of it is under way, or goes on with it.
+    /// Answers a request if none of its I/O is in flight, or continues it.
     pub(super) fn settle(&mut self, key: Key) {
         let Some(flight) = self.disks.flights.get_mut(key) else { return };
         if flight.in_disk > 0 {
@@ -106,28 +106,28 @@ impl Worker {
         }
         let Some(flight) = self.disks.flights.get_mut(key) else { return };
         if !flight.is_all_there {
-            return; // its payload is still to come
+            return; // its payload is incomplete
         }
         let flight = self.disks.flights.remove(key).expect("it is there");
         if flight.wave.is_some() {
-            conn.is_exclusive = false; // if any was, it was this one, with nothing beside it
+            conn.is_exclusive = false; // an exclusive request is alone on its connection
         }
         conn.ended(&flight.rq, flight.failed.is_some());
         if let (Some((_, why)), Some(kind)) = (flight.failed, kind_of(&flight.rq)) {
             let (id, rq) = (conn.counters.id(), &flight.rq);
             let export = &self.shared.infos[flight.export].name;
-            let told = format_args!(
+            let line = format_args!(
                 "connection {id}: export {export:?}: {kind:?} of {} bytes at {} failed: {why}",
                 rq.len, rq.offset
             );
-            self.shared.log.line(self.disks.now_ns, told);
+            self.shared.log.line(self.disks.now_ns, line);
         }
         answer(conn, &flight);
         self.count(flight.export, flight.begun_ns, flight.issued_ns);
         self.mark_dirty(conn_key);
     }
 
-    /// Counts where the time of a request has gone.
+    /// Adds the latencies of a request to the statistics.
     #[inline]
     fn count(&self, export: usize, begun_ns: u64, issued_ns: u64) {
         let times = &self.counters;
@@ -136,13 +136,13 @@ impl Worker {
     }
 }
 
-/// The reply of a request that is over, and had no data or has sent it.
+/// Queues the reply of a request that is over, and has no data or has sent it.
 fn answer(conn: &mut Conn, flight: &Flight) {
     let transmission = conn.phase.transmission();
     let rq = &flight.rq;
     let sent = flight.wave.as_ref().map_or(0, |wave| wave.sent);
     match flight.failed {
-        None if sent > 0 => {} // the last piece said so
+        None if sent > 0 => {} // the last piece ended the reply
         None => conn.output.push(transmission.done(rq).as_slice()),
         Some((error, message))
             if sent == 0 || (transmission.can_fail_late() && !is_one_chunk(rq)) =>
@@ -150,37 +150,39 @@ fn answer(conn: &mut Conn, flight: &Flight) {
             conn.reply_error(rq, error, message);
         }
         Some((_, message)) => {
-            // A simple reply cannot take back that it promised data, nor can a single chunk.
-            conn.break_off(format!("a read failed after its reply had begun: {message}"));
+            // A simple reply, or a single chunk, cannot report an error after its data have begun.
+            conn.break_off(format!(
+                "a read failed after the beginning of its reply was sent: {message}"
+            ));
         }
     }
 }
 
-/// Whether its data must come in one chunk, whatever the pieces in which the disk brings them.
+/// Returns whether the data of a read must be in one chunk, even if it is read in pieces.
 pub(super) fn is_one_chunk(rq: &Request) -> bool {
     rq.command == Ok(Command::Read { df: true })
 }
 
 impl Flight {
-    /// Notes the first failure.
+    /// Records the first failure.
     fn fail(&mut self, status: BlockStatus) {
         self.failed.get_or_insert((NbdError::of(status), message(status)));
     }
 }
 
-/// What an error reply says of a failure.
+/// Returns the message of an error reply.
 fn message(status: BlockStatus) -> &'static str {
     match status {
         BlockStatus::Io => "the disk reported an error",
-        BlockStatus::Medium => "these sectors cannot be read or written",
-        BlockStatus::NoSpace => "no space left below the disk",
-        BlockStatus::NotSupported => "the disk cannot do this",
+        BlockStatus::Medium => "the disk cannot read or write these sectors",
+        BlockStatus::NoSpace => "no space left on the storage of the disk",
+        BlockStatus::NotSupported => "the disk does not support this",
         BlockStatus::Timeout => "the disk did not answer in time",
         BlockStatus::Transport => "the path to the disk failed",
-        BlockStatus::Offline => "the disk is gone",
-        BlockStatus::Resource => "a resource ran out below the disk",
+        BlockStatus::Offline => "the disk is offline",
+        BlockStatus::Resource => "the storage of the disk is out of a resource",
         BlockStatus::Again => "the disk is busy",
         BlockStatus::ReadOnly => "the disk is read-only",
-        BlockStatus::Invalid => "the disk found the request malformed",
+        BlockStatus::Invalid => "the disk rejected the request as invalid",
     }
 }

@@ -1,5 +1,4 @@
-//! The end of a round: replies are sent, what is over is closed, and the kernel is told what to
-//! watch.
+//! End of a round: sends replies, closes connections that are over, and updates epoll.
 
 use super::ending::Ending;
 use super::life::DRAIN_NS;
@@ -7,7 +6,7 @@ use super::{OF_QUEUE, Worker};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 impl Worker {
-    /// Sends what there is to send, and closes what is over.
+    /// Sends queued output, and closes connections that are over.
     pub(super) fn flush(&mut self) {
         let mut dirty = std::mem::take(&mut self.dirty);
         for key in dirty.drain(..) {
@@ -23,8 +22,8 @@ impl Worker {
                 self.close(key);
                 continue;
             }
-            // A client that did not ask for the end is answered however long its disk takes: that
-            // of the server bounds it.
+            // A client that did not end the connection gets its replies however long its disk
+            // takes: the time limit of the shutdown bounds it.
             let is_given_time =
                 matches!(conn.ending, Some(Ending::ServerEnds)) && conn.waits_for_disk();
             if is_given_time {
@@ -48,13 +47,13 @@ impl Worker {
         self.watch_queues();
     }
 
-    /// Has the queues' descriptors watched, so that completions wake this thread.
-    /// Without a descriptor left, as when clients have taken all, the timer's looks take the place
-    /// of events, until there is one again.
+    /// Registers the descriptors of the queues at epoll, so that completions wake this thread. If
+    /// the process has no descriptor left, as when clients have used all, ticks replace these
+    /// events until there is one again.
     fn watch_queues(&mut self) {
         while let Some((export, queue)) = self.disks.next_unwatched() {
             let data = EventData::new_u64(OF_QUEUE | export as u64);
-            // A wait begins only when everything that has ended was reaped.
+            // A wait begins only when all completions were reaped.
             let watched = queue.poll_fd_after_reap().and_then(|fd| {
                 epoll::add(&self.epoll, fd, data, EventFlags::IN)?;
                 Ok(())

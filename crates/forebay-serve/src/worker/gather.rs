@@ -1,47 +1,48 @@
-//! How long a worker lets requests gather before it looks for more.
+//! Adaptive wait before a round, so that more requests are handled in it.
 //!
-//! A client that has just got a dozen replies is busy with them for a while, and sends its next
-//! requests one by one as it goes. A worker that waits for events is woken by the first of them:
-//! the client pays for the wake-up, and the batch is one request. So where clients are deep, that
-//! is, have much more under way than comes in a round, the worker sleeps for a part of the time in
-//! which they are busy anyway, and takes what has come meanwhile in one system call and one plug.
+//! A client that has received a dozen replies processes them for a while, and sends its next
+//! requests one by one. A worker that waits for events wakes up at the first of them: the client
+//! pays for the wake-up, and the batch has one request. So if clients are deep, that is, have many
+//! more requests in flight than arrive in a round, the worker sleeps for a part of the time in
+//! which they are busy anyway. Then it takes all requests that have arrived in one system call and
+//! one plug.
 //!
-//! Whether they are deep is found out by trying: now and then a sleep is longer, and what has come
-//! after it is what clients send without getting any reply. Half of that, at most, is what a usual
-//! sleep gathers, so that they always have something left to do. A client with few requests under
-//! way is never waited for, but for a try that becomes the rarer the less it finds.
+//! A trial finds out whether clients are deep: now and then a sleep is longer, and the requests
+//! that arrive in it are those that clients send without receiving a reply. A usual sleep gathers
+//! at most half as many, so that clients always have something left to do. Clients with few
+//! requests in flight never wait, except for trials, which become rarer the less they find.
 //!
 //! Counterpart: adaptive interrupt moderation of network cards.
 
-/// What a try must find for clients to count as deep.
+/// Requests that a trial must find for clients to count as deep.
 const DEEP: u64 = 12;
-/// And it must find so many times what comes in a round by itself: otherwise there is little to
-/// win.
+/// A trial must also find this many times the requests of a usual round: otherwise there is little
+/// to gain.
 const WORTH: u64 = 4;
-/// How long a try is, ns.
+/// Length of a trial, ns.
 const TRY_NS: u64 = 60_000;
-/// The longest usual sleep, ns.
+/// Longest usual sleep, ns.
 const PAUSE_MAX_NS: u64 = 50_000;
-/// The shortest: less costs more than it saves, ns.
+/// Shortest sleep, ns: a shorter one costs more than it saves.
 const PAUSE_MIN_NS: u64 = 5_000;
-/// By how much the sleep grows from round to round, ns.
+/// Growth of the sleep from round to round, ns.
 const STEP_NS: u64 = 1_000;
-/// Rounds between tries: at first, at most, and while clients are deep.
+/// Rounds between trials: the first number, the largest, and that for deep clients.
 const FIRST_ROUNDS: u32 = 64;
 const MOST_ROUNDS: u32 = 16_384;
 const DEEP_ROUNDS: u32 = 1024;
 
-/// What a worker has learned of its clients.
+/// Estimate of the behaviour of a worker's clients.
 #[derive(Debug)]
 pub(super) struct Gather {
-    /// What they send without getting a reply; 0 where they are not deep.
+    /// Requests that clients send without receiving a reply; 0 if they are not deep.
     backlog: u64,
-    /// How long the usual sleep is, ns.
+    /// Length of the usual sleep, ns.
     pause_ns: u64,
-    /// Requests and rounds since the last try.
+    /// Requests and rounds since the last trial.
     nr: u64,
     nr_rounds: u32,
-    /// After how many rounds the next try is due.
+    /// Rounds until the next trial.
     every: u32,
     is_trying: bool,
 }
@@ -52,8 +53,8 @@ impl Gather {
         Gather { backlog: 0, pause_ns: 0, nr: 0, nr_rounds: 0, every, is_trying: false }
     }
 
-    /// How long to sleep before the next round, ns; 0 for not at all. In this round `nr` requests
-    /// came, and all that had come was answered.
+    /// Returns how long to sleep before the next round, ns; 0 for no sleep. In this round `nr`
+    /// requests arrived, and all received requests were answered.
     #[inline]
     pub(super) fn pause_ns(&mut self, nr: u64) -> u64 {
         if self.is_trying {
@@ -72,7 +73,7 @@ impl Gather {
         if self.backlog == 0 || self.pause_ns < PAUSE_MIN_NS { 0 } else { self.pause_ns }
     }
 
-    /// A try has found so many requests.
+    /// Handles a trial that has found this many requests.
     #[cold]
     fn has_tried(&mut self, found: u64) {
         let was_deep = self.backlog > 0;
@@ -96,17 +97,18 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// What a round costs the server, whatever is in it, and for each request, ns.
+    /// Cost of a round for the server, without and per request, ns.
     const ROUND_NS: u64 = 4_000;
     const REQUEST_NS: u64 = 700;
 
-    /// A client with `depth` requests under way that takes `client_ns` from one to the next, and a
-    /// server with and without this: replies a second, and requests in a round.
+    /// Simulates a client with `depth` requests in flight that takes `client_ns` per request, and a
+    /// server with or without this mechanism. Returns the replies per second, and the requests per
+    /// round.
     fn play(depth: u64, client_ns: u64, mut gather: Option<Gather>) -> (f64, f64) {
         let (mut now, mut free_at, mut nr_rounds, mut nr_replies) = (0_u64, 0_u64, 0, 0);
         let mut there: VecDeque<u64> = (0..depth).map(|_| 0).collect();
         while nr_rounds < 30_000 {
-            now = now.max(there[0] + 2_000); // it is woken
+            now = now.max(there[0] + 2_000); // the wake-up
             let nr = there.iter().take_while(|at| **at <= now).count() as u64;
             now += ROUND_NS + REQUEST_NS * nr;
             for _ in 0..nr {
@@ -128,7 +130,10 @@ mod tests {
                 let (rate, _) = play(depth, client_ns, Some(Gather::new()));
                 let (without, _) = play(depth, client_ns, None);
                 let ratio = rate / without;
-                assert!(ratio > 0.95, "depth {depth}, {client_ns} ns: {ratio} of the rate without");
+                assert!(
+                    ratio > 0.95,
+                    "depth {depth}, {client_ns} ns: {ratio} of the rate without sleeps"
+                );
             }
         }
     }

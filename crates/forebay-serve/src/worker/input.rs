@@ -1,13 +1,12 @@
-//! Bytes of clients become requests here.
+//! Input: parses received bytes to requests.
 //!
-//! A worker has one place to receive into, whatever the number of its clients. What lies there is
-//! looked at at once; only what cannot be (the begin of a header, or what is behind a request that
-//! has to wait) is kept with its connection. The payload of a large write is received where it
-//! stays.
+//! A worker has one receive buffer, whatever the number of its clients. Received bytes are parsed
+//! immediately; only an incomplete header, or the bytes behind a request that waits, are kept with
+//! the connection. The payload of a large write is received where it stays.
 //!
-//! A small payload is copied from there, once. To have it received where it stays, by guessing from
-//! the last requests where headers and payloads will lie, was tried, and costs as many instructions
-//! as the copy of 4 KiB.
+//! A small payload is copied once. Guessing from the last requests where headers and payloads will
+//! lie, in order to receive a small payload in place, was tried: it costs as many instructions as
+//! the copy of 4 KiB.
 
 use super::Worker;
 use super::conn::{Conn, Phase, REST_MIN};
@@ -22,29 +21,29 @@ use crate::server::Shared;
 use forebay_nbd::server::{Command, Request};
 use std::io::{self, IoSliceMut};
 
-/// How much is received at once, bytes.
+/// Most that is received at once, bytes.
 pub(super) const SCRATCH_LEN: usize = 256 << 10;
 
-/// When so much is kept for connections that wait, less is received at once, bytes.
+/// From this sum of kept bytes on, less is received at once.
 const REST_MAX: usize = 4 << 20;
 
-/// How often one connection is read in a row, while others wait.
+/// Most reads from one connection in a row, while others wait.
 const READS_IN_A_ROW: usize = 4;
 
-/// From this length on, the rest of a payload is received alone, but for a little: most of what
-/// would come behind it is the next payload, and had to be copied.
+/// From this length on, the rest of a payload is received with little behind it: most of what
+/// follows is the next payload, which would have to be copied.
 const LARGE: usize = 16 << 10;
 const A_LITTLE: usize = 4 << 10;
 
 impl Worker {
-    /// Reads what a connection has, and begins the requests in it.
+    /// Reads from a connection, and begins its requests.
     pub(super) fn receive(&mut self, key: Key) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         for _ in 0..READS_IN_A_ROW {
             if !conn.may_read() {
                 break;
             }
-            // What cannot be looked at yet is kept, and is not of the pool.
+            // Bytes that cannot be parsed yet are kept, outside the pool.
             let room = if self.rest_bytes < REST_MAX { SCRATCH_LEN } else { A_LITTLE };
             let scratch = &mut self.scratch[..room.max(conn.rest.len() + A_LITTLE)];
             let disks = &mut self.disks;
@@ -83,7 +82,7 @@ impl Worker {
         self.mark_dirty(key);
     }
 
-    /// Puts a connection on the list of those that wait, if it does.
+    /// Adds a connection to the `waiting` list if it waits.
     pub(super) fn wait_if_due(&mut self, key: Key) {
         let Some(conn) = self.conns.get_mut(key) else { return };
         let is_due = conn.is_stalled || !conn.paused.is_empty();
@@ -92,7 +91,7 @@ impl Worker {
         }
     }
 
-    /// Goes on with connections that had to wait. Says whether any could.
+    /// Resumes connections that waited. Returns whether any made progress.
     pub(super) fn resume(&mut self) -> bool {
         let mut moved = false;
         for _ in 0..self.waiting.len() {
@@ -105,7 +104,7 @@ impl Worker {
         moved
     }
 
-    /// Goes on with one of them. Says whether it could.
+    /// Resumes one connection. Returns whether it made progress.
     fn resume_one(&mut self, key: Key) -> bool {
         let Some(conn) = self.conns.get_mut(key) else { return false };
         let could =
@@ -122,7 +121,7 @@ impl Worker {
     }
 }
 
-/// Goes on with large reads that waited for memory. Says whether any could.
+/// Resumes large reads that waited for memory. Returns whether any made progress.
 fn resume_waves(disks: &mut Disks, conn: &mut Conn) -> bool {
     let before = conn.paused.len();
     for flight in std::mem::take(&mut conn.paused) {
@@ -133,7 +132,7 @@ fn resume_waves(disks: &mut Disks, conn: &mut Conn) -> bool {
     conn.paused.len() < before
 }
 
-/// Goes on with what was received and had to wait. Says whether anything of it could.
+/// Resumes parsing of input that waited. Returns whether it made progress.
 fn resume_input(disks: &mut Disks, shared: &Shared, conn: &mut Conn) -> bool {
     if !std::mem::take(&mut conn.is_stalled) {
         return false;
@@ -143,23 +142,23 @@ fn resume_input(disks: &mut Disks, shared: &Shared, conn: &mut Conn) -> bool {
     conn.rest = rest;
     conn.rest.drain(..taken);
     if !conn.is_stalled {
-        conn.rest.shrink_to(REST_MIN); // the client may be idle from now on
+        conn.rest.shrink_to(REST_MIN); // the client may become idle
     }
     taken > 0 || !conn.is_stalled
 }
 
-/// What one system call has brought.
+/// Result of one receive call.
 #[derive(Debug)]
 struct Received {
-    /// How many bytes came; 0: no more will.
+    /// Number of bytes received; 0 at the end of the stream.
     nr: usize,
-    /// How many bytes are to be looked at in the scratch, with those that were kept in front.
+    /// Number of bytes to parse in the scratch buffer, including those kept before.
     in_scratch: usize,
-    /// Whether the socket has no more.
+    /// Whether the socket has no more bytes.
     is_drained: bool,
 }
 
-/// One system call, into `scratch`; the payload that is being received goes where it stays.
+/// Receives once into `scratch`; the payload that is being received goes to its own buffer.
 fn receive_once(conn: &mut Conn, scratch: &mut [u8]) -> io::Result<Received> {
     let kept = conn.rest.len();
     if kept == 0
@@ -188,8 +187,8 @@ fn receive_once(conn: &mut Conn, scratch: &mut [u8]) -> io::Result<Received> {
     Ok(Received { nr, in_scratch: kept + nr, is_drained: nr < asked })
 }
 
-/// Looks at bytes, in order, and begins what they ask for. Says how many were taken: the others are
-/// to be kept, until more come, or until the connection is no longer stalled.
+/// Parses bytes, in order, and begins their requests. Returns the number of bytes consumed; the
+/// caller keeps the rest until more bytes arrive or the connection is not stalled any more.
 fn consume(disks: &mut Disks, shared: &Shared, conn: &mut Conn, bytes: &[u8]) -> usize {
     let mut at = 0;
     loop {
@@ -240,13 +239,13 @@ fn consume(disks: &mut Disks, shared: &Shared, conn: &mut Conn, bytes: &[u8]) ->
     }
 }
 
-/// Whether a connection may have another request under way.
+/// Returns whether a connection may begin another request.
 #[inline]
 fn may_begin(conn: &Conn) -> bool {
     conn.nr_in_flight < MAX_IN_FLIGHT && conn.output.heads_len() < HEADS_MAX && !conn.is_exclusive
 }
 
-/// Takes up one request: answers it, or hands it to the disk.
+/// Begins one request: answers it, or submits it to the disk.
 #[inline]
 fn take_up(disks: &mut Disks, conn: &mut Conn, rq: Request) -> Begun {
     let Some(kind) = kind_of(&rq) else {
@@ -269,7 +268,7 @@ fn take_up(disks: &mut Disks, conn: &mut Conn, rq: Request) -> Begun {
     begun
 }
 
-/// What a request asks for, as it is counted; `None`: to end.
+/// Returns the kind under which a request is counted. `None`: the client disconnects.
 #[inline]
 pub(super) fn kind_of(rq: &Request) -> Option<RequestKind> {
     Some(match rq.command {

@@ -1,4 +1,4 @@
-//! Connections come and go here: let in, evicted, given up on, closed, and told of in the log.
+//! Lifecycle of connections: accept, evict, close, and log.
 
 use super::conn::{Conn, Phase, Transport};
 use super::door::Arrival;
@@ -10,33 +10,32 @@ use crate::log::Closed;
 use forebay_nbd::server::Handshake;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
-/// How long a client may take to choose an export, ns. It takes milliseconds; over a bad line, and
-/// with TLS, a second or two.
+/// Time limit for a client to choose an export, ns. It usually takes milliseconds; over a bad line
+/// and with TLS, a second or two.
 const HANDSHAKE_NS: u64 = 10_000_000_000;
-/// How long a connection that ends may take to send its last replies, ns: what fits into a socket
-/// takes a client that reads at all no longer. It is a small part of the time that the whole server
-/// may take to end.
+/// Time limit for the last replies of a connection, ns. A client that reads at all takes what fits
+/// into a socket in less. It is a small part of the time limit of the shutdown.
 pub(super) const DRAIN_NS: u64 = 5_000_000_000;
-/// How long a client may take to send a piece of a payload while other clients wait for memory, ns.
-/// A piece has at most 256 KiB, so a client that keeps its connection sends 9 kB/s.
+/// Time limit for a client to send a piece of a payload while other clients wait for memory, ns. A
+/// piece has at most 256 KiB, so a client must send at least 9 kB/s to keep its connection.
 const PIECE_NS: u64 = 30_000_000_000;
-/// So many connections that have not chosen an export may be there in any case: a client that opens
-/// several at once, and slow ones beside it.
+/// Least number of connections without an export that are allowed: enough for a client that opens
+/// several at once, and for slow clients beside it.
 const MIN_HALF_OPEN: usize = 100;
 
-/// How many connections of one thread may be there that have not chosen an export.
+/// Returns how many connections without an export one thread may have.
 ///
-/// All threads together have room for as many as may choose one: so a burst of all clients that are
-/// allowed comes in, each with the time to speak. That it is counted by thread cuts nobody off
-/// earlier: an arrival goes to the thread with the fewest connections (`Threads::bring`), so where
-/// it is one too many there, each other thread has at least this many, too, and the server more
-/// than all of them may be, as this is rounded up.
+/// All threads together allow as many as may choose an export, so a burst of all allowed clients is
+/// accepted, and each has its full time. The limit per thread evicts none of them early: a new
+/// connection goes to the thread with the fewest (`Threads::bring`). So if one thread exceeds the
+/// limit, every other thread has at least as many, and the sum, rounded up, exceeds the limit of
+/// the server.
 fn max_half_open(limits: &Limits) -> usize {
     limits.connections.max(MIN_HALF_OPEN).div_ceil(limits.threads.max(1))
 }
 
 impl Worker {
-    /// Closes a connection. What it has at the disks ends without it.
+    /// Closes a connection. Its I/O in flight completes without it.
     pub(super) fn close(&mut self, key: Key) {
         let Some(mut conn) = self.conns.remove(key) else { return };
         self.rest_bytes -= conn.rest_counted;
@@ -60,7 +59,7 @@ impl Worker {
         self.door.closed();
     }
 
-    /// Says and counts that a connection has ended, and why.
+    /// Logs and counts the end of a connection, with its reason.
     fn tell_end(&self, conn: &Conn) {
         let export = match &conn.phase {
             Phase::Transmission(transmission) => Some(transmission.export()),
@@ -85,7 +84,7 @@ impl Worker {
         self.shared.log.line(self.disks.now_ns, closed);
     }
 
-    /// Lets new connections in; or sees that it is time to stop.
+    /// Handles the inbox: new connections, answers, and the order to stop.
     pub(super) fn open_door(&mut self) {
         let waiting = self.door.take();
         for Arrival { fd, peer } in waiting.arrivals {
@@ -95,7 +94,7 @@ impl Worker {
             let key = self.conns.insert_with(|key| {
                 Box::new(Conn::new(key, (fd, peer), counters, now_ns, handshake, &greeting))
             });
-            let conn = self.conns.get_mut(key).expect("just put there");
+            let conn = self.conns.get_mut(key).expect("inserted above");
             conn.deadline_ns = Some(self.disks.now_ns + HANDSHAKE_NS);
             conn.interest = EventFlags::IN;
             let data = EventData::new_u64(key.to_u64());
@@ -119,8 +118,8 @@ impl Worker {
         }
     }
 
-    /// Where too many have not chosen an export yet, the oldest of them has to go: whoever opens
-    /// connections and says nothing keeps nobody else out.
+    /// Evicts the oldest connections without an export if there are too many: a client that opens
+    /// connections and sends nothing must not keep other clients out.
     fn evict(&mut self) {
         let max = max_half_open(&self.shared.limits);
         let conns = &mut self.conns;
@@ -132,27 +131,27 @@ impl Worker {
         }
         while self.in_handshake.len() > max {
             let Some(key) = self.in_handshake.pop_front() else { break };
-            let conn = self.conns.get_mut(key).expect("kept just now");
-            conn.ending = Some(Ending::Late("it has not chosen an export, and others want to"));
+            let conn = self.conns.get_mut(key).expect("retained above");
+            conn.ending = Some(Ending::Late("no export chosen, and other clients need the place"));
             self.mark_dirty(key);
         }
     }
 
-    /// Closes connections that keep memory for a payload which does not come.
+    /// Closes connections that hold memory for a payload that does not arrive.
     fn end_stalled_payloads(&mut self) {
         let now = self.disks.now_ns;
         let mut at = 0;
         while let Some(key) = self.conns.next_key(&mut at) {
             let conn = self.conns.get_mut(key).expect("just found");
             if conn.payload.as_ref().is_some_and(|payload| payload.is_stalled(now, PIECE_NS)) {
-                let why = "its payload has stalled, and others wait for memory";
+                let why = "payload stalled while other clients wait for memory";
                 conn.ending = Some(Ending::Late(why));
                 self.mark_dirty(key);
             }
         }
     }
 
-    /// Closes what has had its time; and gives up memory that nobody has used for a while.
+    /// Closes connections whose deadline has passed, and frees unused memory after some idle ticks.
     pub(super) fn tick(&mut self) {
         self.timer.disarm();
         self.nr_idle_ticks = if self.disks.is_idle() { self.nr_idle_ticks + 1 } else { 0 };
@@ -173,8 +172,8 @@ impl Worker {
             match conn.deadline_ns {
                 Some(deadline) if deadline <= now => {
                     let what = match conn.phase {
-                        Phase::Handshake(_) => "it has not chosen an export in time",
-                        Phase::Transmission(_) => "it has not taken its last replies in time",
+                        Phase::Handshake(_) => "no export chosen in time",
+                        Phase::Transmission(_) => "last replies not read in time",
                     };
                     conn.ending = Some(Ending::Late(what));
                     self.mark_dirty(key);
@@ -186,8 +185,8 @@ impl Worker {
     }
 }
 
-/// A panic is told before the queues are dropped: that waits for what is in flight, and a disk may
-/// never answer.
+/// Signals a panic before the queues are dropped: their drop waits for I/O in flight, and a disk
+/// may never complete it.
 impl Drop for Worker {
     fn drop(&mut self) {
         if std::thread::panicking() {

@@ -1,19 +1,19 @@
-//! A worker: one thread that serves its share of the connections, on all exports.
+//! Worker: one thread that serves its share of the connections, on all exports.
 //!
-//! It works in rounds. A round takes everything that is readable, from all of its connections, and
-//! submits it within one plug, so that what came together is merged and goes to the disk together;
-//! then it collects what has completed, and each connection's replies leave in one vectored write.
-//! Nothing in a round waits for a client, and what a client has yet to take is memory, not a tag.
+//! It works in rounds. A round reads all readable connections and submits their requests within one
+//! plug, so that requests that arrive together are merged and reach the disk together. Then it
+//! reaps completions, and sends the replies of each connection in one vectored write. A round never
+//! waits for a client; replies that a client has not read yet hold memory, but no tag.
 //!
-//! - `input`: bytes become requests; `negotiate`: the handshake;
-//! - `disks`: requests become bios; `payload`: those of writes, `waves`: large reads, in pieces;
-//!   `cache`: reads ahead of their use, below all others;
-//! - `ends`: completions become replies;
-//! - `output`: replies become bytes; `flush`: they are sent, and what is over is closed;
-//! - `gather`: how long to let requests gather;
-//! - `status`: what a range consists of is asked elsewhere;
-//! - `door`: where new connections come in; `life`: how they begin and end; `timer`: when to look
-//!   at deadlines.
+//! - `input`: parses bytes to requests; `negotiate`: the handshake;
+//! - `disks`: turns requests into bios; `payload`: writes in pieces; `waves`: large reads in
+//!   pieces; `cache`: read-ahead, with the lowest priority;
+//! - `ends`: turns completions into replies;
+//! - `output`: queues replies; `flush`: sends them, and closes connections that are over;
+//! - `gather`: how long to wait for more requests;
+//! - `status`: thread that answers BLOCK_STATUS;
+//! - `door`: inbox for new connections; `life`: accepts, evicts and closes them; `timer`:
+//!   deadlines.
 
 mod cache;
 mod conn;
@@ -54,23 +54,23 @@ use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// What the events of other descriptors than connections carry.
+/// Event data of descriptors other than those of connections.
 const OF_DOOR: u64 = u64::MAX;
 const OF_TIMER: u64 = u64::MAX - 1;
 const OF_QUEUE: u64 = 1 << MARK_SHIFT;
 
-/// How often one round collects, answers and goes on with what had to wait. Where there is more to
-/// be done, everybody's sockets are looked at in between: a client that has sent thousands of
-/// requests at once keeps no other waiting until the last of them.
+/// How often one round reaps, replies, and resumes waiting requests. If more is left, the worker
+/// polls all sockets before it goes on: a client with thousands of requests must not delay the
+/// others.
 const TURNS_IN_A_ROUND: u32 = 4;
 
-/// After so many looks of the timer without a request, memory that nobody uses is given up.
+/// After this many ticks without a request, the worker frees unused memory.
 const IDLE_TICKS: u32 = 4;
 
 /// Capacity of the list of completions, before it grows.
 const NR_DONE_USUAL: usize = 256;
 
-/// One thread of the server.
+/// Worker thread of the server.
 pub(crate) struct Worker {
     shared: Arc<Shared>,
     door: Arc<Door>,
@@ -79,39 +79,39 @@ pub(crate) struct Worker {
     conns: Slots<Box<Conn>>,
     disks: Disks,
     counters: Arc<WorkerCounters>,
-    /// Where connections' bytes are received.
+    /// Receive buffer of all connections.
     scratch: Vec<u8>,
-    /// Bytes that were received and have to wait, of all connections.
+    /// Sum of the bytes in the `rest` of all connections.
     rest_bytes: usize,
-    /// Completions on their way to become replies.
+    /// Completions that are not turned into replies yet.
     done: Vec<Completion>,
-    /// Connections that something has happened to in this round.
+    /// Connections that have to be flushed in this round.
     dirty: Vec<Key>,
-    /// Connections that wait for memory, the disk, or their client; who waits longest first.
+    /// Connections that wait for memory, for the disk, or for their client, the oldest first.
     waiting: VecDeque<Key>,
-    /// Connections that have decrypted bytes left, of which no descriptor tells.
+    /// Connections with decrypted bytes left, which no descriptor reports.
     again: Vec<Key>,
-    /// The round has ended before everything that could be done was.
+    /// The round has ended although more could be done.
     is_unfinished: bool,
-    /// Those in their handshake, oldest first; some may be further meanwhile, or gone.
+    /// Connections in their handshake, the oldest first; some may have left it, or be closed.
     in_handshake: VecDeque<Key>,
-    /// How many connections have a deadline, at least.
+    /// Upper bound of the number of connections with a deadline.
     nr_deadlines: usize,
-    /// For deadlines, and for memory: a wait for events itself has no end.
+    /// Timer for deadlines and for freeing memory: waits for events have no timeout.
     timer: Timer,
     nr_idle_ticks: u32,
     gather: Gather,
-    /// When completions were last collected, ns.
+    /// Time of the last reap, ns.
     ended_ns: u64,
     is_stopping: bool,
 }
 
 impl Worker {
-    /// What a worker waits at: made before its thread is, so that a failure is told to who starts
-    /// it.
+    /// Creates the epoll descriptor and the timer of a worker. They are created before its thread,
+    /// so that the caller gets the error.
     ///
     /// # Errors
-    /// The system's, where there is no room for a descriptor.
+    /// Returns the error of the system call, such as a lack of descriptors.
     pub(crate) fn epoll(door: &Door) -> std::io::Result<(OwnedFd, Timer)> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, door.fd(), EventData::new_u64(OF_DOOR), EventFlags::IN)?;
@@ -120,7 +120,7 @@ impl Worker {
         Ok((epoll, timer))
     }
 
-    /// A worker that has begun nothing yet. It stays on the thread that makes it.
+    /// Creates a worker. It must stay on this thread.
     pub(crate) fn new(
         shared: Arc<Shared>,
         door: Arc<Door>,
@@ -153,9 +153,9 @@ impl Worker {
         }
     }
 
-    /// Serves until it is told to stop and everything has ended.
+    /// Runs until the worker must stop and all connections are closed.
     pub(crate) fn run(mut self) {
-        // With the usual slack a sleep of a few microseconds takes more than fifty.
+        // With the default timer slack, a sleep of a few microseconds takes more than fifty.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         while !(self.is_stopping && self.conns.len() == 0) {
             self.wait();
@@ -163,7 +163,7 @@ impl Worker {
         }
     }
 
-    /// Waits until something has happened.
+    /// Waits for events.
     fn wait(&mut self) {
         let pool = &self.disks.pool;
         let is_timed = self.nr_deadlines > 0 || pool.keeps_any() || pool.is_short();
@@ -182,7 +182,7 @@ impl Worker {
         self.disks.now_ns = now_ns();
     }
 
-    /// Sleeps while the clients are busy with what they have got, unless there is something to do.
+    /// Sleeps for a moment, so that clients can send more requests, unless there is work to do.
     #[inline]
     fn let_gather(&mut self) {
         let nr = self.disks.take_nr_begun();
@@ -192,13 +192,13 @@ impl Worker {
             && !self.disks.is_busy();
         let pause_ns = if is_quiet && nr > 0 { self.gather.pause_ns(nr) } else { 0 };
         if pause_ns > 0 {
-            // It returns early on a signal, which is as well.
+            // A signal ends the sleep early, which does no harm.
             let pause = Timespec { tv_sec: 0, tv_nsec: pause_ns as i64 };
             let _ = rustix::thread::nanosleep(&pause);
         }
     }
 
-    /// Serves everything that has happened.
+    /// Handles all events.
     fn round(&mut self) {
         {
             let _plug = forebay::plug();
@@ -238,23 +238,23 @@ impl Worker {
         self.read_ahead();
     }
 
-    /// Looks at what a client has sent. A panic meanwhile would be a fault of ours that it has
-    /// found: it ends this connection, and is counted, and the others go on. (Memory of the pool
-    /// that the call had in its hands is lost to it.)
+    /// Calls `look` for a connection and catches a panic, which would be a bug in the server. The
+    /// panic is counted and ends this connection; the others go on. (Pool memory that the call held
+    /// is lost.)
     #[inline]
     fn guard<R: Default>(&mut self, key: Key, look: impl FnOnce(&mut Worker) -> R) -> R {
         catch_unwind(AssertUnwindSafe(|| look(self))).unwrap_or_else(|_| {
             self.shared.counters.server().panics.count();
             if let Some(conn) = self.conns.get_mut(key) {
-                conn.break_off("the server has a fault, which this client has found".to_owned());
+                conn.break_off("internal error while serving this client".to_owned());
             }
-            // At once: what it has counted may be wrong, so nothing more may end for it.
+            // Close at once: its counters may be wrong, so nothing more of it may be counted.
             self.close(key);
             R::default()
         })
     }
 
-    /// A connection's socket is readable, or takes more.
+    /// Handles an event of a connection: its socket is readable or writable, or has an error.
     fn look_at(&mut self, key: Key, flags: EventFlags) {
         if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
             let Some(conn) = self.conns.get_mut(key) else { return };
@@ -262,13 +262,13 @@ impl Worker {
                 return self.receive(key);
             }
             if flags.intersects(EventFlags::HUP | EventFlags::ERR) {
-                conn.break_off("the client is gone".to_owned());
+                conn.break_off("the client has gone".to_owned());
             }
         }
         self.mark_dirty(key);
     }
 
-    /// Puts a connection on the list of those to be looked at before the round ends.
+    /// Adds a connection to the `dirty` list, which is flushed before the round ends.
     #[inline]
     fn mark_dirty(&mut self, key: Key) {
         if let Some(conn) = self.conns.get_mut(key)

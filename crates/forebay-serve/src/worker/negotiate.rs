@@ -1,4 +1,4 @@
-//! The handshake: a client chooses its export, and perhaps encrypts.
+//! Handshake of a connection: choice of an export, and TLS.
 
 use super::conn::{Conn, Phase, Transport};
 use super::disks::Disks;
@@ -11,10 +11,10 @@ use forebay_nbd::server::{CloseReason, Next, Transmission};
 use forebay_nbd::wire::Framing;
 use std::sync::atomic::Ordering;
 
-/// What the log says of a connection that comes in while others do, and finds the server full.
-const TOO_MANY: &str = "there are as many connections as --max-connections allows";
+/// Log text of a connection that chooses its export while others do, and exceeds the limit.
+const TOO_MANY: &str = "the limit of connections is reached (--max-connections)";
 
-/// Bytes of the handshake. Says how many were taken.
+/// Processes bytes of the handshake. Returns the number of bytes consumed.
 pub(super) fn negotiate(
     disks: &mut Disks,
     shared: &Shared,
@@ -40,8 +40,8 @@ pub(super) fn negotiate(
         }
         Next::Close(reason) => {
             let why = reason.to_string();
-            // A client that is told that the server is full goes by ABORT: one that does so while
-            // it is full is taken to go for that.
+            // A client that learns that the server is full ends by ABORT. So an ABORT while the
+            // server is full counts as a refusal.
             if is_full && matches!(reason, CloseReason::Aborted | CloseReason::Full) {
                 shared.counters.server().refuse(ConnectionRefusal::TooMany);
             }
@@ -56,7 +56,7 @@ pub(super) fn negotiate(
     fed.consumed
 }
 
-/// Says that a connection has chosen its export.
+/// Logs that a connection has chosen its export.
 fn tell_opened(disks: &Disks, shared: &Shared, conn: &Conn, transmission: &Transmission) {
     let tls = match &conn.transport {
         Transport::Plain => None,
@@ -76,15 +76,15 @@ fn tell_opened(disks: &Disks, shared: &Shared, conn: &Conn, transmission: &Trans
     shared.log.line(disks.now_ns, opened);
 }
 
-/// The client and we have agreed on TLS: what comes next is encrypted.
+/// Switches to TLS, as agreed with the client: all further bytes are encrypted.
 fn start_tls(disks: &mut Disks, shared: &Shared, conn: &mut Conn, nr_behind: usize) {
-    let Some(tls) = &shared.tls else { unreachable!("TLS is offered only with a key") };
+    let Some(tls) = &shared.tls else { unreachable!("TLS is offered only if it is configured") };
     if nr_behind > 0 {
-        // Somebody on the way may have put it there, for us to take it for encrypted.
-        conn.ending = Some(Ending::Nonsense("plaintext behind STARTTLS".to_owned()));
+        // An attacker may have injected these bytes, to have them taken for encrypted ones.
+        conn.ending = Some(Ending::Nonsense("plaintext after STARTTLS".to_owned()));
         return;
     }
-    // Our answer goes in plaintext, before the stream changes.
+    // The reply is sent in plaintext, before the stream is encrypted.
     match (conn.send(&mut disks.pool), TlsStream::new(tls.config())) {
         (Ok(()), Ok(tls)) if conn.output.is_empty() => {
             conn.transport = Transport::Tls(Box::new(tls));
@@ -93,6 +93,6 @@ fn start_tls(disks: &mut Disks, shared: &Shared, conn: &mut Conn, nr_behind: usi
         }
         (Err(error), _) => conn.break_off(error.to_string()),
         (_, Err(error)) => conn.break_off(format!("TLS: {error}")),
-        (Ok(()), Ok(_)) => conn.break_off("the client does not take its replies".to_owned()),
+        (Ok(()), Ok(_)) => conn.break_off("the client does not read its replies".to_owned()),
     }
 }

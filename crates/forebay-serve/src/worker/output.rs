@@ -1,65 +1,65 @@
-//! What is on its way to a client: heads of replies and their data, in order.
+//! Output of a connection: headers of replies and their data, in order.
 //!
-//! Replies are gathered while a worker serves what it has read, and leave in one vectored write.
+//! A worker queues replies while it handles input; they leave in one vectored write.
 
 use crate::pool::{Held, Pool};
 use forebay::Buf;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
-/// How many pieces of memory one write is made of at most.
+/// Most slices of one write.
 const SLICES_MAX: usize = 256;
 
-/// While so many bytes of heads wait, no more requests of the client are looked at: they are not of
-/// the pool, and so nothing else bounds them.
+/// Limit of queued header bytes. From it on, no request of the client is parsed: headers are not
+/// part of the pool, so nothing else bounds them.
 pub(crate) const HEADS_MAX: usize = 64 << 10;
 
 /// A part of the stream.
 #[derive(Debug)]
 enum Part {
-    /// So many bytes of `Output::heads`.
+    /// This many bytes of `Output::heads`.
     Heads(usize),
     /// The first `len` bytes of a piece of the pool.
     Data { buf: Buf, len: usize },
 }
 
-/// The bytes that a client has yet to take.
+/// Bytes that are not sent yet.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     parts: VecDeque<Part>,
-    /// The heads of replies that are in `parts`, one after another.
+    /// The headers of the replies in `parts`, one after another.
     heads: Vec<u8>,
-    /// How many bytes of `heads` have been sent.
+    /// Bytes of `heads` that are sent.
     heads_sent: usize,
-    /// How many bytes of the first part have been sent.
+    /// Bytes of the first part that are sent.
     first_sent: usize,
-    /// Bytes in all.
+    /// Total number of bytes.
     len: usize,
 }
 
 impl Output {
-    /// Whether there is nothing to be sent.
+    /// Returns whether nothing is queued.
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// How many bytes are to be sent.
+    /// Returns the number of queued bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// How many bytes of heads are to be sent.
+    /// Returns the number of queued header bytes.
     pub(crate) fn heads_len(&self) -> usize {
         self.heads.len() - self.heads_sent
     }
 
-    /// Adds bytes that are copied.
+    /// Queues a copy of these bytes.
     #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         self.push_with(|heads| heads.extend_from_slice(bytes));
     }
 
-    /// Adds the bytes that `append` appends.
+    /// Queues the bytes that `append` appends.
     #[inline]
     pub(crate) fn push_with<R>(&mut self, append: impl FnOnce(&mut Vec<u8>) -> R) -> R {
         let before = self.heads.len();
@@ -74,7 +74,7 @@ impl Output {
         answer
     }
 
-    /// Adds the first `len` bytes of a piece, which goes back to the pool when they have been sent.
+    /// Queues the first `len` bytes of a piece, which returns to the pool when they are sent.
     #[inline]
     pub(crate) fn push_data(&mut self, buf: Buf, len: usize) {
         debug_assert!(0 < len && len <= buf.len());
@@ -82,10 +82,10 @@ impl Output {
         self.parts.push_back(Part::Data { buf, len });
     }
 
-    /// Sends as much as `write` takes.
+    /// Sends until `write` would block.
     ///
     /// # Errors
-    /// Returns the errors of `write`, except `WouldBlock`: the rest then waits for the socket.
+    /// Returns the error of `write`, except `WouldBlock`: then the rest waits for the socket.
     pub(crate) fn send(
         &mut self,
         pool: &mut Pool,
@@ -127,13 +127,13 @@ impl Output {
         }
     }
 
-    /// The first `sent` bytes are gone.
+    /// Removes the first `sent` bytes.
     fn advance(&mut self, mut sent: usize, pool: &mut Pool, held: &mut Held) {
         self.len -= sent;
         while sent > 0 {
             let len = match self.parts.front() {
                 Some(Part::Heads(len) | Part::Data { len, .. }) => *len - self.first_sent,
-                None => unreachable!("no more is sent than there is"),
+                None => unreachable!("no more bytes are sent than queued"),
             };
             let now = len.min(sent);
             sent -= now;
@@ -149,14 +149,14 @@ impl Output {
                 pool.give(buf, held);
             }
         }
-        // A client that is always a little behind would let it grow for ever.
+        // A client that never catches up would let the buffer grow without a limit.
         if self.heads_sent == self.heads.len() || self.heads_sent >= HEADS_MAX {
             self.heads.drain(..self.heads_sent);
             self.heads_sent = 0;
         }
     }
 
-    /// Drops everything: the client is gone.
+    /// Drops all output: the client is gone.
     pub(crate) fn clear(&mut self, pool: &mut Pool, held: &mut Held) {
         for part in self.parts.drain(..) {
             if let Part::Data { buf, .. } = part {
@@ -178,7 +178,7 @@ mod tests {
         Pool::new(Budget::new(&limits, 512).unwrap())
     }
 
-    /// However few bytes the socket takes at a time, the stream is the same, and all pieces return.
+    /// The stream is the same however few bytes the socket takes at a time, and all pieces return.
     #[test]
     fn the_stream_does_not_depend_on_what_the_socket_takes() {
         for takes in [7, 16, 4096, 100_000] {

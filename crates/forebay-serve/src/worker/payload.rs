@@ -1,5 +1,5 @@
-//! The payload of a write on its way from the client: it is put where it stays, and goes to the
-//! disk piece by piece.
+//! Payload of a write that is being received: it is placed in its buffer, and submitted to the disk
+//! piece by piece.
 
 use super::conn::Conn;
 use super::disks::{Begun, Disks};
@@ -8,38 +8,39 @@ use crate::pool::PIECE_MAX;
 use forebay::{Buf, Io, Refusal};
 use forebay_nbd::server::Command;
 
-/// How far a payload is.
+/// Progress of a payload.
 #[derive(Debug)]
 pub(crate) struct Payload {
     pub(crate) flight: Key,
-    /// Where the piece goes that is being filled. None: there is no memory for it yet.
+    /// Buffer of the current piece. `None`: there is no memory for it yet.
     pub(crate) buf: Option<Buf>,
-    /// Bytes of the piece that are there.
+    /// Bytes of the piece that were received.
     pub(crate) filled: usize,
-    /// Bytes of the piece.
+    /// Length of the piece, bytes.
     pub(crate) piece_len: usize,
-    /// When the memory of the piece was lent, ns.
+    /// Time when the memory of the piece was lent, ns.
     pub(crate) lent_ns: u64,
-    /// Where on the disk the piece begins, bytes.
+    /// Offset of the piece on the disk, bytes.
     pub(crate) at: u64,
-    /// Bytes of the payload from the piece's begin on.
+    /// Bytes of the payload from the start of the piece on.
     pub(crate) left: u64,
 }
 
 impl Payload {
-    /// Begins the next piece: `len` bytes, which go to `buf`.
+    /// Begins the next piece: `len` bytes in `buf`.
     #[inline]
     fn lay_out(&mut self, buf: Buf, len: usize, now_ns: u64) {
         (self.piece_len, self.filled, self.buf, self.lent_ns) = (len, 0, Some(buf), now_ns);
     }
 
-    /// Returns whether the client has not completed the piece in `limit_ns`, and keeps its memory.
+    /// Returns whether the client holds the memory of an incomplete piece for longer than
+    /// `limit_ns`.
     pub(super) fn is_stalled(&self, now_ns: u64, limit_ns: u64) -> bool {
         self.buf.is_some() && !self.is_full() && now_ns.saturating_sub(self.lent_ns) >= limit_ns
     }
 
-    /// `nr` bytes came, of which the first are the piece's and are in its place already. Says how
-    /// many these are.
+    /// Records that `nr` bytes were received, of which the first are in the buffer of the piece
+    /// already. Returns how many these are.
     #[inline]
     pub(crate) fn came(&mut self, nr: usize) -> usize {
         let now = nr.min(self.piece_len - self.filled);
@@ -47,20 +48,20 @@ impl Payload {
         now
     }
 
-    /// Whether no piece follows the one whose place is laid out.
+    /// Returns whether the current piece is the last one.
     pub(crate) fn is_last_piece(&self) -> bool {
         self.left == self.piece_len as u64
     }
 
-    /// Whether the piece is complete.
+    /// Returns whether the piece is complete.
     pub(crate) fn is_full(&self) -> bool {
         self.buf.is_some() && self.filled == self.piece_len
     }
 }
 
 impl Disks {
-    /// Puts bytes of a payload where they belong, and hands pieces that are full to the disk. Says
-    /// how many bytes were taken; all of them, unless the payload ends or there is no room.
+    /// Copies bytes to the payload, and submits complete pieces to the disk. Returns the number of
+    /// bytes consumed: all of them, unless the payload ends or there is no room.
     #[inline]
     pub(crate) fn fill(&mut self, conn: &mut Conn, bytes: &[u8]) -> (usize, Begun) {
         let mut taken = 0;
@@ -88,7 +89,7 @@ impl Disks {
         (taken, Begun::Yes)
     }
 
-    /// Hands the piece of a payload to the disk, if there is one and it has been filled.
+    /// Submits the current piece if it is complete.
     #[inline]
     pub(crate) fn submit_piece_if_full(&mut self, conn: &mut Conn) -> Begun {
         match conn.payload.as_ref().is_some_and(Payload::is_full) {
@@ -97,12 +98,12 @@ impl Disks {
         }
     }
 
-    /// Hands the piece that has been filled to the disk.
+    /// Submits the complete piece.
     fn submit_piece(&mut self, conn: &mut Conn) -> Begun {
         let Some(payload) = &mut conn.payload else { return Begun::Yes };
         let key = payload.flight;
         let flight = self.flights.get_mut(key).expect("a payload belongs to a request");
-        let buf = payload.buf.take().expect("it is full");
+        let buf = payload.buf.take().expect("the piece is complete");
         let io = Io::write_part(buf, payload.piece_len, payload.at).user_data(key.to_u64());
         let is_fua = matches!(flight.rq.command, Ok(Command::Write { fua: true }));
         let io = if is_fua { io.fua() } else { io };

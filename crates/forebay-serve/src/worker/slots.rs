@@ -1,6 +1,6 @@
-//! Things with a short number: a number is used again, but a [`Key`] is not.
+//! Generational slab: indices are reused, a [`Key`] is not.
 
-/// Names one thing for ever: after it is gone, the key finds nothing.
+/// Key of an entry. It is unique: after the entry is removed, it finds nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     index: u32,
@@ -8,23 +8,24 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// As one number, for the kernel and for completions. Its highest bits ([`MARK_SHIFT`]) are 0.
+    /// Returns the key as a number, for epoll and completions. Its highest bits ([`MARK_SHIFT`])
+    /// are 0.
     pub(crate) fn to_u64(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
-    /// The key that was made this number, whatever its highest bits are now.
+    /// Returns the key of a number, ignoring its highest bits.
     pub(crate) fn of_u64(number: u64) -> Key {
         Key { index: number as u32, generation: (number >> 32) as u32 & GENERATION_MASK }
     }
 }
 
-/// From this bit on, keys leave a number to others.
+/// First bit of a number that keys leave to other uses.
 pub(crate) const MARK_SHIFT: u32 = 60;
 
 const GENERATION_MASK: u32 = (1 << (MARK_SHIFT - 32)) - 1;
 
-/// A table of things by key.
+/// A table of entries by key.
 #[derive(Debug)]
 pub(crate) struct Slots<T> {
     entries: Vec<(u32, Option<T>)>,
@@ -36,18 +37,18 @@ impl<T> Slots<T> {
         Slots { entries: Vec::new(), free: Vec::new() }
     }
 
-    /// How many things there are.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    /// Puts a thing in.
+    /// Inserts an entry.
     #[inline]
     pub(crate) fn insert(&mut self, thing: T) -> Key {
         self.insert_with(|_| thing)
     }
 
-    /// Puts a thing in that is told its name.
+    /// Inserts an entry that is made from its key.
     #[inline]
     pub(crate) fn insert_with(&mut self, thing: impl FnOnce(Key) -> T) -> Key {
         let index = match self.free.pop() {
@@ -63,7 +64,7 @@ impl<T> Slots<T> {
         key
     }
 
-    /// The thing of this name, if it is still there.
+    /// Returns the entry of this key, if it still exists.
     #[inline]
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut T> {
         match self.entries.get_mut(key.index as usize) {
@@ -72,7 +73,7 @@ impl<T> Slots<T> {
         }
     }
 
-    /// Takes it out.
+    /// Removes and returns an entry.
     #[inline]
     pub(crate) fn remove(&mut self, key: Key) -> Option<T> {
         let (generation, thing) = self.entries.get_mut(key.index as usize)?;
@@ -85,8 +86,8 @@ impl<T> Slots<T> {
         Some(thing)
     }
 
-    /// Returns the key of the first thing at or behind index `from`, and moves `from` behind it.
-    /// While a loop calls this from 0 on, things may be put in and taken out.
+    /// Returns the key of the first entry at or behind index `from`, and moves `from` behind it.
+    /// Entries may be added and removed while a loop calls this from 0 on.
     pub(crate) fn next_key(&self, from: &mut usize) -> Option<Key> {
         let rest = self.entries.get(*from..)?;
         let index = *from + rest.iter().position(|(_, thing)| thing.is_some())?;

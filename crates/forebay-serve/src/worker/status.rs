@@ -1,8 +1,8 @@
-//! BLOCK_STATUS: what a range of a disk consists of.
+//! BLOCK_STATUS: which parts of a range are data, zeroes or holes.
 //!
-//! To find that out may take long: the extents of a file may be many, or locked by somebody who
-//! punches a hole, and a disk may be another server's. So each export has a thread that asks, and
-//! no worker waits for it. The answer comes in through the worker's door.
+//! The query may take long: a file may have many extents, another process may hold its lock while
+//! it punches a hole, and a disk may be on an NBD server. So each export has a thread for queries,
+//! and no worker waits for it. The answer arrives in the worker's inbox.
 
 use super::Worker;
 use super::conn::Conn;
@@ -18,16 +18,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 
-/// How many extents one reply describes at most.
+/// Most extents of one reply.
 const EXTENTS_MAX: usize = 1024;
 
-/// How many questions of one connection are under way at once: their answers are not of the pool.
+/// Most queries of one connection at once: their answers are not part of the pool.
 const QUESTIONS_MAX: u32 = 4;
 
-/// Of so many clients questions wait; those of more are refused while they do.
+/// Most clients whose queries can be queued; queries of more are refused.
 const CLIENTS_MAX: usize = 1024;
 
-/// A question of a client's.
+/// A query of a client.
 #[derive(Debug)]
 struct Question {
     door: Arc<Door>,
@@ -35,8 +35,8 @@ struct Question {
     rq: Request,
 }
 
-/// Where questions go: a thread for each export. They end with this, or else with the process: one
-/// that waits for another server is not waited for.
+/// Queues of the query threads, one for each export. A thread ends when this is dropped, or with
+/// the process: a thread that waits for another server is not joined.
 #[derive(Debug)]
 pub(crate) struct Asker(Vec<SyncSender<Question>>);
 
@@ -44,7 +44,7 @@ impl Asker {
     /// Starts the threads, for at most `nr_clients` at once.
     ///
     /// # Errors
-    /// If one cannot be started.
+    /// Returns an error if a thread cannot be started.
     pub(crate) fn start(exports: &Arc<[Export]>, nr_clients: usize) -> io::Result<Arc<Asker>> {
         let start_one = |export| {
             let nr = nr_clients.min(CLIENTS_MAX) * QUESTIONS_MAX as usize;
@@ -58,7 +58,7 @@ impl Asker {
         Ok(Arc::new(Asker(senders?)))
     }
 
-    /// Asks; `door` is where the answer comes in.
+    /// Queues a query; its answer goes to `door`.
     pub(super) fn ask(&self, conn: &mut Conn, rq: Request, door: &Arc<Door>) -> Begun {
         if conn.nr_questions >= QUESTIONS_MAX {
             return Begun::NoRoom;
@@ -66,9 +66,9 @@ impl Asker {
         let question = Question { door: Arc::clone(door), conn: conn.key, rq };
         let export = conn.phase.transmission().export();
         if self.0[export].try_send(question).is_err() {
-            // Those of clients that have gone fill it up.
+            // Queries of closed connections may fill the queue.
             conn.counters.fail();
-            conn.reply_error(&rq, NbdError::Io, "the disk has not answered others for long");
+            conn.reply_error(&rq, NbdError::Io, "too many block status requests wait for the disk");
             return Begun::Yes;
         }
         conn.nr_questions += 1;
@@ -77,7 +77,7 @@ impl Asker {
     }
 }
 
-/// Answers all questions about an export. The disk is not kept open for that.
+/// Answers all queries about an export. Does not keep the disk open.
 fn answer_all((exports, export): (&Weak<[Export]>, usize), questions: &Receiver<Question>) {
     for Question { door, conn, rq } in questions {
         let Some(exports) = exports.upgrade() else { return };
@@ -88,14 +88,14 @@ fn answer_all((exports, export): (&Weak<[Export]>, usize), questions: &Receiver<
         let ask = AssertUnwindSafe(|| disk.block_status(rq.offset, rq.len, max, &mut extents));
         let extents = match catch_unwind(ask) {
             Ok(found) => found.map(|()| extents).map_err(|error| error.to_string()),
-            Err(_) => Err("the server has a fault".to_owned()),
+            Err(_) => Err("internal error in the server".to_owned()),
         };
         door.answer(Answer { conn, rq, extents });
     }
 }
 
 impl Worker {
-    /// Passes answers on that have come.
+    /// Sends the answers that have arrived.
     pub(super) fn take_answers(&mut self) {
         for Answer { conn: key, rq, extents } in self.door.take_answers() {
             let Some(conn) = self.conns.get_mut(key) else { continue };
@@ -110,7 +110,7 @@ impl Worker {
     }
 }
 
-/// Says what a range consists of.
+/// Sends the reply with the extents of a range.
 fn reply(conn: &mut Conn, rq: &Request, extents: &[Extent]) {
     let states: Vec<(u64, u32)> = extents
         .iter()

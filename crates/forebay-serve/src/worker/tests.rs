@@ -1,4 +1,4 @@
-//! What one round makes of requests that came together: they are merged, whoever sent them.
+//! Requests that arrive together in a round: they are merged, even from different clients.
 
 use super::driven::{Driven, is_answered, request, send};
 use crate::config::Limits;
@@ -16,7 +16,7 @@ fn driven() -> Driven {
     Driven::new("ram:8M", Limits::default(), |_| {})
 }
 
-/// The bytes of requests for these blocks, one after another.
+/// Returns the bytes of requests for these blocks, one after another.
 fn requests(command: u16, blocks: std::ops::Range<u64>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for nr in blocks {
@@ -28,14 +28,14 @@ fn requests(command: u16, blocks: std::ops::Range<u64>) -> Vec<u8> {
     bytes
 }
 
-/// Requests that the disk has got, and I/Os that joined one.
+/// Returns the number of requests that reached the disk, and of I/Os that were merged into one.
 fn counts(driven: &Driven, op: Op) -> (u64, u64) {
     let stats = driven.disk.stats();
     let stats = stats.queue.op(op);
     (stats.requests, stats.merges)
 }
 
-/// Takes the replies to `nr` requests.
+/// Reads the replies to `nr` requests.
 #[track_caller]
 fn take_replies(client: &mut UnixStream, nr: u64, command: u16) {
     let data_len = if command == READ { BLOCK as usize } else { 0 };
@@ -54,8 +54,8 @@ fn neighbours_that_one_client_sends_together_are_one_request() {
     }
 }
 
-/// Which client is served first is the kernel's choice. I/Os join the newest request only, so if it
-/// is the one with the second half, there are two requests.
+/// The kernel chooses which client is served first. An I/O is merged into the newest request only,
+/// so if the second half arrives first, there are two requests.
 #[test]
 fn halves_of_a_range_from_two_clients_are_merged() {
     for (command, op) in [(WRITE, Op::Write), (READ, Op::Read)] {
@@ -72,7 +72,7 @@ fn halves_of_a_range_from_two_clients_are_merged() {
     }
 }
 
-/// As one batch, though they are no neighbours.
+/// As one batch, even if they are not adjacent.
 #[test]
 fn requests_that_came_together_go_to_the_disk_in_one_commit() {
     let mut driven = driven();

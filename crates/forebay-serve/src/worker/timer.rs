@@ -1,7 +1,7 @@
-//! When a worker looks at deadlines.
+//! Timer for the deadlines of a worker.
 //!
-//! A descriptor, not a limit of each wait: that would have the kernel arm and cancel a timer for
-//! every round, and rounds are as frequent as batches.
+//! It is a descriptor and not a timeout of each wait: with a timeout, the kernel would arm and
+//! cancel a timer in every round, and rounds are as frequent as batches.
 
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -9,10 +9,10 @@ use rustix::time::{
 };
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// How often a worker looks.
+/// Interval of a tick.
 const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
-/// A descriptor that becomes readable a while after it was armed.
+/// A descriptor that becomes readable one tick after it was armed.
 #[derive(Debug)]
 pub(crate) struct Timer {
     fd: OwnedFd,
@@ -29,17 +29,17 @@ impl Timer {
         self.fd.as_fd()
     }
 
-    /// Has it become readable after a tick, unless it will already.
+    /// Arms the timer for one tick, unless it is armed.
     #[inline]
     pub(super) fn arm(&mut self) {
         if !self.is_armed {
             let once = Itimerspec { it_interval: Timespec::default(), it_value: TICK };
-            // On a timer of our own, with numbers in range, it does not fail.
+            // The descriptor and the numbers are valid, so this does not fail.
             self.is_armed = timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &once).is_ok();
         }
     }
 
-    /// It was readable: until it is armed again, it is not.
+    /// Acknowledges the tick. The timer must be armed again.
     pub(super) fn disarm(&mut self) {
         let _ = rustix::io::read(&self.fd, &mut [0; 8]);
         self.is_armed = false;

@@ -1,9 +1,9 @@
 //! Large reads, in waves of a few pieces.
 //!
-//! Each wave is asked of the disk when the one before it has been handed on to the client, so that
-//! a read of any length takes no more memory than a wave. Where a reply has one head for all of its
-//! data, nothing may come between its waves: such a read begins when nothing else is under way for
-//! its connection, unless one wave is all of it.
+//! A wave is submitted when the data of the one before it are queued for the client, so that a read
+//! of any length takes no more memory than a wave. If a reply has one header for all of its data,
+//! nothing may be sent between its waves: such a read begins only when nothing else is in flight on
+//! its connection, unless it fits into one wave.
 
 use super::conn::Conn;
 use super::disks::{Begun, Disks, Flight};
@@ -12,24 +12,24 @@ use super::slots::{Key, MARK_SHIFT};
 use crate::pool::PIECE_MAX;
 use forebay::{Buf, Io, Refusal};
 
-/// How many pieces of a large read are on their way at once.
+/// Most pieces of a large read in flight.
 const WAVE: usize = 4;
 
-/// How far a read of several pieces is.
+/// Progress of a read of several pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Wave {
-    /// Bytes that were handed to the client.
+    /// Bytes that are queued for the client.
     pub(crate) sent: u64,
-    /// Bytes that were asked of the disk: `sent`, and those of the pieces on their way.
+    /// Bytes that were submitted to the disk: `sent`, and those of the pieces in flight.
     pub(crate) asked: u64,
-    /// How long the pieces of this wave are, bytes.
+    /// Lengths of the pieces of this wave, bytes.
     pub(crate) lens: [usize; WAVE],
-    /// The pieces that have come, in the order of the disk's bytes.
+    /// Completed pieces, in the order of their offsets.
     pub(crate) pieces: [Option<(Buf, usize)>; WAVE],
 }
 
 impl Disks {
-    /// Whether a large read can have all of its pieces in one wave.
+    /// Returns whether all pieces of a large read fit into one wave now.
     pub(super) fn has_room_for_all(&mut self, conn: &Conn, flight: &Flight) -> bool {
         let len = flight.rq.len;
         len <= (WAVE * PIECE_MAX) as u64
@@ -37,7 +37,7 @@ impl Disks {
             && self.has_boxes(flight.export, WAVE)
     }
 
-    /// Asks the disk for the next pieces of a large read. None of the wave before is left.
+    /// Submits the next pieces of a large read. The last wave must be over.
     pub(crate) fn next_wave(&mut self, conn: &mut Conn, key: Key) -> Begun {
         let Some(flight) = self.flights.get_mut(key) else { return Begun::Yes };
         let (export, rq) = (flight.export, flight.rq);
@@ -63,16 +63,16 @@ impl Disks {
             flight.in_disk += 1;
             flight.is_all_there = at == rq.len;
             flight.issued_ns = self.now_ns;
-            let wave = flight.wave.as_mut().expect("the caller has made it");
+            let wave = flight.wave.as_mut().expect("created by the caller");
             (wave.asked, wave.lens[nr - 1]) = (at, len);
         }
         if nr == 0 { Begun::NoRoom } else { Begun::Yes }
     }
 
-    /// A wave has come: hands its pieces on, in order, and asks for the next. Says whether the
-    /// request is over.
+    /// Handles a complete wave: queues its pieces for the client, in order, and submits the next
+    /// wave. Returns whether the request is over.
     pub(super) fn end_wave(&mut self, conn: &mut Conn, key: Key) -> bool {
-        let flight = self.flights.get_mut(key).expect("the caller has looked");
+        let flight = self.flights.get_mut(key).expect("checked by the caller");
         let keeps_data = self.exports[flight.export].keeps_data;
         let transmission = conn.phase.transmission();
         let rq = flight.rq;
@@ -104,14 +104,14 @@ impl Disks {
             flight.is_all_there = true;
             return true;
         }
-        // A client that is slow to take what it has asked for gets no more memory meanwhile.
+        // A client that is slow to read its replies gets no further memory.
         if self.next_wave(conn, key) == Begun::NoRoom {
             conn.paused.push(key);
         }
         false
     }
 
-    /// Gives back the pieces of a read whose client is gone.
+    /// Returns the pieces of a read whose client is gone to the pool.
     pub(super) fn drop_pieces(&mut self, wave: Option<Box<Wave>>) {
         for (buf, _) in wave.into_iter().flat_map(|wave| wave.pieces).flatten() {
             self.pool.give_left(buf);

@@ -1,4 +1,4 @@
-//! CACHE, of a server at work.
+//! CACHE requests to a running server.
 
 use crate::client::{CACHE, Client, READ, request};
 use crate::counters::figure;
@@ -22,7 +22,7 @@ fn cache_is_read_in_pieces_of_64_kib_where_there_is_a_cache() {
     }
 }
 
-/// As large as a disk can be: read to its end, neither test would end.
+/// The disk is so large that the test would not end if all of it were read.
 #[test]
 fn cache_of_a_huge_disk_ends_with_its_client_and_with_the_server() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -41,7 +41,7 @@ fn cache_of_a_huge_disk_ends_with_its_client_and_with_the_server() {
     drop(leaving);
     let start = std::time::Instant::now();
     while !server.log().contains("; 8 requests") {
-        assert!(start.elapsed().as_secs() < 60, "it is read on without its client");
+        assert!(start.elapsed().as_secs() < 60, "the server still reads for a client that is gone");
         assert_eq!(staying.ask(READ, 0, 4096), 0);
     }
     cache(&mut staying);

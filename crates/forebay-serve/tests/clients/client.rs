@@ -1,4 +1,4 @@
-//! A client that keeps no rules but those of the wire.
+//! A client without any checks, for valid and invalid messages.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,7 @@ pub(crate) const READ: u16 = 0;
 pub(crate) const WRITE: u16 = 1;
 pub(crate) const FLUSH: u16 = 3;
 pub(crate) const CACHE: u16 = 5;
-/// The flag of a read whose data are to come in one chunk.
+/// Flag of a read whose data must be sent in one chunk.
 pub(crate) const DF: u16 = 4;
 
 const GO: u32 = 7;
@@ -22,18 +22,18 @@ pub(crate) struct Client {
     pub(crate) socket: UnixStream,
 }
 
-/// A reply, or a part of one.
+/// A reply, or a chunk of one.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) cookie: u64,
     pub(crate) error: u32,
-    /// What it is: 1 are data, with their offset before them. A simple reply has none.
+    /// Type of the chunk: 1 is data, preceded by their offset. A simple reply has none.
     pub(crate) kind: Option<u16>,
     pub(crate) is_last: bool,
     pub(crate) payload: Vec<u8>,
 }
 
-/// A request's bytes. What a write carries comes behind them.
+/// Returns the bytes of a request. The data of a write follow them.
 pub(crate) fn request(command: u16, flags: u16, cookie: u64, at: u64, len: u32) -> Vec<u8> {
     let mut bytes = 0x2560_9513u32.to_be_bytes().to_vec();
     bytes.extend(flags.to_be_bytes());
@@ -67,7 +67,7 @@ impl Client {
         client
     }
 
-    /// Sends an option, and takes its replies, up to the last.
+    /// Sends an option, and reads its replies up to the last.
     fn option(&mut self, option: u32, data: &[u8]) {
         let mut bytes = b"IHAVEOPT".to_vec();
         bytes.extend(option.to_be_bytes());
@@ -91,19 +91,19 @@ impl Client {
         bytes
     }
 
-    /// Takes some bytes of what has come, however many.
+    /// Reads some bytes, as many as have arrived.
     pub(crate) fn some(&mut self, into: &mut [u8]) -> usize {
         loop {
             match self.socket.read(into) {
-                // A thread that was stopped meanwhile, as by a debugger, gets this.
+                // Occurs if the thread was stopped, for example by a debugger.
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 read => return read.expect("the server sends"),
             }
         }
     }
 
-    /// Takes the next reply. Behind a simple one that is no error come the bytes that `read_len`
-    /// says for its cookie.
+    /// Reads the next reply. The data of a simple reply without an error have the length that
+    /// `read_len` returns for its cookie.
     pub(crate) fn reply(&mut self, read_len: impl Fn(u64) -> usize) -> Reply {
         let magic = number(&self.take(4));
         if magic == 0x6744_6698 {
@@ -121,14 +121,14 @@ impl Client {
         Reply { cookie, error, kind: Some(kind), is_last, payload }
     }
 
-    /// One request without payloads, and its error.
+    /// Sends one request without a payload, and returns the error of its reply.
     pub(crate) fn ask(&mut self, command: u16, at: u64, len: u32) -> u32 {
         self.socket.write_all(&request(command, 0, 0, at, len)).unwrap();
         self.reply(|_| if command == READ { len as usize } else { 0 }).error
     }
 }
 
-/// The number in these bytes.
+/// Converts big-endian bytes to a number.
 pub(crate) fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }

@@ -1,4 +1,4 @@
-//! What a server counts and logs of a client.
+//! Metrics and log lines of a client.
 
 use crate::client::{Client, FLUSH, READ};
 use crate::server::Running;
@@ -16,7 +16,7 @@ pub(crate) fn metrics(server: &Running) -> String {
     reply
 }
 
-/// The value of a metric of the only disk.
+/// Returns the value of a metric of the only disk.
 #[track_caller]
 pub(crate) fn figure(server: &Running, name: &str) -> u64 {
     let text = metrics(server);
@@ -71,7 +71,7 @@ fn a_connection_is_logged_and_counted() {
     }
 }
 
-/// To Prometheus an empty label is none.
+/// Prometheus treats an empty label as a missing one.
 #[test]
 fn the_default_export_is_labelled_by_the_end_of_its_spec() {
     let folder = tempfile::tempdir().unwrap();

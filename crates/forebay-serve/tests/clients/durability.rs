@@ -1,4 +1,4 @@
-//! Writes that are lost, as clients of the server see them.
+//! Lost writes, as clients of the server see them.
 
 use crate::client::{Client, FLUSH, WRITE, request};
 use crate::server::Running;

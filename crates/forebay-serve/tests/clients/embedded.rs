@@ -1,12 +1,12 @@
-//! A server is a guest in its process.
+//! Effects of a server on its process: none.
 
 use crate::client::{Client, READ};
 use crate::server::Running;
 use forebay_serve::Limits;
 use rustix::process::{Resource, getrlimit};
 
-/// What the kernel says of this thread, of what a server could change for the whole process: which
-/// signals are handled or ignored, and which rights are left.
+/// Returns what the kernel reports of this thread, as far as a server could change it for the whole
+/// process: handled and ignored signals, and privileges.
 fn of_the_process() -> Vec<String> {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let names = ["SigBlk", "SigIgn", "SigCgt", "NoNewPrivs", "Seccomp:"];
@@ -26,7 +26,7 @@ fn two_servers_of_one_process_serve_end_by_themselves_and_leave_the_process_alon
     assert_eq!(Client::new(&one.socket, "0", false).ask(READ, 0, 4096), 0);
     let mut client = Client::new(&two.socket, "0", false);
     one.stop().unwrap();
-    assert_eq!(client.ask(READ, 0, 4096), 0, "the other goes on");
+    assert_eq!(client.ask(READ, 0, 4096), 0, "the other server goes on");
     two.stop().unwrap();
     assert_eq!(of_the_process(), before);
 }

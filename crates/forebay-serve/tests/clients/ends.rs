@@ -1,4 +1,4 @@
-//! How a server ends.
+//! Shutdown of a server.
 
 use crate::client::{Client, FLUSH, READ, WRITE, request};
 use crate::counters::metrics;
@@ -6,7 +6,7 @@ use crate::server::Running;
 use forebay_serve::{Limits, ServeError};
 use std::io::Write;
 
-/// So every disk is flushed at the end, whatever becomes of the others.
+/// So every disk is flushed at the end, even if another one fails.
 #[test]
 fn each_disk_whose_last_flush_fails_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -32,7 +32,7 @@ fn each_disk_whose_last_flush_fails_is_named() {
     }
 }
 
-/// It takes longer than clients have for their last replies.
+/// The I/O takes longer than the time limit for the last replies.
 #[test]
 fn what_a_slow_disk_has_begun_is_answered_before_the_server_ends() {
     let folder = tempfile::tempdir().unwrap();
@@ -88,7 +88,7 @@ fn a_last_flush_that_fails_is_no_failure_where_nothing_was_written() {
     assert!(line.contains("no write of a client was waiting for it, so none is lost"), "{line}");
 }
 
-/// Also where a client knows of the loss already: it is still the outcome of the server.
+/// Also if a client knows of the loss already: it is still the result of the server.
 #[test]
 fn a_last_flush_that_fails_after_writes_is_a_loss() {
     let and_flush = |client: &mut Client| {

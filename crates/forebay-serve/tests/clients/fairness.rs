@@ -1,4 +1,4 @@
-//! One client that asks for much, and another.
+//! A client with many requests, beside another one.
 
 use crate::client::{Client, READ, request};
 use crate::server::Running;
@@ -25,14 +25,14 @@ fn whoever_asks_for_thousands_of_blocks_at_once_keeps_nobody_waiting_for_the_las
     let mut left = (NR_REQUESTS - 1) * reply_len;
     other.socket.write_all(&request(READ, 0, 0, 0, LEN)).unwrap();
     other.socket.set_nonblocking(true).unwrap();
-    // Takes what comes as fast as it comes: only so the server could go on with it for ever.
+    // Reads replies as fast as possible: only then could the server keep serving this client alone.
     let mut bytes = vec![0; 1 << 20];
     while other.socket.read(&mut [0; 16]).is_err() {
-        assert!(left > 0, "the other got no answer before the last");
+        assert!(left > 0, "the other client was answered last");
         left -= greedy.some(&mut bytes) as u64;
     }
     let nr_left = left / reply_len;
-    assert!(nr_left > NR_REQUESTS / 2, "the other had to wait until {nr_left} were left");
+    assert!(nr_left > NR_REQUESTS / 2, "the other client waited until {nr_left} were left");
     while left > 0 {
         left -= greedy.some(&mut bytes) as u64;
     }

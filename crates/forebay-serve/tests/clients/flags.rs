@@ -1,4 +1,4 @@
-//! What the flags of a command do at the disk, by the counters of the disk.
+//! Effects of command flags at the disk, by the counters of the disk.
 
 use crate::client::{Client, request};
 use crate::counters::figure;
@@ -13,8 +13,8 @@ const FUA: u16 = 1;
 const NO_HOLE: u16 = 2;
 const LEN: u32 = 8 << 20;
 
-/// A server on a file that cannot write durably by itself, so that each FUA asks for a flush that
-/// is counted; and its client.
+/// Starts a server on a file whose driver has no FUA, so that each FUA requests a flush, which is
+/// counted; and connects a client.
 fn serve(folder: &tempfile::TempDir) -> (Running, Client) {
     let disk = folder.path().join("disk.img");
     std::fs::write(&disk, vec![1; LEN as usize]).unwrap();
@@ -28,7 +28,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// Sends a request of this length, with a payload if it is a write, and takes its reply.
+/// Sends a request of this length, with a payload if it is a write, and reads its reply.
 #[track_caller]
 fn ask(client: &mut Client, (command, flags): (u16, u16), len: u32) {
     let mut bytes = request(command, flags, 1, 0, len);
@@ -47,7 +47,7 @@ fn fua_of_each_command_is_a_flush_before_the_reply_and_without_it_there_is_none(
         ["forebay_disk_flushes_asked_total", "forebay_disk_flush_requests_total"]
             .map(|name| figure(&server, name))
     };
-    // The larger write goes in four pieces.
+    // The larger write is split into four pieces.
     for (command, len) in [(WRITE, 4096), (WRITE, 1 << 20), (TRIM, 65_536), (WRITE_ZEROES, 65_536)]
     {
         let before = flushes();

@@ -1,4 +1,4 @@
-//! What clients get of a server that runs in the process of the test.
+//! Clients of a server that runs in the process of the test.
 
 mod cache;
 mod client;

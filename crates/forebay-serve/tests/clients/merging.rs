@@ -1,4 +1,4 @@
-//! What a client sends at once goes to the disk as one request, by the metrics.
+//! Requests that a client sends at once become one request of the disk, by the metrics.
 
 use crate::client::{Client, READ, WRITE, request};
 use crate::counters::figure;

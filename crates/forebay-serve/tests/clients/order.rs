@@ -1,4 +1,4 @@
-//! Replies of large and small reads that are under way together.
+//! Replies to large and small reads that are in flight together.
 
 use crate::client::{Client, DF, READ, number, request};
 use crate::server::Running;
@@ -8,18 +8,18 @@ use std::io::Write;
 
 const SIZE: usize = 24 << 20;
 const NR_READS: u64 = 100;
-/// Around the sizes of pieces, of waves of pieces, and of what a client may have.
+/// Lengths around the sizes of pieces, of waves, and of the memory that a client may hold.
 const LENS: [usize; 10] =
     [512, 4096, 4096, 4096, 65_536, 256 << 10, 300 << 10, 1 << 20, (1 << 20) + 512, 8 << 20];
 
-/// Any bytes of which no two blocks are equal.
+/// Returns bytes without two equal blocks.
 fn content() -> Vec<u8> {
     (0..SIZE as u64 / 8)
         .flat_map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_be_bytes())
         .collect()
 }
 
-/// Reads in no order, of all lengths: where, and how long.
+/// Returns offsets and lengths of reads, of all lengths and in no order.
 fn reads() -> Vec<(usize, usize)> {
     let mut seed = 7_u64;
     let mut random = |below: usize| {
@@ -33,7 +33,7 @@ fn reads() -> Vec<(usize, usize)> {
     (0..NR_READS).map(read).collect()
 }
 
-/// Sends all reads at once, and takes replies while they are sent.
+/// Sends all reads at once, and reads replies while they are sent.
 fn ask(client: &Client, reads: &[(usize, usize)], flags: u16) -> std::thread::JoinHandle<()> {
     let mut bytes = Vec::new();
     for (cookie, (at, len)) in reads.iter().enumerate() {
@@ -45,7 +45,7 @@ fn ask(client: &Client, reads: &[(usize, usize)], flags: u16) -> std::thread::Jo
 
 fn with_memory(test: impl Fn(&Running, &[u8])) {
     let content = content();
-    // The least that there can be, and the usual: with one and two threads.
+    // The smallest and the default memory, with one and two threads.
     for (memory_bytes, threads) in [(1 << 20, 1), (64 << 20, 2)] {
         let folder = tempfile::tempdir().unwrap();
         let disk = folder.path().join("disk.img");

@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
-/// A server that runs. It ends when this is dropped.
+/// A running server. It ends when this is dropped.
 pub(crate) struct Running {
     pub(crate) socket: PathBuf,
     pub(crate) metrics: PathBuf,
     log: PathBuf,
-    /// It stops when this is dropped.
+    /// The server stops when this is dropped.
     stop: Option<UnixStream>,
     thread: Option<JoinHandle<Result<(), ServeError>>>,
 }
 
-/// Somebody who waits until the server serves.
+/// Signals its channel when the server is ready.
 struct Ready(Sender<()>);
 
 impl Observer for Ready {
@@ -26,7 +26,7 @@ impl Observer for Ready {
 }
 
 impl Running {
-    /// Serves these disks, under their numbers, at sockets in `folder`.
+    /// Serves these disks, named by their indices, at sockets in `folder`.
     pub(crate) fn start(folder: &Path, specs: &[String], limits: Limits) -> Running {
         let exports = specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
             spec: spec.clone(),
@@ -59,12 +59,12 @@ impl Running {
         Running { socket, metrics, log, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// What it has logged.
+    /// Returns its log so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
-    /// Has it stop, and waits. Says how it ended.
+    /// Stops the server, and returns its result.
     pub(crate) fn stop(&mut self) -> Result<(), ServeError> {
         drop(self.stop.take());
         self.thread.take().expect("it is stopped once").join().expect("it does not panic")
@@ -75,7 +75,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // How it ends is asked by `stop`.
+            // `stop` checks the result.
             let _ = thread.join();
         }
     }

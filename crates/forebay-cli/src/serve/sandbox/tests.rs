@@ -1,4 +1,4 @@
-//! What is left, and what not. Each in a thread of its own, which is all that it confines.
+//! Rights that a confined process keeps and loses. Each test confines a thread of its own only.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -9,8 +9,8 @@ use std::os::unix::net::UnixListener;
 use super::*;
 use forebay::Disk;
 
-/// Whether the kernel has all of this version of Landlock: asked in another way than by the code
-/// under test, which takes what it can get.
+/// Returns whether the kernel supports all of this version of Landlock. The code under test, in
+/// contrast, uses whatever is supported.
 fn kernel_has(version: ABI) -> bool {
     Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -20,22 +20,22 @@ fn kernel_has(version: ABI) -> bool {
         .is_ok()
 }
 
-/// Runs `body` in a thread that is confined. Where the kernel cannot do that the test is skipped,
-/// and fails under `FOREBAY_REQUIRE_TOOLS=1`.
+/// Runs `body` in a confined thread. If the kernel cannot confine it, the test is skipped, or fails
+/// under `FOREBAY_REQUIRE_TOOLS=1`.
 #[allow(clippy::print_stderr)]
 #[track_caller]
 fn confined(needs: Needs, body: impl FnOnce() + Send) {
     if !kernel_has(ABI::V4) {
         let is_required = std::env::var_os("FOREBAY_REQUIRE_TOOLS").is_some_and(|is| is == "1");
-        assert!(!is_required, "this kernel has no Landlock of version 4: Linux 6.7 has it");
+        assert!(!is_required, "this kernel has no Landlock 4: use Linux 6.7 or newer");
         let test = std::thread::current().name().unwrap_or_default().to_owned();
-        eprintln!("{test}: SKIPPED: this kernel has no Landlock of version 4");
+        eprintln!("{test}: SKIPPED: this kernel has no Landlock 4 (Linux 6.7)");
         return;
     }
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| match confine(&needs).landlock {
             Landlock::Version(version) if version >= 4 => body(),
-            other => panic!("the kernel has Landlock, and it is not used: {other:?}"),
+            other => panic!("the kernel has Landlock, but it is not in force: {other:?}"),
         });
         thread.join().unwrap();
     });
@@ -61,7 +61,7 @@ fn files_that_are_open_can_be_opened_again_and_no_others() {
     confined(Needs::default(), || {
         again(&writable, true).unwrap().write_all(b"x").unwrap();
         again(&readable, false).unwrap();
-        assert!(is_refused(again(&readable, true)), "it was open to be read");
+        assert!(is_refused(again(&readable, true)), "the file was open for reading");
         for name in ["other", "new"] {
             assert!(is_refused(std::fs::write(path(name), "")), "{name}");
         }
@@ -111,7 +111,7 @@ fn a_socket_file_can_be_removed_at_the_end() {
     let needs = Needs { socket_files: vec![path.clone()], ..Needs::default() };
     confined(needs, move || {
         std::fs::remove_file(&path).unwrap();
-        assert!(is_refused(File::create(path)), "and no more than removed");
+        assert!(is_refused(File::create(path)), "the file can be removed, but not created");
     });
 }
 
@@ -121,7 +121,7 @@ fn threads_that_are_started_later_are_confined_as_well() {
         let later = std::thread::spawn(|| is_refused(File::open("/etc/passwd")));
         assert!(later.join().unwrap());
     });
-    File::open("/etc/passwd").expect("and no others");
+    File::open("/etc/passwd").expect("other threads are not confined");
 }
 
 #[test]
@@ -152,13 +152,14 @@ fn the_log_says_what_is_in_force() {
     };
     assert_eq!(
         said(Landlock::Version(7), false, true, 0),
-        "confined by Landlock 7: no files but those in use, no new TCP ports or peers, no signals"
+        "confined by Landlock 7: no access to other files, no new TCP ports or connections, no \
+         signals to other processes"
     );
     assert_eq!(
         said(Landlock::Version(3), true, true, 2),
-        "confined by Landlock 3: no files but those in use; TCP needs Linux 6.7; not so 2 threads \
-         of disks, which ran before"
+        "confined by Landlock 3: no access to other files; TCP is not confined (it needs Linux \
+         6.7); 2 threads of disks, which were started before, are not confined"
     );
     assert!(said(Landlock::Missing, false, true, 0).contains("no Landlock"));
-    assert!(said(Landlock::Failed("x".into()), false, false, 0).contains("x; new privileges"));
+    assert!(said(Landlock::Failed("x".into()), false, false, 0).contains("x; the kernel refused"));
 }

@@ -80,7 +80,7 @@ fn what_is_no_listening_socket_is_refused_by_its_number() {
         assert_eq!(server.wait().expect("its end").code(), Some(1));
         let mut told = String::new();
         server.stderr.take().expect("it is piped").read_to_string(&mut told).expect("text");
-        let message = "forebay: cannot take over descriptor 3 (`odd`) of LISTEN_FDS: ";
+        let message = "forebay: cannot use descriptor 3 (`odd`) of LISTEN_FDS: ";
         assert!(told.starts_with(message), "{told}");
     }
 }

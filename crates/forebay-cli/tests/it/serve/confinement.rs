@@ -53,7 +53,7 @@ fn a_server_is_confined_by_the_landlock_of_the_kernel() {
     let (version, rest) = lines.next().and_then(|line| line.split_once(':')).expect(&log);
     let (version, kernel): (i64, _) = (version.parse().expect("a version"), landlock_version());
     assert!((kernel.min(KNOWN)..=kernel).contains(&version), "the kernel has {kernel}: {log}");
-    assert!(rest.starts_with(" no files but those in use"), "{log}");
+    assert!(rest.starts_with(" no access to other files"), "{log}");
 }
 
 /// What the server says of itself is one thing. Here it tries to open a file that it must not: the

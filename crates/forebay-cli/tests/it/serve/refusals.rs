@@ -22,10 +22,10 @@ fn check(args: &[&str], code: i32, message: &str) {
 
 #[test]
 fn tls_that_is_not_on_is_not_taken_for_it() {
-    let off = "--tls-certificates and --tls-verify-peer are for TLS, which is off";
+    let off = "--tls-certificates and --tls-verify-peer need TLS, which is off";
     check(&["disk.img", "--tls-certificates=pki"], 2, off);
     check(&["disk.img", "--tls-verify-peer"], 2, off);
-    let plain = "with `--tls on` whoever has no certificate comes in without TLS";
+    let plain = "with `--tls on` a client without a certificate connects without TLS";
     check(&["disk.img", "--tls=on", "--tls-certificates=pki", "--tls-verify-peer"], 2, plain);
     check(&["disk.img", "--tls=require"], 1, "TLS needs certificates");
 }
@@ -37,7 +37,7 @@ fn limits_that_cannot_be_kept_are_refused() {
     check(&["disk.img", "--threads=0"], 2, "--threads and --max-connections must be");
     let args = ["disk.img", "--memory-mib=1", "--max-connections=1000", "--threads=2"];
     let little = "1 MiB of memory is too little: 1000 connections on 2 threads need 16 MiB, so \
-                  that each can always have 4 KiB; raise --memory-mib, or lower --max-connections \
+                  that each can always have 4 KiB: raise --memory-mib, or lower --max-connections \
                   or --threads";
     check(&args, 2, little);
 }
@@ -45,12 +45,12 @@ fn limits_that_cannot_be_kept_are_refused() {
 #[test]
 fn names_must_be_such_as_clients_can_ask_for() {
     let long = "n".repeat(4097);
-    let why = |what| format!("its {what} is longer than 4096 bytes");
-    let told = |what| format!("disk.img: it cannot be offered to clients: {}", why(what));
+    let why = |what| format!("the {what} is longer than 4096 bytes");
+    let told = |what| format!("disk.img: cannot export this disk: {}", why(what));
     check(&["disk.img", "--name", &long], 1, &told("name"));
     check(&["disk.img", "--description", &long], 1, &told("description"));
-    check(&["disk.img", "disk.img"], 1, "two exports are named `disk.img`");
-    let twice = "--name was given 2 times, for 1 disk; give it once for each";
+    check(&["disk.img", "disk.img"], 1, "two exports have the name `disk.img`");
+    let twice = "--name is given 2 times, for 1 disk: give it at most once per disk";
     check(&["disk.img", "--name=a", "--name=b"], 2, twice);
 }
 
@@ -59,9 +59,10 @@ fn what_is_wrong_with_a_disk_or_a_place_is_said_once_with_what_to_do() {
     check(&["nosuch.img"], 1, "nosuch.img: no such file; make it first");
     check(&["disk.img?foo=1"], 1, "disk.img?foo=1: unknown key `foo`");
     check(&["disk.img", "--metrics=foo"], 2, "--metrics: cannot listen at `foo`: an address");
-    let folder = "cannot listen at unix:nosuch/s: No such file or directory (os error 2); make the";
+    let folder =
+        "cannot listen at unix:nosuch/s: No such file or directory (os error 2): create the";
     check(&["disk.img", "--nbd=unix:nosuch/s"], 1, folder);
-    let busy = "cannot listen at unix:.: something is there that is no socket";
+    let busy = "cannot listen at unix:.: this path exists and is not a socket";
     check(&["disk.img", "--nbd=unix:."], 1, busy);
 }
 
@@ -124,7 +125,7 @@ fn a_disk_that_may_not_be_written_is_served_by_read_only() {
         Err(error) => return skip_unless_required(test, &error.to_string()),
         Ok(output) => stderr(&output),
     };
-    let expected = "forebay: disk.img: no permission to read and write it; to serve it read-only, \
+    let expected = "forebay: disk.img: no permission to read and write it: to serve it read-only, \
                     add --read-only\n";
     assert_eq!(told, expected);
     let told = stderr(&serve(&["disk.img", "ram:1m"]).expect("it can be run"));

@@ -1,4 +1,4 @@
-//! Handshakes with the server's half, whatever of it is declined.
+//! Handshakes with the server side, which declines various options.
 
 use super::*;
 use crate::client::{Handshake, HandshakeError, Next};
@@ -8,7 +8,7 @@ use crate::wire::{OptionHeader, OptionReplyHeader};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-/// A server of which some options are not known, and whose bytes come in pieces.
+/// A server that does not support some options, and whose bytes arrive in pieces.
 struct Server {
     half: server::Handshake,
     exports: [ExportInfo; 1],
@@ -25,10 +25,10 @@ impl Server {
         (Server { half, exports, declined, is_greeted: false, piece: usize::MAX }, greeting)
     }
 
-    /// Answers what a client has sent: its flags, or one option.
+    /// Answers a message of the client: its flags, or one option.
     fn answer(&mut self, input: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        // The flags, and the first option behind them.
+        // The flags, and the first option after them.
         let (flags, option) = input.split_at(if self.is_greeted { 0 } else { 4 });
         self.is_greeted = true;
         self.half.feed(&self.exports, flags, &mut out);
@@ -43,7 +43,7 @@ impl Server {
         out
     }
 
-    /// Shakes hands, up to where something else than more input is needed.
+    /// Runs the handshake until something else than more input is needed.
     fn shake(
         &mut self,
         client: &mut Handshake,
@@ -56,11 +56,11 @@ impl Server {
             input.drain(..fed.consumed);
             nr_given -= fed.consumed;
             if fed.next != Next::More {
-                assert!(input.is_empty(), "nothing was said that nobody has asked for");
+                assert!(input.is_empty(), "the server sent bytes that were not requested");
                 return Ok(fed.next);
             }
             if nr_given == input.len() {
-                assert!(!out.is_empty(), "each waits for the other");
+                assert!(!out.is_empty(), "both sides wait");
                 let sent = core::mem::take(&mut out);
                 input.extend(self.answer(&sent));
             }
@@ -87,7 +87,7 @@ fn what_is_offered_is_taken_and_what_is_declined_gone_without() {
             (0..4).filter(|&nth| is_declined(nth)).map(|nth| options[nth]).collect();
         let shaken = shake("disk", TlsPolicy::Off, &declined);
         if is_declined(3) && !is_declined(0) && !is_declined(1) {
-            // By EXPORT_NAME it is not to be had with extended headers.
+            // EXPORT_NAME is not allowed with extended headers.
             assert!(matches!(shaken, Err(HandshakeError::Refused { asked: "GO", .. })));
             continue;
         }
@@ -102,7 +102,7 @@ fn what_is_offered_is_taken_and_what_is_declined_gone_without() {
         assert_eq!(export.allocation.is_some(), has_status, "{declined:?}");
         let ExportInfo { size_bytes, can, block_size, description, .. } = offered();
         assert_eq!((export.size_bytes, export.can), (size_bytes, can), "{declined:?}");
-        // EXPORT_NAME says no more.
+        // The reply to EXPORT_NAME has no block sizes.
         assert_eq!(export.block_size, (!is_declined(3)).then_some(block_size));
         assert_eq!(export.description == description, !is_declined(3));
     }

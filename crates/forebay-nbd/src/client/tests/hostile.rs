@@ -1,4 +1,4 @@
-//! Servers that say what they may not: a reason, and no panic.
+//! Servers that violate the protocol: the client returns a reason, and does not panic.
 
 use super::*;
 use crate::client::{
@@ -21,7 +21,7 @@ fn greeting(flags: u16) -> Vec<u8> {
 
 const FIXED: u16 = wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES;
 
-/// A client that has been told these answers, each of an option, its kind and its data.
+/// Feeds these replies to a client: the option, type and data of each.
 fn told(answers: &[(u32, u32, &[u8])]) -> Result<Next, HandshakeError> {
     let mut client = Handshake::new("disk", false);
     let mut out = Vec::new();
@@ -32,7 +32,7 @@ fn told(answers: &[(u32, u32, &[u8])]) -> Result<Next, HandshakeError> {
     client.feed(&bytes, &mut out).map(|fed| fed.next)
 }
 
-/// Data of an answer about the export.
+/// Returns the data of a reply about the export.
 fn info(info: Info<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     info.emit(wire::OPT_GO, &mut bytes);
@@ -57,7 +57,7 @@ fn a_greeting_that_is_none_is_refused() {
         let fed = feed(&greeting(FIXED)[..len]).expect("it may go on");
         assert_eq!((fed.consumed, fed.next), (0, Next::More));
     }
-    // No options without the fixed style, and so no TLS.
+    // Without fixed newstyle there are no options, and so no TLS.
     let mut client = Handshake::new("", true);
     assert_eq!(client.feed(&greeting(0), &mut Vec::new()), Err(HandshakeError::NoTls));
 }
@@ -68,21 +68,21 @@ fn answers_that_do_not_fit_are_refused() {
         Err(HandshakeError::Malformed { problem: found, .. }) => assert_eq!(found, problem),
         other => panic!("{problem}: {other:?}"),
     };
-    malformed(&[(wire::OPT_LIST, wire::REP_ACK, &[])], "it is one to another option");
+    malformed(&[(wire::OPT_LIST, wire::REP_ACK, &[])], "it is for another option");
     malformed(&[(wire::OPT_STRUCTURED_REPLY, wire::REP_ACK, &[0])], "an acknowledgement with data");
-    malformed(&[(wire::OPT_STRUCTURED_REPLY, 77, &[])], "it is of an unknown kind");
+    malformed(&[(wire::OPT_STRUCTURED_REPLY, 77, &[])], "it has an unknown type");
     malformed(
         &[(wire::OPT_STRUCTURED_REPLY, wire::REP_INFO, &info(Info::Name(b"x")))],
-        "it is of an unknown kind",
+        "it has an unknown type",
     );
-    malformed(&[SIMPLE, GONE], "nothing is said of its size");
+    malformed(&[SIMPLE, GONE], "the size of the export is missing");
     malformed(
         &[SIMPLE, (wire::OPT_GO, wire::REP_INFO, &[0, 0, 1])],
-        "information of a wrong length",
+        "information with a wrong length",
     );
     let size = |size_bytes| info(Info::Export { size_bytes, flags: wire::FLAG_HAS_FLAGS });
     let twice = (wire::OPT_GO, wire::REP_INFO, &*size(512));
-    malformed(&[SIMPLE, twice, twice], "its size twice");
+    malformed(&[SIMPLE, twice, twice], "the size of the export twice");
     for (min, preferred, max) in [
         (0, 4096, 1 << 20),
         (3, 4096, 1 << 20),
@@ -114,12 +114,12 @@ fn answers_that_do_not_fit_are_refused() {
         (wire::OPT_SET_META_CONTEXT, wire::REP_META_CONTEXT, data)
     }
     let (good, other) = (context(b"base:allocation"), context(b"qemu:dirty"));
-    malformed(&[STRUCTURED, COMPACT, answer(&other)], "a context that was not asked for");
-    malformed(&[STRUCTURED, COMPACT, answer(&[0])], "a context that was not asked for");
+    malformed(&[STRUCTURED, COMPACT, answer(&other)], "a context that was not requested");
+    malformed(&[STRUCTURED, COMPACT, answer(&[0])], "a context that was not requested");
     malformed(&[STRUCTURED, COMPACT, answer(&good), answer(&good)], "the same context twice");
     let many = vec![(wire::OPT_GO, wire::REP_INFO, [9, 9].as_slice()); 1001];
-    malformed(&[&[SIMPLE], &*many].concat(), "there is no end of it");
-    // A length alone is enough: nobody waits for 4 GiB.
+    malformed(&[&[SIMPLE], &*many].concat(), "it has too many parts");
+    // The length alone is enough: the client does not wait for 4 GiB.
     let mut client = Handshake::new("disk", false);
     let mut bytes = greeting(FIXED);
     let (option, kind) = (wire::OPT_STRUCTURED_REPLY, wire::REP_ERR_UNSUP);
@@ -140,7 +140,7 @@ fn sizes_are_positive_numbers_of_64_bits() {
     }
     assert!(matches!(with(i64::MAX as u64), Ok(Next::Ready(_))));
     assert!(matches!(with(0), Ok(Next::Ready(_))));
-    // By EXPORT_NAME as well.
+    // The same with EXPORT_NAME.
     let mut client = Handshake::new("disk", false);
     let mut bytes = greeting(0);
     bytes.put_u64(u64::MAX);
@@ -161,8 +161,8 @@ fn a_servers_words_do_not_reach_the_terminal_raw() {
     assert_eq!(message.chars().count(), 200);
 }
 
-/// A connection on which a read of 4096 bytes at 8192 is slot 0, and a question slot 1; what it
-/// makes of some bytes, up to its first refusal.
+/// Feeds bytes to a connection on which a read of 4096 bytes at 8192 is slot 0, and a BLOCK_STATUS
+/// is slot 1. Returns the events, or the first error.
 fn take(framing: Framing, bytes: &[u8]) -> Result<Vec<Event>, Broken> {
     let mut replies = Transmission::new(&export(framing), 2);
     let rq = Request { command: Command::Read, offset: 8192, len: 4096 };
@@ -185,7 +185,7 @@ fn take(framing: Framing, bytes: &[u8]) -> Result<Vec<Event>, Broken> {
 
 const DONE: u16 = wire::REPLY_FLAG_DONE;
 
-/// A chunk of slot 0, or 1.
+/// Returns a chunk for slot 0, or 1.
 fn chunk(framing: Framing, flags: u16, kind: u16, cookie: u64, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let offset = if cookie == 0 { 8192 } else { 0 };
@@ -221,8 +221,9 @@ fn replies_begin_as_was_agreed_on() {
     assert!(magic(take(Framing::Extended, &simple)));
     assert!(magic(take(Framing::Extended, &structured)));
     assert!(magic(take(Framing::Structured, b"GET ")));
-    // Data without a place, where places were agreed on; and an answer to a question without one.
-    assert_eq!(take(Framing::Structured, &simple), Err(Broken::Unasked("data without places")));
+    // Data in a simple reply although structured replies were negotiated; and a BLOCK_STATUS
+    // without extents.
+    assert_eq!(take(Framing::Structured, &simple), Err(Broken::Unasked("data in a simple reply")));
     let mut answer = Vec::new();
     SimpleReply { error: 0, cookie: 1 }.emit(&mut answer);
     assert_eq!(take(Framing::Structured, &answer), Err(Broken::Missing("extents")));
@@ -239,7 +240,7 @@ fn nobody_else_is_answered() {
         SimpleReply { error: 5, cookie }.emit(&mut bytes);
         assert_eq!(take(Framing::Simple, &bytes), Err(Broken::Cookie(cookie)));
     }
-    // Nor the same once more.
+    // Nor may the same be sent twice.
     for framing in CHUNKED {
         let once = data(framing, DONE, 8192, 4096);
         assert_eq!(take(framing, &once).expect("a reply").len(), 2);
@@ -305,7 +306,7 @@ fn lengths_and_kinds_of_chunks_fit() {
         assert_eq!(of(wire::REPLY_OFFSET_HOLE, 12), length(wire::REPLY_OFFSET_HOLE, 12), "of none");
         assert_eq!(of(3, 0), Err(Broken::Kind(3)));
         assert_eq!(of(0x7FFF, 8), Err(Broken::Kind(0x7FFF)));
-        // Of these nobody waits for the rest.
+        // The client does not wait for the rest of these.
         for kind in [wire::REPLY_ERROR, 0xFFFF, wire::REPLY_BLOCK_STATUS, wire::REPLY_OFFSET_DATA] {
             let mut bytes = Vec::new();
             let len = u64::from(u32::MAX);
@@ -334,14 +335,14 @@ fn errors_are_whole_and_have_a_number() {
         let payload = [0, 0, 0, 5, 0, 9, b'x'];
         let bytes = chunk(framing, DONE, wire::REPLY_ERROR, 0, &payload);
         assert_eq!(take(framing, &bytes), Err(Broken::Error));
-        // Any other is told, also of an unknown kind, and with the longest message.
+        // All others are reported, also one of an unknown type, and with the longest message.
         for kind in [wire::REPLY_ERROR, place, 0x8765] {
             let offset = (kind == place).then_some(9000);
             let told = error(kind, 28, &[b'x'; 4096], offset).expect("an error");
             let result = Err(crate::wire::NbdError::NoSpc);
             assert_eq!(told, [Event::Done { slot: 0, result }]);
         }
-        // One before the end counts, whatever follows.
+        // An error before the end counts, whatever follows.
         let mut payload = Vec::new();
         ErrorChunk { error: 5, message: b"", offset: None }.emit(&mut payload);
         let bytes =
@@ -423,7 +424,7 @@ fn no_bytes_at_all_make_it_panic() {
                 assert!(ends.count() <= 2, "each request ends once");
             }
         }
-        // The same before there is an export.
+        // The same before an export is chosen.
         let mut start = greeting(FIXED);
         OptionReplyHeader::emit_with(wire::OPT_STRUCTURED_REPLY, wire::REP_ACK, &[], &mut start);
         start.extend(&bytes);

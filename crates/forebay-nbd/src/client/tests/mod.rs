@@ -1,4 +1,4 @@
-//! The client's half against the server's, and against servers that are up to no good.
+//! The client side against the server side, and against hostile servers.
 
 mod handshake;
 mod hostile;
@@ -9,18 +9,18 @@ use crate::export::{Abilities, BlockSizes, ExportInfo};
 use crate::wire::Framing;
 use alloc::string::String;
 
-/// A stream of numbers.
+/// A pseudo-random stream of numbers.
 struct Numbers(u64);
 
 impl Numbers {
-    /// The next, below `bound`.
+    /// Returns the next number, below `bound`.
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) % bound
     }
 }
 
-/// What a server has.
+/// Returns the export of the server.
 fn offered() -> ExportInfo {
     let can = Abilities {
         flush: true,
@@ -39,7 +39,7 @@ fn offered() -> ExportInfo {
     }
 }
 
-/// An export that was chosen, with this framing.
+/// Returns a chosen export, with this framing.
 fn export(framing: Framing) -> Negotiated {
     let ExportInfo { name, description, size_bytes, can, block_size } = offered();
     let allocation = (framing != Framing::Simple).then_some(7);

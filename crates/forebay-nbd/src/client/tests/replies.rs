@@ -1,4 +1,4 @@
-//! Replies as servers may send them: in any order, in any pieces.
+//! Replies that servers may send, in any order and in any pieces.
 
 use super::*;
 use crate::client::{Command, Event, Request, Transmission};
@@ -10,19 +10,19 @@ use alloc::vec::Vec;
 
 const NR_SLOTS: usize = 5;
 
-/// A request, as a server has it.
+/// A request, as received by the server.
 #[derive(Clone, Copy)]
 struct Asked {
     cookie: u64,
     request: Request,
 }
 
-/// The byte of the export at this place; of each 64 KiB the second half is zero.
+/// Returns the byte of the export at an offset; of each 64 KiB, the second half is zero.
 fn byte_at(at: u64) -> u8 {
     if at & 0x8000 != 0 { 0 } else { (at as u8) ^ (at >> 8) as u8 | 1 }
 }
 
-/// Writes the whole reply to a request. Says what its end will be.
+/// Writes the whole reply to a request. Returns its result.
 fn reply(
     framing: Framing,
     asked: Asked,
@@ -74,10 +74,10 @@ fn reply(
     }
 }
 
-/// Puts chunks, with their flags, kinds and payloads.
+/// Writes a chunk with these flags, type and payload.
 type Put<'a> = &'a mut dyn FnMut(u16, u16, &[u8]);
 
-/// Writes the data of a read, or some of it, in pieces and in any order.
+/// Writes the data of a read, or a part of them, in pieces and in any order.
 fn data(rq: Request, numbers: &mut Numbers, fails: bool, ends_apart: bool, chunk: Put<'_>) {
     let Request { offset, len, .. } = rq;
     // Pieces, in any order.
@@ -107,7 +107,7 @@ fn data(rq: Request, numbers: &mut Numbers, fails: bool, ends_apart: bool, chunk
     }
 }
 
-/// Writes two extents, of which the second is longer than was asked for.
+/// Writes two extents, the second of which exceeds the request.
 fn extents(framing: Framing, len: u64, ends_apart: bool, chunk: Put<'_>) {
     let mut payload = 7u32.to_be_bytes().to_vec();
     let is_wide = framing == Framing::Extended;
@@ -133,7 +133,7 @@ struct Client {
 }
 
 impl Client {
-    /// Takes what it can, and leaves the rest.
+    /// Parses as much as possible, and leaves the rest.
     fn take(&mut self, input: &mut Vec<u8>) {
         loop {
             let taken = self.replies.take(input).expect("a good server");
@@ -144,7 +144,7 @@ impl Client {
                     return;
                 }
                 Event::Data { slot, at, len } => {
-                    // Whoever owns the connection waits for the rest of it.
+                    // The owner of the connection waits for the rest of the data.
                     let data = &input[nr..nr + len as usize];
                     self.bufs[slot][at as usize..(at + len) as usize].copy_from_slice(data);
                     nr += len as usize;
@@ -163,7 +163,7 @@ impl Client {
     }
 }
 
-/// The header of a request, parsed.
+/// Returns the parsed header of a request.
 fn parsed(framing: Framing, bytes: &[u8]) -> RequestHeader {
     let header = match framing {
         Framing::Extended => RequestHeader::parse_extended(bytes),
@@ -208,8 +208,8 @@ fn each_request_ends_once_with_its_own_data_and_its_own_result() {
                 let result = reply(framing, one, &mut numbers, &mut stream);
                 let slot = (one.cookie & 0xFFFF) as usize;
                 expected.get_mut(&slot).expect("it was asked").1 = Some(result);
-                // Whole replies: what is within data is the owner's to wait for. Their headers come
-                // in pieces in the test below.
+                // Feed whole replies: the owner of the connection waits for the data. The test
+                // below feeds headers in pieces.
                 input.append(&mut stream);
                 client.take(&mut input);
             }

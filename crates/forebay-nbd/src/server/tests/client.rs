@@ -1,4 +1,4 @@
-//! What tests send, and how they look at what comes back.
+//! A client for tests: builds messages, and parses the replies.
 
 use std::format;
 use std::string::{String, ToString};
@@ -13,7 +13,7 @@ use crate::wire::{
 
 pub(super) const SIZE: u64 = 1 << 30;
 
-/// Everything is offered.
+/// Returns an export that supports everything.
 pub(super) fn export(name: &str) -> ExportInfo {
     ExportInfo {
         name: name.to_string(),
@@ -53,7 +53,7 @@ pub(super) fn contexts(option: u32, name: &str, queries: &[&str]) -> Vec<u8> {
     out
 }
 
-/// Flags of a client that knows fixed newstyle and NO_ZEROES.
+/// Flags of a client that supports fixed newstyle and NO_ZEROES.
 pub(super) const FLAGS: [u8; 4] = [0, 0, 0, 3];
 
 /// A connection in its handshake.
@@ -62,7 +62,7 @@ pub(super) struct Client {
     pub(super) exports: Vec<ExportInfo>,
 }
 
-/// How it ended.
+/// Result of feeding bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum End {
     More,
@@ -72,7 +72,7 @@ pub(super) enum End {
 }
 
 impl Client {
-    /// The greeting is over.
+    /// Creates a client after the greeting.
     pub(super) fn new(tls: TlsPolicy) -> Client {
         let mut client = Client::greeted(tls);
         assert_eq!(client.send(&FLAGS), (Vec::new(), End::More));
@@ -86,7 +86,7 @@ impl Client {
         Client { handshake, exports: [export("a"), export("b")].into() }
     }
 
-    /// Sends all in one piece; what comes back.
+    /// Sends all bytes in one piece, and returns the reply.
     pub(super) fn send(&mut self, bytes: &[u8]) -> (Vec<u8>, End) {
         let mut out = Vec::new();
         let fed = self.handshake.feed(&self.exports, bytes, &mut out);
@@ -102,14 +102,14 @@ impl Client {
         (out, end)
     }
 
-    /// The same, with replies in words, and nothing but more to come.
+    /// Sends bytes, and returns the replies in words. The handshake must go on.
     pub(super) fn ask(&mut self, bytes: &[u8]) -> Vec<String> {
         let (out, end) = self.send(bytes);
         assert_eq!(end, End::More);
         words(&out)
     }
 
-    /// Goes to `name`.
+    /// Chooses the export `name`.
     pub(super) fn go(&mut self, name: &str) -> Transmission {
         match self.send(&go(OPT_GO, name, &[])) {
             (_, End::Transmission(transmission)) => transmission,
@@ -118,7 +118,7 @@ impl Client {
     }
 }
 
-/// Replies to options, each as a word for its kind and what it says.
+/// Returns the replies to options, each as a word for its type, and its content.
 pub(super) fn words(mut bytes: &[u8]) -> Vec<String> {
     let mut words = Vec::new();
     while !bytes.is_empty() {

@@ -1,4 +1,4 @@
-//! Extents made fit for a client, against a model that goes block by block.
+//! Extents converted for a client, against a model that goes block by block.
 
 use std::vec::Vec;
 
@@ -12,7 +12,7 @@ fn told(extents: &[(u64, u32)], end: u64, mask: u64, nr_max: usize) -> Vec<(u64,
     told
 }
 
-/// The flags of each block that is covered whole: what all its bytes have.
+/// Returns the flags of each block that is covered completely: those that all its bytes have.
 fn by_block(extents: &[(u64, u32)], end: u64, block: u64) -> Vec<u32> {
     let bytes: Vec<u32> = extents
         .iter()

@@ -1,6 +1,7 @@
-//! Every field of the handshake that is a length, with every length that is a border.
+//! Every length field of the handshake, with every boundary value.
 //!
-//! Whatever a length says, a connection keeps no more than what came, and no more than its limit.
+//! Whatever the value, a connection stores no more than it has received, and no more than its
+//! limit.
 
 use std::vec::Vec;
 
@@ -10,7 +11,7 @@ use crate::server::{CloseReason, TlsPolicy};
 use crate::wire::numbers::*;
 use crate::wire::{OptionHeader, Sink};
 
-/// 0, 1, around a limit, and what overflows.
+/// 0, 1, values around a limit, and values that overflow.
 fn borders(max: u32) -> [u32; 7] {
     [0, 1, max - 1, max, max + 1, 1 << 31, u32::MAX]
 }
@@ -77,7 +78,7 @@ fn where_tls_is_required_nothing_is_kept_before_it() {
 
 #[test]
 fn names_and_numbers_that_lie_are_malformed() {
-    // Where the first field begins, what is before it, and what follows.
+    // Returns the data of an option: this length of the name, and then `rest`.
     let name_len = |len: u32, rest: &[u8]| {
         let mut data = Vec::new();
         data.put_u32(len);
@@ -92,7 +93,7 @@ fn names_and_numbers_that_lie_are_malformed() {
                 client.ask(&option(OPT_STRUCTURED_REPLY, b""));
                 let told = client.ask(&option(opt, &name_len(len, &rest)));
                 let behind = if opt <= OPT_GO { 2 } else { 4 };
-                // What is behind the name is all zeroes: no infos, no queries, nothing else.
+                // All bytes after the name are zero: no infos, no queries, nothing else.
                 let fits = len as usize + behind == given;
                 let is_named = len > 0;
                 let expected = match (fits, is_named) {

@@ -1,4 +1,4 @@
-//! Tests of the server half: a client that is written out, against what the document says.
+//! Tests of the server side, with handwritten client messages, against the protocol document.
 
 mod basics;
 mod client;

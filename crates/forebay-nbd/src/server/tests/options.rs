@@ -1,4 +1,4 @@
-//! Each error of the handshake, answered as the document says, and the next option in its place.
+//! Each error of the handshake: its reply conforms to the document, and the next option works.
 
 use std::vec::Vec;
 
@@ -16,7 +16,7 @@ const UNKNOWN: &str = "error 6";
 const TOO_BIG: &str = "error 9";
 const EXT_HEADER_REQD: &str = "error 10";
 
-/// The data of a GO with fields that need not fit.
+/// Returns the data of a GO whose fields may contradict each other.
 fn raw_go(name_len: u32, name: &[u8], nr_infos: u16, infos: &[u8]) -> Vec<u8> {
     let mut data = Vec::new();
     data.put_u32(name_len);
@@ -26,7 +26,7 @@ fn raw_go(name_len: u32, name: &[u8], nr_infos: u16, infos: &[u8]) -> Vec<u8> {
     data
 }
 
-/// The data of a SET_META_CONTEXT with fields that need not fit.
+/// Returns the data of a SET_META_CONTEXT whose fields may contradict each other.
 fn raw_set(name_len: u32, name: &[u8], nr_queries: u32, queries: &[u8]) -> Vec<u8> {
     let mut data = Vec::new();
     data.put_u32(name_len);
@@ -36,7 +36,7 @@ fn raw_set(name_len: u32, name: &[u8], nr_queries: u32, queries: &[u8]) -> Vec<u
     data
 }
 
-/// The client is in step: the next option is understood.
+/// Checks that the stream is in step: the server parses the next option.
 fn is_in_step(client: &mut Client) {
     let told = client.ask(&option(OPT_LIST, b""));
     assert_eq!(told.len(), client.exports.len() + 1);
@@ -285,7 +285,7 @@ fn a_handshake_has_an_end() {
         assert_eq!(client.ask(&option(4, b"")), [UNSUP]);
     }
     assert_eq!(client.send(&option(4, b"")).1, closed(CloseReason::TooManyOptions));
-    // TLS does not begin the count anew.
+    // TLS does not reset the count.
     let mut client = Client::new(TlsPolicy::On);
     for _ in 1..NR_OPTIONS_MAX {
         client.ask(&option(4, b""));

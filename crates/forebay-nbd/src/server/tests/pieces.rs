@@ -1,4 +1,4 @@
-//! Bytes in pieces: wherever a stream is cut, the same comes of it.
+//! Bytes in pieces: the result does not depend on where a stream is cut.
 
 use std::vec::Vec;
 
@@ -8,7 +8,7 @@ use super::client::{Client, End, FLAGS, contexts, go, option, words};
 use crate::server::{Next, TlsPolicy};
 use crate::wire::numbers::*;
 
-/// A whole handshake with something of everything, up to a request of which nothing is taken.
+/// Returns a whole handshake with all kinds of options, up to a request, which is not consumed.
 fn stream(behind: &[u8]) -> Vec<u8> {
     [
         &FLAGS[..],
@@ -28,7 +28,7 @@ fn stream(behind: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// Feeds the pieces one after another; what came back, how it ended, and how much was taken.
+/// Feeds the pieces one after another. Returns the replies, the result, and the bytes consumed.
 fn feed(pieces: &[&[u8]]) -> (Vec<u8>, End, usize) {
     let mut client = Client::greeted(TlsPolicy::Off);
     let (mut out, mut taken) = (Vec::new(), 0);
@@ -52,7 +52,7 @@ fn a_stream_cut_anywhere_gives_the_same() {
     let whole = feed(&[&all]);
     assert!(matches!(whole.1, End::Transmission(_)));
     assert_eq!(whole.2, all.len() - 9);
-    // The middle of what is skipped is the same everywhere.
+    // All cuts within the skipped data are equivalent.
     let start_of_skipped = 4 + 16 + 20 + 316 + 20;
     let is_told_apart = |at: usize| at < start_of_skipped || at > start_of_skipped + 16_900;
     for cut in (0..all.len()).filter(|&at| is_told_apart(at)) {
@@ -97,7 +97,7 @@ proptest! {
         prop_assert_eq!(feed(&pieces), feed(&[&all]));
     }
 
-    /// Whatever comes: no panic, bounded memory, and the same in pieces.
+    /// With any bytes: no panic, bounded memory, and the same result in pieces.
     #[test]
     fn noise_gives_the_same_in_pieces(
         noise in prop::collection::vec(any::<u8>(), 0..300),

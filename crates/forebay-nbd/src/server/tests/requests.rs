@@ -1,4 +1,4 @@
-//! Each request that is refused, by its error; and payloads, that are taken off in any case.
+//! The error of each refused request; and payloads, which are read in all cases.
 
 use std::borrow::ToOwned;
 use std::vec::Vec;
@@ -11,7 +11,7 @@ use crate::wire::{ChunkHeader, ErrorChunk, Framing, RequestHeader, SimpleReply};
 
 const FRAMINGS: [Framing; 3] = [Framing::Simple, Framing::Structured, Framing::Extended];
 
-/// Everything is offered, but for what `change` takes away.
+/// Returns the transmission of an export that supports everything, except what `change` removes.
 fn transmission(framing: Framing, change: Change) -> Transmission {
     let mut client = Client::new(TlsPolicy::Off);
     client.exports = [export("a")].into();
@@ -27,7 +27,7 @@ fn transmission(framing: Framing, change: Change) -> Transmission {
     client.go("a")
 }
 
-/// A request as this framing has it. A write says that it has a payload where that is needed.
+/// Returns a request in this framing. A write has the flag PAYLOAD_LEN if the framing needs it.
 fn bytes(framing: Framing, command: u16, flags: u16, offset: u64, len: u64) -> Vec<u8> {
     let mut out = Vec::new();
     let mut header = RequestHeader { flags, command, cookie: 0xc00c1e, offset, len };
@@ -54,7 +54,7 @@ fn error(rq: &Request) -> Option<NbdError> {
 }
 
 const FUA: u16 = CMD_FLAG_FUA;
-/// What an export lacks.
+/// Removes abilities of an export.
 type Change = fn(&mut Abilities);
 const ALL: Change = |_| {};
 
@@ -161,7 +161,7 @@ fn what_was_not_offered_is_refused() {
 #[test]
 fn a_read_only_export_is_not_written_to() {
     for framing in FRAMINGS {
-        // Whether it could otherwise or not, and whatever else is wrong.
+        // Whether the export supports the command or not, and whatever else is wrong.
         for change in [
             |can: &mut Abilities| can.read_only = true,
             |can: &mut Abilities| {
@@ -277,15 +277,15 @@ fn with_extended_headers_only_a_flag_means_a_payload() {
         let closed = parse(command, CMD_FLAG_PAYLOAD_LEN, u64::MAX);
         assert_eq!(closed, Err(CloseReason::PayloadTooLong(u64::MAX)));
     }
-    // Without it, a length may be of the whole export.
+    // Without it, the length may be that of the whole export.
     assert_eq!(error(&parse(CMD_TRIM, 0, SIZE).unwrap()), None);
-    // The client that leaves needs not be in step.
+    // The stream needs not stay in step for a client that disconnects.
     assert_eq!(parse(CMD_DISC, CMD_FLAG_PAYLOAD_LEN, u64::MAX).unwrap().payload_len, 0);
 }
 
 #[test]
 fn a_payload_is_borne_as_far_as_a_client_may_go() {
-    // A server that takes less still skips what a client may send by default.
+    // A server with a smaller limit still skips what a client may send by default.
     let mut client = Client::new(TlsPolicy::Off);
     client.exports[0].block_size.max = 4096;
     let on = client.go("a");
@@ -298,7 +298,7 @@ fn a_payload_is_borne_as_far_as_a_client_may_go() {
     }
     let long = bytes(Framing::Simple, CMD_WRITE, 0, 0, (1 << 25) + 1);
     assert!(matches!(on.parse(&long), Err(CloseReason::PayloadTooLong(_))));
-    // One that takes more takes more.
+    // A server with a larger limit accepts more.
     let mut client = Client::new(TlsPolicy::Off);
     client.exports[0].block_size.max = 1 << 26;
     assert_eq!(error(&parse(&client.go("a"), CMD_WRITE, 0, 0, 1 << 26)), None);
@@ -344,7 +344,7 @@ fn a_request_that_is_none_closes() {
             assert_eq!(on.parse(&good[..len]), Err(CloseReason::RequestMagic));
         }
     }
-    // The other framing's is none either.
+    // The magic number of another framing is wrong as well.
     let other = bytes(Framing::Extended, CMD_READ, 0, 0, 512);
     let on = transmission(Framing::Structured, ALL);
     assert_eq!(on.parse(&other), Err(CloseReason::RequestMagic));

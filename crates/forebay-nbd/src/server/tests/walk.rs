@@ -1,4 +1,4 @@
-//! All sequences of up to five options, against a model that looks at the whole past each time.
+//! All sequences of up to five options, against a model that checks the whole history each time.
 //!
 //! The model keeps no state but the list of what was sent, so that it cannot forget or keep
 //! something by the same mistake as the code.
@@ -71,8 +71,8 @@ fn bytes(sent: Sent) -> Vec<u8> {
     }
 }
 
-/// What is to come of the last of `past`, whose others left the handshake open: replies, and
-/// how it ends: "" for not, "tls", "close", or the transmission in words.
+/// Returns the replies to the last of `past`, whose others left the handshake open, and its result:
+/// "" to go on, "tls", "close", or the transmission in words.
 fn model(tls: TlsPolicy, past: &[Sent]) -> (Vec<String>, String) {
     let (&last, before) = past.split_last().unwrap();
     // STARTTLS is granted once, and what was sent before it does not count.

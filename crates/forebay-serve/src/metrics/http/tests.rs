@@ -1,4 +1,4 @@
-//! Requests as scrapers send them, and as they do not.
+//! Requests of scrapers, and malformed requests.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,4 @@
-//! The text, read by a strict parser of the parts of OpenMetrics that are used.
+//! The text, parsed by a strict parser of the parts of OpenMetrics that are used.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +10,9 @@ use crate::metrics::CountedExport;
 /// A sample: its name and labels, and its value.
 type Samples = BTreeMap<String, f64>;
 
-/// Reads the text as the standard says: every family has its lines together, with a type before
-/// its samples, each sample has the suffix that its type asks for, none is there twice, and the
-/// last line is the end.
+/// Parses the text as the standard requires: the lines of a family are contiguous, its type
+/// precedes its samples, each sample has the suffix of its type, none occurs twice, and the last
+/// line is the end marker.
 fn parse(text: &str) -> Samples {
     let mut samples = Samples::new();
     let mut families = BTreeSet::new();
@@ -30,7 +30,7 @@ fn parse(text: &str) -> Samples {
                 }
                 "UNIT" => assert!(name.ends_with(&format!("_{rest}")), "{line}"),
                 "HELP" => {
-                    assert!(families.insert(name.to_owned()), "{name} is there twice");
+                    assert!(families.insert(name.to_owned()), "{name} occurs twice");
                     assert!(rest.ends_with('.') && !rest.ends_with(".."), "{line}");
                     current = None;
                 }
@@ -52,13 +52,13 @@ fn parse(text: &str) -> Samples {
         assert!(suffixes.contains(&suffix), "{line}");
         let value: f64 = value.parse().expect(line);
         assert!(value >= 0.0, "{line}");
-        assert!(samples.insert(key.to_owned(), value).is_none(), "{key} is there twice");
+        assert!(samples.insert(key.to_owned(), value).is_none(), "{key} occurs twice");
     }
     check_histograms(&samples);
     samples
 }
 
-/// Buckets never fall, and the last is the count.
+/// Checks that buckets never fall, and that the last one equals the count.
 fn check_histograms(samples: &Samples) {
     let mut buckets: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for (key, value) in samples.iter().filter(|(key, _)| key.contains("_bucket{")) {
@@ -132,7 +132,7 @@ fn traffic_and_failures_are_told_with_their_labels() {
     let [one, two] = disks;
     let counters = Counters::new(vec![
         CountedExport { name: "".into(), disk: one },
-        // Names are the operator's, so they may be odd.
+        // The operator chooses the names, so they may be odd.
         CountedExport { name: "a \"b\"\n\\c".into(), disk: two },
     ]);
     let connection = counters.open_connection();
@@ -176,6 +176,6 @@ fn traffic_and_failures_are_told_with_their_labels() {
     }
     drop(connection);
     let (_, samples) = texts_of(&counters);
-    assert!(!samples.keys().any(|key| key.contains("connection=")), "it is gone");
+    assert!(!samples.keys().any(|key| key.contains("connection=")), "the connection has ended");
     assert_eq!(samples[&format!("forebay_export_sent_bytes_total{{{odd}}}")], 4112.0);
 }

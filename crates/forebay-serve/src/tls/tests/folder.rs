@@ -1,4 +1,4 @@
-//! Folders that lack something: each error names its file.
+//! Incomplete directories: each error names the file.
 
 use crate::tls::server_config;
 

@@ -1,4 +1,4 @@
-//! The TLS library of nbdkit, QEMU and libnbd as the client.
+//! GnuTLS, the TLS library of nbdkit, QEMU and libnbd, as the client.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -12,7 +12,8 @@ use tempfile::TempDir;
 use super::certificates::Authority;
 use super::{Echoed, start_echo};
 
-/// Whether the program is there; says so, and fails under `FOREBAY_REQUIRE_TOOLS=1`, if not.
+/// Returns whether the program exists. If not, prints that the test is skipped, and fails under
+/// `FOREBAY_REQUIRE_TOOLS=1`.
 #[allow(clippy::print_stderr)]
 pub(super) fn is_there(test: &str) -> bool {
     if Command::new("gnutls-cli").arg("--version").output().is_ok() {
@@ -24,8 +25,8 @@ pub(super) fn is_there(test: &str) -> bool {
     false
 }
 
-/// One session with these options of gnutls-cli, between the directories of the server and of the
-/// client: whether the client's greeting came back, what it printed, and what the server saw.
+/// Runs one session with these options of gnutls-cli, between the directories of the server and of
+/// the client. Returns whether the greeting came back, the output, and the result at the server.
 pub(super) fn session(
     (server, client): (&Path, &Path),
     verify_peer: bool,
@@ -49,7 +50,7 @@ pub(super) fn session(
     let server = start_echo(socket, config);
 
     let mut input = child.stdin.take().unwrap();
-    // It may have left already.
+    // It may have ended already.
     let _ = input.write_all(b"forebay says hello\n");
     let mut printed = String::new();
     let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -63,7 +64,7 @@ pub(super) fn session(
     (came_back && status.status.success(), printed, server.join().unwrap())
 }
 
-/// One directory for both.
+/// Returns one directory for both sides.
 fn one(folder: &TempDir) -> (&Path, &Path) {
     (folder.path(), folder.path())
 }

@@ -1,4 +1,4 @@
-//! Who may come in: certificates of both sides.
+//! Verification of certificates on both sides.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -38,7 +38,7 @@ pub(super) fn client(
 
 const VERSIONS: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS12, &rustls::version::TLS13];
 
-/// A greeting there and back; what the client and the server say of it.
+/// Sends a greeting and its echo. Returns the results at the client and at the server.
 fn greet(
     folder: &std::path::Path,
     verify_peer: bool,
@@ -118,7 +118,7 @@ fn with_verification_only_clients_that_the_authority_knows_are_served() {
             let (client, (echoed, end)) = greet(own);
             client.unwrap_err();
             assert_eq!(end.unwrap_err().kind(), std::io::ErrorKind::InvalidData);
-            assert_eq!(echoed, 0, "nothing of it was taken for data");
+            assert_eq!(echoed, 0, "no plaintext was taken for data");
         }
     }
 }

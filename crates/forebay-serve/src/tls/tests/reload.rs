@@ -17,7 +17,7 @@ fn open(folder: &Path) -> Tls {
     Tls::open(TlsOptions { is_required: true, certificates, verify_peer: true }).unwrap()
 }
 
-/// Whether a new connection is accepted by a client that trusts only `authority`.
+/// Returns whether a client that trusts only `authority` accepts a new connection.
 fn is_trusted(tls: &Tls, authority: &Authority) -> bool {
     let (here, there) = UnixStream::pair().unwrap();
     let server = start_echo(there.into(), tls.config());

@@ -1,4 +1,4 @@
-//! RSA keys of all sizes that tools make: which ones the server can have, and which ones clients.
+//! RSA keys of all sizes that tools generate: which ones a server may have, and which ones clients.
 //!
 //! Each file in `keys/` has a key and a self-signed certificate, valid until 2100. They are fixed,
 //! since a key of 8192 bits takes a minute to make, and they protect nothing.
@@ -28,7 +28,7 @@ fn pem(bits: u32) -> String {
     std::fs::read_to_string(file).unwrap()
 }
 
-/// A server's directory with this key.
+/// Returns a server's directory with this key.
 fn folder(bits: u32) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "server-cert.pem", &pem(bits));

@@ -1,4 +1,4 @@
-//! The stream: bytes there and back, ends of both kinds, and what an event loop is told.
+//! The TLS stream: echoed bytes, both kinds of end, and the flags for an event loop.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::Shutdown;
@@ -11,7 +11,7 @@ use super::certificates::Authority;
 use super::peers::{Client, client};
 use super::start_echo;
 
-/// A client, and a server's end that the test drives by itself. The handshake is over.
+/// A client, and the server's end, which the test drives itself. The handshake is over.
 struct Pair {
     client: Client,
     stream: TlsStream,
@@ -27,7 +27,7 @@ impl Pair {
         here.set_nonblocking(true).unwrap();
         let mut client = client(here, &authority, None, &TLS13);
         let mut stream = TlsStream::new(config).unwrap();
-        // Once more at the end: the client's last message is for the server.
+        // Once more at the end: the last message of the client is for the server.
         let mut is_handshaking = true;
         while is_handshaking {
             is_handshaking = client.conn.is_handshaking();
@@ -71,7 +71,7 @@ fn megabytes_come_back_as_they_were_sent() {
         let server = start_echo(there.into(), config);
         let mut client = client(here, &authority, None, version);
         let sent = pattern(3_000_001);
-        // In pieces that the sockets hold, since neither side reads while it writes.
+        // In pieces that fit into the sockets, since neither side reads while it writes.
         let mut back = vec![0; 50_000];
         for piece in sent.chunks(back.len()) {
             client.write_all(piece).unwrap();
@@ -90,7 +90,7 @@ fn megabytes_come_back_as_they_were_sent() {
 #[test]
 fn what_is_decrypted_and_not_read_is_told_though_the_socket_is_empty() {
     let mut pair = Pair::new();
-    // More than one record, and more than what is decrypted at once.
+    // More than one record, and more than one call decrypts.
     let sent = pattern(60_000);
     pair.send(&sent);
     let mut received = pair.read(10).unwrap();
@@ -122,10 +122,10 @@ fn a_clean_end_is_told_from_one_that_cuts_off() {
     pair.send(b"bye");
     pair.client.conn.send_close_notify();
     pair.client.flush().unwrap();
-    // The socket stays open: the client waits for the server to end, too.
+    // The socket stays open: the client waits for the server's close_notify.
     assert_eq!(pair.read(100).unwrap(), b"bye");
     assert_eq!(pair.read(100).unwrap(), b"");
-    assert_eq!(pair.read(100).unwrap(), b"", "and so it stays");
+    assert_eq!(pair.read(100).unwrap(), b"", "the end is permanent");
 
     let mut pair = Pair::new();
     pair.send(b"bye");
@@ -174,7 +174,7 @@ fn a_peer_that_does_not_read_gets_a_bounded_buffer_and_later_all_of_it() {
             }
         }
     }
-    assert!(taken > 0 && taken < 2_000_000, "{taken} bytes wait");
+    assert!(taken > 0 && taken < 2_000_000, "{taken} bytes are unsent");
     assert!(pair.stream.wants_write());
     assert_eq!(pair.stream.flush(&pair.socket).unwrap_err().kind(), ErrorKind::WouldBlock);
     let mut received = vec![0; taken];

@@ -1,4 +1,4 @@
-//! How many pieces there are, of which class, and how they give way.
+//! Number and class of CACHE pieces, and their priority.
 
 use super::super::driven::{Driven, is_answered, send};
 use super::*;
@@ -9,8 +9,8 @@ const CACHE: u16 = 5;
 const LEN: u32 = 4 << 20;
 const NR_PIECES: u64 = (LEN as usize / PIECE_BYTES) as u64;
 
-/// A worker with a disk in memory, which completes each I/O as it is submitted, and which counts as
-/// one whose reads fill a cache.
+/// A worker with a disk in memory that completes each I/O when it is submitted, and that counts as
+/// a disk whose reads fill a cache.
 fn driven() -> Driven {
     Driven::new("ram:8M", Limits::default(), |export| export.caches_reads = true)
 }

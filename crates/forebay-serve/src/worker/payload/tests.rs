@@ -1,4 +1,4 @@
-//! Payloads that stop halfway: what others get beside them, and when they end.
+//! Payloads that stop halfway: the share of other clients, and the time limit.
 
 use super::super::driven::{Driven, is_answered, send};
 use crate::config::Limits;
@@ -10,7 +10,7 @@ const WRITE: u16 = 1;
 const NR_STALLED: usize = 99;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A worker with this memory and as many clients as it allows, and the last of them: all others
+/// A worker with this memory and as many clients as it allows, and the last of them. All others
 /// have sent the header of a write of 64 KiB and one byte of its payload.
 fn stalled(spec: &str, memory_bytes: usize) -> (Driven, Vec<UnixStream>, UnixStream) {
     let (connections, threads) = (NR_STALLED + 1, 1);
@@ -43,7 +43,7 @@ fn reads_two_blocks(driven: &mut Driven, client: &mut UnixStream, len: u32) {
     }
 }
 
-/// With the least memory there can be.
+/// With the least memory that is accepted.
 #[test]
 fn stalled_payloads_leave_every_client_its_share() {
     let (mut driven, _stalled, mut last) = stalled("ram:1M?logical_block_size=4096", 1 << 20);
@@ -62,16 +62,16 @@ fn payloads_that_stall_while_others_wait_for_memory_end_after_half_a_minute() {
     let nr_clients = NR_STALLED + 1;
     driven.worker.disks.pool.take_shortage();
     elapse(&mut driven, 3600);
-    assert_eq!(driven.worker.conns.len(), nr_clients, "nobody waited");
+    assert_eq!(driven.worker.conns.len(), nr_clients, "no client was closed");
 
     // The second of two reads waits until the first is answered.
     reads_two_blocks(&mut driven, &mut last, 4096);
     assert!(driven.worker.disks.pool.is_short());
     elapse(&mut driven, 29);
-    assert_eq!(driven.worker.conns.len(), nr_clients, "they have a second left");
+    assert_eq!(driven.worker.conns.len(), nr_clients, "the time limit has not passed");
     reads_two_blocks(&mut driven, &mut last, 4096);
     elapse(&mut driven, 31);
-    assert_eq!(driven.worker.conns.len(), 1, "all but the last have ended");
+    assert_eq!(driven.worker.conns.len(), 1, "all but the last are closed");
     assert!(driven.worker.disks.pool.is_whole());
     assert_eq!(driven.worker.disks.flights.len(), 0);
     drop(stalled);

@@ -34,7 +34,7 @@ fn a_server_that_says_nothing_more_is_given_up() {
     assert_eq!(greeted_with(b""), silent);
     assert_eq!(greeted_with(b"NBDMAGICIHAVE"), silent);
     assert_eq!(greeted_with(b"NBDMAGICIHAVEOPT\0\x03"), silent);
-    assert_eq!(greeted_with(b"220 ready\r\n"), "who answers is no NBD server");
+    assert_eq!(greeted_with(b"220 ready\r\n"), "the peer is not an NBD server");
 }
 
 #[test]

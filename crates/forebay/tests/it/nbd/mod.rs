@@ -152,7 +152,7 @@ fn what_cannot_be_had_is_refused_by_name() {
         (
             format!("nbds+unix:///disk?socket={socket}"),
             match cfg!(feature = "tls") {
-                true => "the server has no TLS, and nbds:// insists",
+                true => "the server does not support TLS, which nbds:// requires",
                 false => "build the crate forebay with its feature `tls`",
             },
         ),
@@ -164,7 +164,7 @@ fn what_cannot_be_had_is_refused_by_name() {
             format!("nbd+unix:///?socket=/{}", "x".repeat(200)),
             "a socket's path has at most 107 bytes",
         ),
-        (format!("{}&tls-verify=no", server.uri()), "`tls-verify` is no key of an NBD URI"),
+        (format!("{}&tls-verify=no", server.uri()), "`tls-verify` is not a key of an NBD URI"),
         (format!("{}&queue_dept=1", server.uri()), "did you mean `queue_depth`?"),
         (
             format!("{}&exclusive=on", server.uri()),
