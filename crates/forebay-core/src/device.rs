@@ -53,7 +53,7 @@ impl DeviceState {
     /// As [`new`](DeviceState::new), of a disk on a file or device that others may be on, too.
     pub fn on(backing: &Backing, nr_hctxs: u32) -> DeviceState {
         let Backing { durability, retries } = backing.clone();
-        let counts = retries.join(nr_hctxs);
+        let counts = retries.writes().join(nr_hctxs);
         DeviceState { failed: AtomicBool::new(false), retries, durability, counts }
     }
 
@@ -95,6 +95,6 @@ impl DeviceState {
 
 impl Drop for DeviceState {
     fn drop(&mut self) {
-        self.retries.part(&self.counts);
+        self.retries.writes().part(&self.counts);
     }
 }

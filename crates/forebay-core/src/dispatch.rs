@@ -129,12 +129,12 @@ impl Turn<'_> {
         let retries = &hctx.retries;
         let is_write = rq.op.is_write();
         if is_write {
-            retries.count_write(hctx.count_at);
+            retries.writes().count_write(hctx.count_at);
         }
         // A1. A retried request is not held back by itself.
         if retries.any() && retries.hold_back(rq.retry, rq.ranges(&hctx.splits)) {
             if is_write {
-                retries.write_is_out(hctx.count_at);
+                retries.writes().write_is_out(hctx.count_at);
             }
             hctx.held.push(tag);
             hctx.table[tag.index()] = Slot { state: SlotState::Waiting, rq: Some(rq) };
@@ -155,7 +155,7 @@ impl Turn<'_> {
         rq.issued_ns = self.now;
         let answer = driver.queue_rq(&issued(&hctx.splits, &rq, tag, true), last);
         if is_write {
-            retries.write_is_out(hctx.count_at);
+            retries.writes().write_is_out(hctx.count_at);
         }
         match answer {
             Issue::Queued => {

@@ -17,11 +17,8 @@
 //! side. A write of one bio notes that number only where counts are not exact: elsewhere each I/O
 //! would pay for it, and none needs it.
 //!
-//! # Disks on one file
-//! They share one [`Retries`], and each of their contexts has a count of its own there. There are
-//! as many counts as four disks like the first need, and at least 64. A disk that finds too few is
-//! not counted: while it is open, and for writes that were issued before it was closed, no write is
-//! tried again.
+//! The disks on one file share one [`Retries`], where each of their contexts has a count of its own
+//! ([`counts`]).
 //!
 //! # Two contexts at once
 //! The context that fails enters the range (A), then looks at the others' counts (B). The context
@@ -30,9 +27,14 @@
 //! gives up, or the second sees the range, and holds its write back. A disk that is not counted
 //! takes the place of (C) when it is opened.
 
+mod counts;
+
+pub(crate) use counts::Counts;
+
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::tag::Tag;
 use alloc::boxed::Box;
+use counts::WriteCounts;
 
 /// How many writes a hardware context remembers.
 const LOG_LEN: usize = 256;
@@ -98,41 +100,7 @@ pub(crate) struct Retries {
     nr: AtomicU32,
     /// First byte and byte after the last; free where both are 0.
     ranges: [(AtomicU64, AtomicU64); RETRIES_MAX],
-    /// Empty where there is one context: its own writes are in its log.
-    counts: Box<[WriteCount]>,
-    /// Counts behind these were never in use.
-    nr_counts: AtomicU32,
-    /// Disks that are not counted: in the low half those that are open, in the high half all that
-    /// ever were.
-    uncounted: AtomicU64,
-}
-
-/// The writes of a hardware context. They are never set back, whichever context has it.
-#[derive(Debug)]
-struct WriteCount {
-    /// Twice as many as the writes that were issued: changed by the holder of the context's token
-    /// alone.
-    nr: AtomicU64,
-    /// 1 while a disk has it.
-    is_taken: AtomicU32,
-}
-
-/// The place of a context without a count.
-const NOT_COUNTED: u32 = u32::MAX;
-
-/// A disk that is not counted, as [`Retries::uncounted`] counts it.
-const UNCOUNTED_OPEN: u64 = 1;
-const UNCOUNTED_EVER: u64 = 1 << 32;
-
-/// The counts of a disk's hardware contexts. None where the disk is not counted.
-#[derive(Debug)]
-pub(crate) struct Counts(Option<Box<[u32]>>);
-
-impl Counts {
-    /// The place of the count of context `hctx`.
-    pub(crate) fn of(&self, hctx: u32) -> u32 {
-        self.0.as_ref().map_or(NOT_COUNTED, |counts| counts[hctx as usize])
-    }
+    writes: WriteCounts,
 }
 
 /// A place in the list of retries.
@@ -151,99 +119,24 @@ impl Retries {
     }
 
     fn with_counts(nr: u32) -> Retries {
-        let count = || WriteCount { nr: AtomicU64::new(0), is_taken: AtomicU32::new(0) };
         Retries {
             nr: AtomicU32::new(0),
             ranges: core::array::from_fn(|_| (AtomicU64::new(0), AtomicU64::new(0))),
-            counts: (0..nr).map(|_| count()).collect(),
-            nr_counts: AtomicU32::new(0),
-            uncounted: AtomicU64::new(0),
+            writes: WriteCounts::new(nr),
         }
     }
 
-    /// A disk of `nr_hctxs` contexts is opened, and has not written yet.
-    pub(crate) fn join(&self, nr_hctxs: u32) -> Counts {
-        if self.counts.is_empty() {
-            assert!(nr_hctxs == 1, "made for one context");
-            return Counts(Some([NOT_COUNTED].into()));
-        }
-        // Acquire: with the release in `part`, the count goes on from its last owner's.
-        let is_free = |count: &WriteCount| {
-            let order = (Ordering::Acquire, Ordering::Relaxed);
-            count.is_taken.compare_exchange(0, 1, order.0, order.1).is_ok()
-        };
-        let places = 0..self.counts.len() as u32;
-        let free = places.filter(|at| is_free(&self.counts[*at as usize]));
-        let taken: Box<[u32]> = free.take(nr_hctxs as usize).collect();
-        // Before the first write is counted there, which a fence follows.
-        let nr = taken.last().map_or(0, |last| last + 1);
-        self.nr_counts.fetch_max(nr, Ordering::SeqCst);
-        if taken.len() == nr_hctxs as usize {
-            return Counts(Some(taken));
-        }
-        self.give_back(&taken);
-        self.uncounted.fetch_add(UNCOUNTED_OPEN + UNCOUNTED_EVER, Ordering::SeqCst);
-        // Instead of one for each write.
-        fence(Ordering::SeqCst);
-        Counts(None)
-    }
-
-    /// The disk is closed: all of its writes have ended.
-    pub(crate) fn part(&self, counts: &Counts) {
-        match &counts.0 {
-            Some(taken) => self.give_back(taken),
-            // Release: where it is seen to be closed its writes are seen to have ended.
-            None => _ = self.uncounted.fetch_sub(UNCOUNTED_OPEN, Ordering::Release),
-        }
-    }
-
-    fn give_back(&self, taken: &[u32]) {
-        let counts = taken.iter().filter_map(|at| self.counts.get(*at as usize));
-        counts.for_each(|count| count.is_taken.store(0, Ordering::Release));
-    }
-
-    /// The context whose count is at `at` is about to issue a write (C, and the fence). The count
-    /// is odd until [`write_is_out`](Self::write_is_out).
+    /// Returns the counts of the writes of all contexts.
     #[inline]
-    pub(crate) fn count_write(&self, at: u32) {
-        // Without a count: no other context is there, or all of them know of the disk.
-        if let Some(WriteCount { nr, .. }) = self.counts.get(at as usize) {
-            nr.store(nr.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            fence(Ordering::SeqCst);
-        }
-    }
-
-    /// The write was issued, or will not be now. Release: who sees the count sees it issued.
-    #[inline]
-    pub(crate) fn write_is_out(&self, at: u32) {
-        if let Some(WriteCount { nr, .. }) = self.counts.get(at as usize) {
-            nr.store(nr.load(Ordering::Relaxed) + 1, Ordering::Release);
-        }
+    pub(crate) fn writes(&self) -> &WriteCounts {
+        &self.writes
     }
 
     /// The moment before a write that the context whose count is at `at` is about to issue: what it
     /// notes of it in its log afterwards bears the write's own tag.
     pub(crate) fn moment(&self, at: u32, log: &WriteLog) -> Moment {
         // Where another is about to issue one, no later count is the same.
-        Moment { own: log.count, others: self.writes_of_others(at).unwrap_or(u64::MAX) }
-    }
-
-    /// Counts the writes of all contexts but one. None where one is being issued, or may be: by a
-    /// disk that is not counted.
-    fn writes_of_others(&self, at: u32) -> Option<u64> {
-        if self.counts.is_empty() {
-            return Some(0);
-        }
-        let uncounted = self.uncounted.load(Ordering::Acquire);
-        if !uncounted.is_multiple_of(UNCOUNTED_EVER) {
-            return None;
-        }
-        // A count behind these is used for the first time by a context that sees the range (D).
-        let counts = &self.counts[..self.nr_counts.load(Ordering::Acquire) as usize];
-        let others = counts.iter().enumerate().filter(|(other, _)| *other != at as usize);
-        others
-            .map(|(_, count)| count.nr.load(Ordering::Acquire))
-            .try_fold(uncounted, |sum, count| count.is_multiple_of(2).then(|| sum + count))
+        Moment { own: log.count, others: self.writes.of_others(at).unwrap_or(u64::MAX) }
     }
 
     /// Enters a range that is to be tried again (A). `None` where too many are.
@@ -284,7 +177,7 @@ impl Retries {
         ranges: impl Iterator<Item = (u64, u64)>,
     ) -> bool {
         fence(Ordering::SeqCst);
-        self.writes_of_others(at) != Some(since.others)
+        self.writes.of_others(at) != Some(since.others)
             || log.overlaps_since(since.own, tag, ranges)
     }
 
@@ -318,7 +211,7 @@ mod tests {
     /// Of a disk with two contexts.
     fn of_two() -> Retries {
         let retries = Retries::new(2);
-        assert_eq!((retries.join(2).of(0), retries.nr_counts.load(Ordering::Relaxed)), (0, 2));
+        assert_eq!((retries.writes.join(2).of(0), retries.writes.nr_ever_used()), (0, 2));
         retries
     }
 
@@ -336,17 +229,17 @@ mod tests {
         log.push(4096, 4096, other);
         log.push(512, 512, own);
         check(&retries, &log, false);
-        retries.count_write(0);
+        retries.writes.count_write(0);
         check(&retries, &log, false);
-        retries.count_write(1);
+        retries.writes.count_write(1);
         check(&retries, &log, true);
-        retries.write_is_out(1);
+        retries.writes.write_is_out(1);
         check(&retries, &log, true);
         let since = retries.moment(0, &log);
         assert!(!retries.was_overtaken(0, &log, since, own, [(0, 1)].into_iter()));
-        retries.count_write(1);
+        retries.writes.count_write(1);
         let since = retries.moment(0, &log);
-        retries.write_is_out(1);
+        retries.writes.write_is_out(1);
         assert!(retries.was_overtaken(0, &log, since, own, [(0, 1)].into_iter()));
         let retries = of_two();
         log.push(4095, 1, other);
@@ -378,45 +271,5 @@ mod tests {
         assert!(!retries.any() && !retries.hold_back(None, [(8192, 1)].into_iter()));
         let slots: alloc::vec::Vec<_> = (0..RETRIES_MAX).map(|_| retries.enter(0, 1)).collect();
         assert!(slots.iter().all(Option::is_some) && retries.enter(0, 1).is_none());
-    }
-
-    #[test]
-    fn counts_are_used_again_and_never_go_back() {
-        let retries = Retries::shared(2);
-        let (first, second) = (retries.join(2), retries.join(1));
-        assert_eq!([first.of(0), first.of(1), second.of(0)], [0, 1, 2]);
-        let log = WriteLog::new();
-        let before = retries.moment(0, &log);
-        retries.count_write(2);
-        retries.write_is_out(2);
-        retries.part(&second);
-        let after = retries.moment(0, &log);
-        assert_ne!(before, after);
-        let third = retries.join(2);
-        assert_eq!([third.of(0), third.of(1)], [2, 3]);
-        assert_eq!(retries.moment(0, &log), after, "a disk that has not written changes nothing");
-    }
-
-    #[test]
-    fn disk_without_room_for_its_counts_counts_as_one_that_writes_all_the_time() {
-        let retries = Retries::shared(2);
-        let (log, own) = (WriteLog::new(), Tag::from_index(1));
-        let first = retries.join(2);
-        let at = first.of(0);
-        let before = retries.moment(at, &log);
-        let is_overtaken =
-            |at, since| retries.was_overtaken(at, &log, since, own, [(0, 1)].into_iter());
-        assert!(!is_overtaken(at, before));
-        let large = retries.join(63);
-        assert_eq!(large.of(0), NOT_COUNTED);
-        assert!(is_overtaken(at, before));
-        let meanwhile = retries.moment(at, &log);
-        assert!(is_overtaken(at, meanwhile));
-        assert!(is_overtaken(large.of(0), retries.moment(large.of(0), &log)), "nor its own");
-        retries.part(&large);
-        assert!(is_overtaken(at, before) && is_overtaken(at, meanwhile));
-        assert!(!is_overtaken(at, retries.moment(at, &log)));
-        let last = retries.join(62);
-        assert_eq!((last.of(0), last.of(61)), (2, 63), "its counts were given back");
     }
 }
