@@ -1,8 +1,8 @@
 //! Durable points, shared flushes, and losses, through the library.
 
 use crate::common::{Scratch, open};
+use crate::event_loop::run;
 use crate::nbd_server::{NbdServer, export};
-use crate::progress::run;
 use forebay::{BlockStatus, Buf, Disk, Io, IoError, LostWrites};
 use forebay_nbd::server::Command;
 use std::io::{Read, Write};

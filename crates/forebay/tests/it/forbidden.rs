@@ -2,8 +2,8 @@
 //! ends with a status, the disk says why, and it can be closed.
 
 use crate::common::{Scratch, open, reap_all, submit};
+use crate::event_loop::await_readable;
 use crate::futures::block_on;
-use crate::progress::await_readable;
 use crate::seccomp;
 use forebay::{BlockStatus, Buf, Disk, Io, IoError};
 

@@ -2,8 +2,8 @@
 //! them, or an event loop that has asked for the disk's descriptor.
 
 use crate::common::{Scratch, open};
+use crate::event_loop::{EventFd, await_any, await_readable};
 use crate::nbd_server::{NbdServer, export};
-use crate::progress::{EventFd, await_any, await_readable};
 use crate::seccomp;
 use forebay::{Buf, Disk, Io, IoError, Refusal};
 use std::pin::pin;

@@ -1,7 +1,7 @@
 //! Freeze, quiesce, stop; a device that fails; a fork.
 
 use crate::common::{Scratch, open, submit};
-use crate::progress::is_readable;
+use crate::event_loop::is_readable;
 use forebay::{BlockStatus, Buf, Disk, FreezeError, Hold, Io, IoError, Op, Refusal};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

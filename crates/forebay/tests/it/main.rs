@@ -6,6 +6,7 @@ mod contract;
 mod crowd;
 mod data;
 mod durability;
+mod event_loop;
 mod extents;
 mod facts;
 mod fallback;

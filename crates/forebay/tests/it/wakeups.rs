@@ -2,8 +2,8 @@
 //! its loop once the work can go on, whichever turn met the gate or the driver.
 
 use crate::common::{Scratch, open, submit};
+use crate::event_loop::{await_readable, is_readable};
 use crate::holds::freeze;
-use crate::progress::{await_readable, is_readable};
 use forebay::{BioQueue, Buf, Completion, Disk, Hold, Io};
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -2,8 +2,8 @@
 
 use super::{LEN, Subject, pattern};
 use crate::common::{open, reap_all, submit};
+use crate::event_loop::await_readable;
 use crate::futures::{block_on, use_disk};
-use crate::progress::await_readable;
 use forebay::{BlockStatus, Buf, Io};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

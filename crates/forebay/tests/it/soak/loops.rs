@@ -6,8 +6,8 @@
 
 use super::{content, soak_seconds, soak_seed};
 use crate::common::{Numbers, Scratch, open};
+use crate::event_loop::{EventFd, poll_any};
 use crate::nbd_server::{NbdServer, export};
-use crate::progress::{EventFd, poll_any};
 use forebay::{
     BioQueue, BlockStatus, Buf, Completion, Disk, FreezeError, Io, IoFuture, SubmitError,
 };
