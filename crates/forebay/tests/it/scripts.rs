@@ -1,20 +1,20 @@
 //! Random scripts of failed write-backs on every engine, checked by a model of durability.
 //!
-//! A script is a random sequence of steps on one file: writes, FUA writes, preflushes and flushes by
-//! several threads; threads that begin, and so open the file late, and end; second disks on the
+//! A script is a random sequence of steps on one file: writes, FUA writes, preflushes and flushes
+//! by several threads; threads that begin, and so open the file late, and end; second disks on the
 //! file; disks that are closed with writes not yet durable; acknowledgements of losses; failed
-//! write-backs; and other programs that sync the file and so get its error. [`oracle`] has the rules
-//! that every step is checked against.
+//! write-backs; and other programs that sync the file and so get its error. [`oracle`] has the
+//! rules that every step is checked against.
 //!
 //! - [`over_fault`]: the driver `fault:` lets write-backs fail, on memory and on files through each
 //!   engine. Needs no privilege.
 //! - [`over_kernel`]: the kernel's write-back fails, on a block device whose storage is full for a
 //!   while, through each engine. Needs root.
 //!
-//! A seed gives a script and its kind of storage. A script that fails prints its seed and its steps;
-//! `FOREBAY_SCRIPTS_SEED=N FOREBAY_SCRIPTS=1` runs that script again. `FOREBAY_SCRIPTS` is the number
-//! of scripts of each test, `FOREBAY_SCRIPTS_SEED` the first seed. The steps are the same each time.
-//! The interleaving of threads that run at once is not.
+//! A seed gives a script and its kind of storage. A script that fails prints its seed and its
+//! steps; `FOREBAY_SCRIPTS_SEED=N FOREBAY_SCRIPTS=1` runs that script again. `FOREBAY_SCRIPTS` is
+//! the number of scripts of each test, `FOREBAY_SCRIPTS_SEED` the first seed. The steps are the
+//! same each time. The interleaving of threads that run at once is not.
 
 mod oracle;
 mod over_fault;
@@ -37,7 +37,8 @@ const NR_STEPS: u64 = 40;
 /// The thread of blocking calls, where [`Worker`]s have numbers from 1.
 const MAIN: u64 = 0;
 
-/// How many of the last flushes may fail: each acknowledges a loss (W2 bounds their number).
+/// How many of the last flushes may fail. Each then acknowledges a loss ([`Reasons`] bounds their
+/// number).
 const NR_LAST_FLUSHES: u32 = 40;
 
 /// A file, as a script needs it.
@@ -231,7 +232,7 @@ impl Script<'_> {
 
     fn step(&mut self) -> Result<(), String> {
         self.used.clear();
-        match self.numbers.below(18) {
+        match self.numbers.below(20) {
             0 if self.storage.is_shared() && self.disks.len() < 3 => self.open(),
             1 if self.storage.is_shared() => self.close(),
             2 | 3 if self.workers.len() < 5 => self.begin_thread(),
@@ -242,11 +243,8 @@ impl Script<'_> {
             }
             5..8 => self.acknowledge(),
             8 | 9 => self.call()?,
-            10 | 11 => {
-                self.disturb();
-                let nr_failed = self.storage.nr_failed(self.first(), &[]);
-                self.reasons.write_backs_failed(nr_failed);
-            }
+            10 | 11 => self.disturb_alone(),
+            12 | 13 => self.first_sync()?,
             _ => self.batches()?,
         }
         self.check_durable_points()
@@ -255,6 +253,13 @@ impl Script<'_> {
     fn disturb(&mut self) {
         self.log.push(String::from("disturb the file"));
         self.storage.disturb(&self.disks[0].disk, &mut self.numbers);
+    }
+
+    /// A disturbance while no I/O runs.
+    fn disturb_alone(&mut self) {
+        self.disturb();
+        let nr_failed = self.storage.nr_failed(self.first(), &[]);
+        self.reasons.write_backs_failed(nr_failed);
     }
 
     fn note_use(&mut self, thread: u64, disk: usize) {
@@ -296,15 +301,53 @@ impl Script<'_> {
 
     /// A blocking call of this thread.
     fn call(&mut self) -> Result<(), String> {
-        let before = self.pages.newest_point();
-        let had_loss = self.first().lost_writes().is_some();
         let kind = self.kind();
         let at = self.pick(self.disks.len());
+        self.call_on(at, kind)
+    }
+
+    fn call_on(&mut self, at: usize, kind: Kind) -> Result<(), String> {
+        let before = self.pages.newest_point();
+        let had_loss = self.first().lost_writes().is_some();
         let OpenDisk { number, disk } = &self.disks[at];
         let ended = worker::call(disk, kind);
         self.log.push(format!("blocking call, disk {number}: {ended:?}"));
         let by = Some((MAIN, *number));
         self.take(before, &Failure { by, had_loss }, &[ended])
+    }
+
+    /// A write, a disturbance, and the first sync after it: a FUA write, a flush of a new thread,
+    /// or a flush of the same thread.
+    fn first_sync(&mut self) -> Result<(), String> {
+        let at = self.pick(self.disks.len());
+        let (page, value) = self.write();
+        self.call_on(at, Kind::Write { page, value })?;
+        self.disturb_alone();
+        match self.numbers.below(3) {
+            0 => {
+                let (page, value) = self.write();
+                self.call_on(at, Kind::WriteFua { page, value })?;
+            }
+            1 if self.workers.len() < 5 => {
+                self.begin_thread();
+                self.flush_by_newest(at)?;
+            }
+            _ => {}
+        }
+        self.call_on(at, Kind::Flush)
+    }
+
+    fn flush_by_newest(&mut self, at: usize) -> Result<(), String> {
+        let before = self.pages.newest_point();
+        let had_loss = self.first().lost_writes().is_some();
+        let worker = self.workers.last().expect("a thread began");
+        let OpenDisk { number, disk } = &self.disks[at];
+        worker.begin(*number, disk, vec![Kind::Flush], false);
+        let ended = worker.ended();
+        let (by, disk) = ((worker.number, *number), *number);
+        self.log.push(format!("thread {}, disk {disk}: {ended:?}", by.0));
+        self.note_use(by.0, disk);
+        self.take(before, &Failure { by: Some(by), had_loss }, &ended)
     }
 
     fn kind(&mut self) -> Kind {
@@ -317,6 +360,16 @@ impl Script<'_> {
                 _ => Kind::Flush,
             };
         }
+        let (page, value) = self.write();
+        match self.numbers.below(8) {
+            0..2 => Kind::WriteFua { page, value },
+            2 => Kind::WritePreflush { page, value },
+            _ => Kind::Write { page, value },
+        }
+    }
+
+    /// Returns the page and the value of the next write.
+    fn write(&mut self) -> (u64, u64) {
         // A page is written once in a step: a new one, or one of an earlier step.
         let distance = self.storage.page_distance();
         let old = self.numbers.below(self.nr_pages + 1) * distance;
@@ -324,12 +377,7 @@ impl Script<'_> {
         self.nr_pages += u64::from(!is_old);
         let page = if is_old { old } else { self.nr_pages * distance };
         self.used.push(page);
-        let value = self.pages.begin(page);
-        match self.numbers.below(8) {
-            0..2 => Kind::WriteFua { page, value },
-            2 => Kind::WritePreflush { page, value },
-            _ => Kind::Write { page, value },
-        }
+        (page, self.pages.begin(page))
     }
 
     /// Checks the results of a step. `before` was the newest point when it began.
@@ -365,7 +413,9 @@ impl Script<'_> {
 
     fn cover(&mut self, up_to: u64, why: &str) -> Result<(), String> {
         let covered = self.pages.cover(up_to, &self.disks[0].disk, self.storage);
-        covered.map_err(|broken| format!("W1: {why} covers points up to {up_to}, but {broken}"))
+        covered.map_err(|broken| {
+            format!("unreported loss: {why} covers points up to {up_to}, but {broken}")
+        })
     }
 
     /// Checks everything that a disk claims to be durable.

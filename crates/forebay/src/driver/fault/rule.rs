@@ -226,6 +226,11 @@ impl Rule {
         let ends_before = |end: u64| self.range.is_some_and(|(start, _)| start >= end);
         let has_native_fua = limits.volatile_cache && limits.fua;
         let lacks = [
+            (
+                self.effect == Effect::IgnoreFua && op != Op::Write,
+                "nofua of writes alone, because no other request has FUA; to ignore a flush, use \
+                 flush:lie",
+            ),
             (op.is_write() && limits.read_only, "a disk that may be written to"),
             (
                 op == Op::Discard && limits.max_discard_sectors == 0,
@@ -245,15 +250,10 @@ impl Rule {
                 "a range that begins before the end of the disk",
             ),
             (
-                self.effect == Effect::IgnoreFua && op != Op::Write,
-                "nofua of writes alone, because no other request has FUA; to ignore a flush, use \
-                 flush:lie",
-            ),
-            (
                 self.effect == Effect::IgnoreFua && !has_native_fua,
-                "nofua on a disk with native FUA (fua=on); on this disk no request has FUA, because a \
-                 flush follows each durable write or every write is durable (see `forebay info`); to \
-                 ignore that flush, use flush:lie",
+                "nofua on a disk with native FUA (fua=on); on this disk no request has FUA, \
+                 because a flush follows each durable write or every write is durable (see \
+                 `forebay info`); to ignore that flush, use flush:lie",
             ),
             (
                 matches!(self.effect, Effect::Short(_)) && !op.moves_data(),

@@ -3,13 +3,13 @@
 //! Each write has a value of its own, so the storage shows which writes reached it. The model keeps
 //! the versions of each page, in the order of their writes, and checks two rules:
 //!
-//! - W1 A flush that succeeds on a disk covers every write that completed before the flush was
-//!   submitted, on any disk of the file. Each page then stores its last covered version, or a later
-//!   one. So a flush must fail if write-back of a covered write failed. Exempt are the writes of a
-//!   loss that was acknowledged: the loss was reported before.
-//! - W2 A flush fails only if there is a loss that was not acknowledged, or a failed write-back that
-//!   an open file has still to report. Each open file reports it once, and the file that the disks
-//!   share for checks reports it once more.
+//! - Coverage: a flush that succeeds on a disk covers every write that completed before the flush
+//!   was submitted, on any disk of the file. Each page then stores its last covered version, or a
+//!   later one. So a flush must fail if write-back of a covered write failed. Exempt are the writes
+//!   of a loss that was acknowledged: the loss was reported before.
+//! - Reasons: a flush fails only if there is a loss that was not acknowledged, or a failed
+//!   write-back that an open file has still to report. Each open file reports it once, and the file
+//!   that the disks share for checks reports it once more.
 //!
 //! A FUA write counts as a flush that covers itself. A version that is not covered may be stored or
 //! not.
@@ -34,7 +34,7 @@ struct Version {
     state: State,
 }
 
-/// The versions of all pages (W1).
+/// The versions of all pages.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     /// The number of a page, and its versions in the order of their writes.
@@ -121,7 +121,7 @@ impl Pages {
         self.versions().filter(is_completed).for_each(|version| version.state = State::Unsure);
     }
 
-    /// Records that everything up to a point is durable, as a disk claims, and checks it (W1).
+    /// Records that everything up to a point is durable, as a disk claims, and checks its coverage.
     ///
     /// # Errors
     /// The page that does not store its last covered version, nor a later one.
@@ -131,7 +131,10 @@ impl Pages {
         disk: &Disk,
         storage: &dyn Storage,
     ) -> Result<(), String> {
-        let is_covered = |version: &&mut Version| matches!(version.state, State::Completed(point) if point <= up_to);
+        let is_covered = |version: &&mut Version| match version.state {
+            State::Completed(point) => point <= up_to,
+            State::Unsure | State::Durable => false,
+        };
         let mut nr_covered = 0;
         for version in self.versions().filter(is_covered) {
             version.state = State::Durable;
@@ -141,7 +144,7 @@ impl Pages {
         self.check(disk, storage)
     }
 
-    /// Checks that every page stores its last covered version, or a later one (W1).
+    /// Checks that every page stores its last covered version, or a later one.
     ///
     /// # Errors
     /// The page that does not.
@@ -169,7 +172,7 @@ fn is_in(lost: &LostWrites, point: u64) -> bool {
     lost.after < point && point <= lost.up_to
 }
 
-/// The reasons that flushes have to fail (W2).
+/// The reasons that flushes have to fail.
 #[derive(Debug, Default)]
 pub(crate) struct Reasons {
     nr_write_backs: u64,
@@ -206,15 +209,15 @@ impl Reasons {
             return Ok(());
         }
         if self.nr_write_backs == 0 {
-            return Err(String::from("W2: a flush failed, and no write-back did"));
+            return Err(String::from("no reason: a flush failed, and no write-back did"));
         }
         let Some(by) = failure.by else { return Ok(()) };
         let nr = self.reports.entry(by).or_default();
         *nr += 1;
         match *nr > NR_REPORTS {
-            true => {
-                Err(format!("W2: flush {nr} of {by:?} failed since the last failed write-back"))
-            }
+            true => Err(format!(
+                "no reason: flush {nr} of {by:?} failed since the last failed write-back"
+            )),
             false => Ok(()),
         }
     }

@@ -85,8 +85,8 @@ impl Storage for Faulty {
         disk.read_at(&mut Buf::new(PAGE), 0).expect("a read");
     }
 
-    /// The writes that were struck are those that are not stored. (A write whose preflush failed was
-    /// not made.)
+    /// The writes that were struck are those that are not stored. (A write whose preflush failed
+    /// was not made.)
     fn nr_failed(&self, disk: &Disk, ended: &[Ended]) -> u64 {
         let is_struck = |ended: &&Ended| {
             let is_made = ended.result.is_ok() || matches!(ended.kind, Kind::WriteFua { .. });
@@ -146,11 +146,11 @@ fn found(fault: &'static str) -> String {
 #[test]
 fn script_finds_a_lost_write_that_no_flush_reports() {
     let found = found("write:lie");
-    assert!(found.starts_with("W1: "), "{found}");
+    assert!(found.starts_with("unreported loss: "), "{found}");
 }
 
 #[test]
 fn script_finds_a_flush_that_fails_without_a_failed_write_back() {
     let found = found("flush:io");
-    assert!(found.contains("W2: a flush failed, and no write-back did"), "{found}");
+    assert!(found.contains("no reason: a flush failed, and no write-back did"), "{found}");
 }

@@ -11,8 +11,8 @@ use std::cell::Cell;
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-/// Each sets up a loop device and fills its storage often.
-const NR_SCRIPTS: u64 = 24;
+/// Each takes half a second: it sets up a loop device and fills its storage often.
+const NR_SCRIPTS: u64 = 32;
 
 /// A loop device on a file in a tmpfs.
 struct Thin {
@@ -30,8 +30,8 @@ impl Thin {
         Some(Thin {
             device: ThinDevice::new(test)?,
             engine: ENGINES[(seed % 3) as usize],
-            direct: (seed / 3).is_multiple_of(2),
-            fua: (seed / 6).is_multiple_of(2),
+            direct: (seed / 6).is_multiple_of(4),
+            fua: (seed / 3).is_multiple_of(2),
             is_full: Cell::new(false),
             was_full: Cell::new(false),
         })
@@ -76,8 +76,8 @@ impl Storage for Thin {
         true
     }
 
-    /// Linux's loop driver reports success for a write that its file took in part (seen with 6.18). So
-    /// no request may cover a page that has room in the file and one that has not.
+    /// Linux's loop driver reports success for a write that its file took in part (seen with 6.18).
+    /// So no request may cover a page that has room in the file and one that has not.
     fn page_distance(&self) -> u64 {
         2
     }
