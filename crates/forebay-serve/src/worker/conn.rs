@@ -46,7 +46,7 @@ pub(crate) struct Conn {
     pub(crate) paused: Vec<Key>,
     /// Requests in flight: begun, and not answered.
     pub(crate) nr_in_flight: u32,
-    /// How many of them are BLOCK_STATUS.
+    /// Number of these that are BLOCK_STATUS requests.
     pub(crate) nr_questions: u32,
     /// Bytes of the pool that the connection holds.
     pub(crate) held: Held,
@@ -80,7 +80,7 @@ impl Drop for Seat {
     }
 }
 
-/// How bytes are sent and received.
+/// Transport of the bytes of a connection.
 #[derive(Debug)]
 pub(crate) enum Transport {
     Plain,
@@ -100,7 +100,7 @@ impl Phase {
     /// Returns the result of the handshake.
     ///
     /// # Panics
-    /// If the handshake is not over. There are no requests before that.
+    /// Panics if the handshake is not over. There are no requests before that.
     pub(crate) fn transmission(&self) -> &Transmission {
         match self {
             Phase::Transmission(transmission) => transmission,
