@@ -67,7 +67,7 @@ pub(super) fn main(
         nr_pairs: measured.pairs.len(),
         is_counted: measured.before.iter().all(|before| before.syscalls.is_some()),
         machine: machine::describe(),
-        notes: sides.iter().filter_map(|side| side.note.clone()).collect(),
+        notes: sides.iter().flat_map(|side| side.notes.clone()).collect(),
         rows: comparison::rows(&measured),
     };
     let format = asked.format.unwrap_or(match command.run.format {

@@ -29,8 +29,8 @@ pub(super) struct Side {
     /// Its short name.
     pub(super) name: &'static str,
     program: OsString,
-    /// A note for the reader of the figures.
-    pub(super) note: Option<String>,
+    /// Notes for readers of the figures.
+    pub(super) notes: Vec<String>,
     /// The arguments before the jobs.
     first: Vec<String>,
     jobs: Vec<Job>,
@@ -45,7 +45,7 @@ impl Side {
             title: format!("forebay, {}", devices(targets)),
             name: "forebay",
             program: program.into(),
-            note: None,
+            notes: Vec::new(),
             first: vec!["bench".to_owned()],
             jobs: grouped(jobs),
         })
@@ -55,18 +55,11 @@ impl Side {
     pub(super) fn fio(jobs: &[Job], targets: &[Target]) -> Result<Self, Failure> {
         let twins = fio::twins(jobs, targets)?;
         let version = fio::version(&twins)?;
-        let mut engines: Vec<_> =
-            twins.iter().filter_map(|job| job.ioengine.map(Engine::word)).collect();
-        engines.dedup();
         Ok(Self {
-            title: format!("{version}, {}, {}", engines.join(", "), devices(targets)),
+            title: format!("{version}, {}", listed(fio::descriptions(&twins, targets), "; ")),
             name: FIO,
             program: FIO.into(),
-            note: twins.iter().any(|job| job.ioengine == Some(Engine::Null)).then(|| {
-                "fio's engine null completes an I/O in the call that submits it: the comparison \
-                 shows what the layer costs."
-                    .to_owned()
-            }),
+            notes: fio::notes(&twins, targets),
             // Jobs are threads on both sides. A process for each job would have another cost.
             first: vec!["--thread".to_owned()],
             jobs: grouped(&twins),
@@ -106,8 +99,8 @@ impl Side {
     }
 }
 
-/// One group, whose percentiles are those of all jobs. How a report is to look is left out: what is
-/// compared is read from it.
+/// Returns the jobs as one group, so that percentiles are those of all jobs, and without options
+/// that change the form of the report, from which the figures are read.
 fn grouped(jobs: &[Job]) -> Vec<Job> {
     const OF_THE_REPORT: [&str; 2] = ["percentile_list", "unified_rw_reporting"];
     let grouped = |job: &Job| {
@@ -118,28 +111,36 @@ fn grouped(jobs: &[Job]) -> Vec<Job> {
     jobs.iter().map(grouped).collect()
 }
 
-/// The devices of a side. Only the jobs decide `read_only` and `nr_bios`: a reader has not given
-/// them.
+/// Returns the devices of a side, without the keys `read_only` and `nr_bios`, which follow from the
+/// jobs alone.
 fn devices(targets: &[Target]) -> String {
-    let mut all: Vec<String> = Vec::new();
-    for target in targets {
+    let device = |target: &Target| {
         let text = target.spec.to_string();
         let (place, keys) = text.split_once('?').unwrap_or((&text, ""));
         let keys: Vec<_> = keys
             .split('&')
             .filter(|key| !key.is_empty() && *key != "read_only=on" && !key.starts_with("nr_bios="))
             .collect();
-        let text = match keys.is_empty() {
+        match keys.is_empty() {
             true => place.to_owned(),
             false => format!("{place}?{}", keys.join("&")),
-        };
+        }
+    };
+    listed(targets.iter().map(device).collect(), ", ")
+}
+
+/// Returns the different texts of a list in one line; of many, the first two and the number of the
+/// others.
+fn listed(texts: Vec<String>, separator: &str) -> String {
+    let mut all: Vec<String> = Vec::new();
+    for text in texts {
         if !all.contains(&text) {
             all.push(text);
         }
     }
     match all.len() {
-        0..=3 => all.join(", "),
-        more => format!("{}, {} and {} more", all[0], all[1], more - 2),
+        0..=3 => all.join(separator),
+        more => format!("{}{separator}{} and {} more", all[0], all[1], more - 2),
     }
 }
 
