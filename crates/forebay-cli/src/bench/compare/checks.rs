@@ -10,8 +10,8 @@ use super::asked::{Asked, Format};
 use crate::bench::plan::Target;
 use crate::failure::Failure;
 
-/// Options about the form of the report. The runs do without them, because the figures are read from
-/// their reports.
+/// Options about the form of the report. The runs do without them, because the figures are read
+/// from their reports.
 pub(super) const OF_THE_REPORT: [&str; 5] = [
     "percentile_list",
     "clat_percentiles",
@@ -95,8 +95,8 @@ pub(super) fn notes(jobs: &[Job]) -> Vec<String> {
 }
 
 /// Refuses a comparison of jobs with themselves, if `with` has keys that were to make a difference.
-/// Without keys, or on the device that the jobs name in the same words, it is intended: it shows how
-/// much equal runs differ.
+/// Without keys, or on the device that the jobs name in the same words, it is intended: it shows
+/// how much equal runs differ.
 pub(super) fn sides(
     (jobs, targets): (&[Job], &[Target]),
     (other_jobs, other_targets): (&[Job], &[Target]),

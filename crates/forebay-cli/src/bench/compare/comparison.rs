@@ -84,8 +84,8 @@ impl Row {
     }
 }
 
-/// Returns A/B for each pair, which is infinity where B alone is 0; `None` where a value is not known
-/// or both are 0.
+/// Returns A/B for each pair, which is infinity where B alone is 0; `None` where a value is not
+/// known or both are 0.
 fn ratios(pairs: &[[Option<f64>; 2]]) -> impl Iterator<Item = Option<f64>> + '_ {
     pairs.iter().map(|&[a, b]| match (a, b) {
         (Some(a), Some(b)) if a > 0.0 || b > 0.0 => Some(a / b),

@@ -1,7 +1,7 @@
 //! `forebay bench --compare`: the same jobs in turn with fio's engine, or on another device.
 //!
-//! - [`asked`]: the options; [`checks`]: what is refused or has no effect; [`side`], with [`fio`]: the
-//!   jobs of the two sides; [`workload`]: the load in a line;
+//! - [`asked`]: the options; [`checks`]: options that are refused or have no effect;
+//! - [`side`], with [`fio`]: the jobs of the two sides; [`workload`]: the load in a line;
 //! - [`measure`], with [`child`] and [`progress`]: the runs, pair by pair;
 //! - [`comparison`], with [`metric`] and [`spread`]: ratios, their confidence, and verdicts;
 //! - [`text`], [`json`], [`svg`] with [`axis`]: reports; [`machine`]: the machine's name.
