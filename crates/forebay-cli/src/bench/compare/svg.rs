@@ -285,6 +285,19 @@ mod tests {
     }
 
     #[test]
+    fn row_without_a_ratio_has_its_verdict_and_the_values_of_one_side() {
+        let mut comparison = comparison();
+        let row = comparison.rows.iter_mut().find(|row| row.metric == Metric::P99).expect("p99");
+        row.pairs.iter_mut().for_each(|pair| pair[1] = None);
+        (row.ratio, row.verdict) = (None, Some(Verdict::Undecided));
+        let svg = render(&comparison);
+        let heading = "A/B <tspan class=\"name\">-</tspan><tspan class=\"dim\">, 0 of 5 pairs\
+                       </tspan> <tspan class=\"undecided\">undecided<";
+        assert!(svg.contains(heading), "{svg}");
+        assert_eq!((svg.matches("<circle").count(), svg.matches("class=\"b\"").count()), (31, 26));
+    }
+
+    #[test]
     fn names_cannot_break_it() {
         let mut comparison = comparison();
         comparison.titles[0] = "a<b>&c".to_owned();
