@@ -327,8 +327,8 @@ impl BioQueue {
         }
     }
 
-    /// Returns a descriptor for an event loop: when it is readable, [`reap`](BioQueue::reap) is due,
-    /// even if that gives nothing. It is readable at first, and valid while the queue lives.
+    /// Returns a descriptor for an event loop. When it is readable, [`reap`](BioQueue::reap) is
+    /// due, even if that gives nothing. It is readable at first, and valid while the queue lives.
     ///
     /// If a hold keeps I/O from the driver, the descriptor becomes readable when the hold is
     /// dropped. If the driver is busy with nothing in flight, it becomes readable every 3 ms. If

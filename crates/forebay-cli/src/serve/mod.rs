@@ -152,7 +152,8 @@ fn raise_nr_descriptors() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-fn options(args: &ServeArgs) -> Result<Options, Failure> {
+/// Returns the options of the server for these arguments.
+pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
     for (option, nr) in [("--name", args.name.len()), ("--description", args.description.len())] {
         if nr > args.specs.len() {
             let nr_specs = args.specs.len();
