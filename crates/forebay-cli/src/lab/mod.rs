@@ -28,8 +28,8 @@ const FIGURES: &str = "\
 Each figure stands beside the published one, where there is one. A deviation with a ! is over its
 bound, and a line below the tables says why. Bounds: iops of tags, 5 % on hdd and with reads of
 4 KiB, else 2 %; gain_percent of run, 10 points; iops_of_hold of flush, 0.1; others have none.
-Context switches are the voluntary ones of job threads in waits for tags, two for each sleep, and
-those of a worker that runs the queue. Tag waits are those of I/Os, whether threads wait for them or
+Context switches are all voluntary ones, two for each sleep: of job threads that wait for tags or
+for completions, and of the worker that runs the queue. Tag waits are those of I/Os, whether threads wait for them or
 the I/Os do so themselves (fair). jain is 1 where all jobs got the same, and 1/n where one got
 everything. In rows of flush iops are writes, and counts are those of the time that was measured,
 which is 20 s in virtual time.
