@@ -9,6 +9,8 @@ mod figures;
 mod measure;
 mod nbd;
 mod pread;
+#[cfg(test)]
+mod quoted;
 mod table;
 
 use anyhow::{Context, Result, bail};

@@ -287,4 +287,6 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-fuzz_target!(init: start(WANTED, &seeds()), |input: &[u8]| run(input));
+const CORPUS: &str = include_str!("../corpus-seeds/nbd_handshake.hex");
+
+fuzz_target!(init: start(WANTED, &seeds(), CORPUS), |input: &[u8]| run(input));

@@ -391,4 +391,6 @@ fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-fuzz_target!(init: start(WANTED, &seeds()), |input: &[u8]| run(input));
+const CORPUS: &str = include_str!("../corpus-seeds/nbd_transmission.hex");
+
+fuzz_target!(init: start(WANTED, &seeds(), CORPUS), |input: &[u8]| run(input));

@@ -2,7 +2,7 @@
 //!
 //! A fuzzer that never gets to where bugs could be finds none, and looks well. So a target names
 //! the features that a run must reach, and `cargo xtask fuzz` fails if one is missing. It sets two
-//! variables: `FOREBAY_FUZZ_SEEDS`, a directory that gets the target's seeds, and
+//! variables: `FOREBAY_FUZZ_SEEDS`, a directory that gets the target's seeds and its corpus, and
 //! `FOREBAY_FUZZ_REACH`, a file that gets a line `want NAME` for each feature that is named, and a
 //! line `got NAME` for each that was reached.
 
@@ -20,14 +20,34 @@ thread_local! {
     static REACHED: RefCell<HashSet<Feature>> = RefCell::default();
 }
 
-/// To be called once, before the first input.
-pub fn start(wanted: &[Feature], seeds: &[Vec<u8>]) {
+/// Records the wanted features, and writes the seeds and the corpus, which is the text of a file in
+/// `corpus-seeds/`. Call it once, before the first input.
+pub fn start(wanted: &[Feature], seeds: &[Vec<u8>], corpus: &str) {
     if let Some(folder) = env::var_os("FOREBAY_FUZZ_SEEDS") {
+        let write = |name: String, input: &[u8]| {
+            fs::write(Path::new(&folder).join(name), input).unwrap();
+        };
         for (index, seed) in seeds.iter().enumerate() {
-            fs::write(Path::new(&folder).join(format!("seed-{index:03}")), seed).unwrap();
+            write(format!("seed-{index:03}"), seed);
+        }
+        for (index, input) in inputs(corpus).enumerate() {
+            write(format!("corpus-{index:04}"), &input);
         }
     }
     wanted.iter().for_each(|feature| note("want", *feature));
+}
+
+/// The inputs of a corpus: hexadecimal, an empty line between two; `#` begins a comment.
+fn inputs(corpus: &str) -> impl Iterator<Item = Vec<u8>> {
+    let digits = corpus.split("\n\n").map(|paragraph| {
+        let lines = paragraph.lines().filter(|line| !line.starts_with('#'));
+        lines.map(str::trim).collect::<String>()
+    });
+    digits.filter(|digits| !digits.is_empty()).map(|digits| {
+        let pairs = digits.as_bytes().chunks(2);
+        let byte = |pair: &[u8]| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap();
+        pairs.map(byte).collect()
+    })
 }
 
 /// This input got to a feature. Noted once for each.

@@ -1,8 +1,14 @@
-//! `cargo xtask fuzz`: each fuzz target for a minute, and whether it got where it should.
+//! `cargo xtask fuzz`: each fuzz target for a minute, and whether it reached what it should.
 //!
-//! The targets are built with libFuzzer's instrumentation and no sanitizer: what they feed has no
-//! `unsafe`, and so any toolchain will do. Overflow and assertions are checked. What a run finds of
-//! interest is kept for the next, under cargo's own directory.
+//! The targets are built with libFuzzer's instrumentation; overflow and assertions are checked. Any
+//! toolchain will do for that. With a nightly toolchain the targets of the NBD protocol, which
+//! parses the bytes of hostile peers, run once more under AddressSanitizer, for half of the time.
+//! What a run finds of interest is kept for the next, under cargo's own directory.
+//!
+//! `cargo xtask fuzz corpus` writes the smallest inputs that reach as much into the checkout
+//! ([`corpus`]): runs on other machines begin with these.
+
+mod corpus;
 
 use std::collections::BTreeSet;
 use std::env;
@@ -12,39 +18,48 @@ use std::process::{Command, Stdio};
 
 use crate::Outcome;
 use crate::command::{Line, root, target};
+use crate::nightly;
 
-/// What is fuzzed, and what it begins with besides its own seeds.
+/// What is fuzzed, and what it begins with besides the seeds that it makes.
 struct Target {
     name: &'static str,
-    /// A folder of the checkout.
+    /// A directory of the checkout.
     corpus: Option<&'static str>,
     dictionary: Option<&'static str>,
     max_len_bytes: u32,
+    /// Whether it runs under AddressSanitizer as well, and has a corpus in the checkout.
+    is_nbd: bool,
 }
 
 const TARGETS: &[Target] = &[
-    Target { name: "nbd_handshake", corpus: None, dictionary: None, max_len_bytes: 1024 },
-    Target { name: "nbd_transmission", corpus: None, dictionary: None, max_len_bytes: 1024 },
-    Target { name: "nbd_client", corpus: None, dictionary: None, max_len_bytes: 512 },
+    nbd("nbd_handshake", 1024),
+    nbd("nbd_transmission", 1024),
+    nbd("nbd_client", 512),
     Target {
         name: "job_file",
         corpus: Some("crates/forebay-fio/tests/corpus"),
         dictionary: Some("fuzz/options.dict"),
         max_len_bytes: 4096,
+        is_nbd: false,
     },
     Target {
         name: "command_line",
         corpus: None,
         dictionary: Some("fuzz/options.dict"),
         max_len_bytes: 4096,
+        is_nbd: false,
     },
 ];
 
+const fn nbd(name: &'static str, max_len_bytes: u32) -> Target {
+    Target { name, corpus: None, dictionary: None, max_len_bytes, is_nbd: true }
+}
+
 /// How long each runs, in seconds.
 const SECONDS: u32 = 60;
-/// What one input may take, in mebibytes and seconds. It takes far less; but a target that is
-/// stopped by a busy machine would be a false alarm.
-const LIMITS: [&str; 2] = ["-rss_limit_mb=512", "-timeout=25"];
+/// The longest time of one input, in seconds. It takes far less; but a target that is stopped by a
+/// busy machine would be a false alarm.
+const TIMEOUT: &str = "-timeout=25";
 
 /// What cargo-fuzz asks the compiler for, without a sanitizer.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -52,25 +67,90 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
                      -Cllvm-args=-sanitizer-coverage-pc-table \
                      -Cllvm-args=-sanitizer-coverage-trace-compares \
                      -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks --cfg=fuzzing";
+const ADDRESS: &str = "-Zsanitizer=address";
+
+/// One way to build the targets.
+struct Build {
+    /// For messages, and for the directory that it works in.
+    name: &'static str,
+    cargo: Line,
+    flags: String,
+    /// The most memory of a run, MiB. The sanitizer keeps what was freed.
+    memory_mib: u32,
+}
+
+impl Build {
+    fn plain() -> Build {
+        let cargo = Line::cargo(BUILD);
+        Build { name: "fuzz", cargo, flags: FLAGS.to_owned(), memory_mib: 512 }
+    }
+
+    /// With AddressSanitizer. `None`, with a line that says so, without a nightly toolchain.
+    fn address() -> Option<Build> {
+        let cargo = if nightly::is_installed() {
+            nightly::cargo(BUILD)
+        } else if Line::new("rustup", "run nightly cargo --version").succeeds() {
+            Line::new("rustup", &format!("run nightly cargo {BUILD}"))
+        } else if nightly::is_there_for("fuzz under AddressSanitizer") {
+            // It is required: what follows says that it is missing.
+            nightly::cargo(BUILD)
+        } else {
+            return None;
+        };
+        let flags = format!("{FLAGS} {ADDRESS}");
+        Some(Build { name: "fuzz-address", cargo, flags, memory_mib: 2048 })
+    }
+
+    /// Builds the targets. Returns the directory of the programs.
+    fn programs(&self) -> Result<PathBuf, String> {
+        let (host, build) = (host()?, target(self.name));
+        // With a target, build scripts are not instrumented: they could not be linked.
+        let line = self.cargo.clone().argument(format!("--target={host}"));
+        let line = line.argument(format!("--target-dir={build}"));
+        line.variable("RUSTFLAGS", self.flags.as_str()).run()?;
+        Ok(Path::new(&build).join(host).join("release"))
+    }
+}
+
+const BUILD: &str = "build --release --locked --manifest-path fuzz/Cargo.toml --bins";
 
 pub(crate) fn run(seconds: Option<u32>) -> Outcome {
-    if Command::new("c++").arg("--version").output().is_err() {
-        if env::var_os("FOREBAY_REQUIRE_TOOLS").is_some_and(|value| value == "1") {
-            return Err("there is no C++ compiler for libFuzzer: apt-get install g++".to_owned());
-        }
-        println!("fuzz: SKIPPED: there is no C++ compiler for libFuzzer; apt-get install g++");
+    if !has_compiler()? {
         return Ok(());
     }
-    let host = host()?;
-    let build = target("fuzz");
-    // With a target, build scripts are not instrumented: they could not be linked.
-    Line::cargo("build --release --locked --manifest-path fuzz/Cargo.toml --bins")
-        .argument(format!("--target={host}"))
-        .argument(format!("--target-dir={build}"))
-        .variable("RUSTFLAGS", FLAGS)
-        .run()?;
-    let programs = Path::new(&build).join(host).join("release");
-    TARGETS.iter().try_for_each(|it| fuzz(it, &programs, seconds.unwrap_or(SECONDS)))
+    let seconds = seconds.unwrap_or(SECONDS);
+    let build = Build::plain();
+    let programs = build.programs()?;
+    TARGETS.iter().try_for_each(|it| fuzz(it, &build, &programs, seconds))?;
+    let Some(build) = Build::address() else { return Ok(()) };
+    let programs = build.programs()?;
+    let mut sanitized = TARGETS.iter().filter(|it| it.is_nbd);
+    sanitized.try_for_each(|it| fuzz(it, &build, &programs, seconds.div_ceil(2)))
+}
+
+/// Writes the corpora of the checkout anew, from what runs have found.
+pub(crate) fn save_corpora() -> Outcome {
+    if !has_compiler()? {
+        return Ok(());
+    }
+    let programs = Build::plain().programs()?;
+    let mut saved = TARGETS.iter().filter(|it| it.is_nbd);
+    saved.try_for_each(|it| {
+        let place = PathBuf::from(target("fuzz-runs")).join(it.name);
+        corpus::save(&programs.join(it.name), &place, it.name)
+    })
+}
+
+/// Returns whether there is a compiler for libFuzzer; says so if not.
+fn has_compiler() -> Result<bool, String> {
+    let is_there = Command::new("c++").arg("--version").output().is_ok();
+    if !is_there && env::var_os("FOREBAY_REQUIRE_TOOLS").is_some_and(|value| value == "1") {
+        return Err("there is no C++ compiler for libFuzzer: apt-get install g++".to_owned());
+    }
+    if !is_there {
+        println!("fuzz: SKIPPED: there is no C++ compiler for libFuzzer; apt-get install g++");
+    }
+    Ok(is_there)
 }
 
 /// The triple of this machine.
@@ -80,20 +160,21 @@ fn host() -> Result<String, String> {
     host.map(str::to_owned).ok_or_else(|| "rustc -vV names no host".to_owned())
 }
 
-fn fuzz(it: &Target, programs: &Path, seconds: u32) -> Outcome {
+fn fuzz(it: &Target, build: &Build, programs: &Path, seconds: u32) -> Outcome {
     let Target { name, .. } = it;
     let place = PathBuf::from(target("fuzz-runs")).join(name);
-    let failed = |error| format!("fuzz {name} works in {}: {error}", place.display());
+    let failed = |error| format!("{} {name} works in {}: {error}", build.name, place.display());
     let [corpus, seeds] = ["corpus", "seeds"].map(|folder| place.join(folder));
     let artifacts = root().join("fuzz/artifacts").join(name);
     for folder in [&corpus, &seeds, &artifacts] {
         fs::create_dir_all(folder).map_err(failed)?;
     }
-    let [log, reach] = ["log", "reach"].map(|file| place.join(file));
+    let [log, reach] = ["log", "reach"].map(|file| place.join(format!("{}-{file}", build.name)));
     fs::write(&reach, "").map_err(failed)?;
     let output = File::create(&log).map_err(failed)?;
     let mut command = Command::new(programs.join(name));
-    command.current_dir(root()).args([&corpus, &seeds]).args(it.corpus).args(LIMITS);
+    command.current_dir(root()).args([&corpus, &seeds]).args(it.corpus).arg(TIMEOUT);
+    command.arg(format!("-rss_limit_mb={}", build.memory_mib));
     command.args(it.dictionary.map(|file| format!("-dict={file}")));
     command.arg(format!("-max_len={}", it.max_len_bytes));
     command.arg(format!("-max_total_time={seconds}")).arg("-print_final_stats=1");
@@ -106,8 +187,9 @@ fn fuzz(it: &Target, programs: &Path, seconds: u32) -> Outcome {
         let lines: Vec<_> = said.lines().collect();
         let last = lines.split_at(lines.len().saturating_sub(40)).1.join("\n");
         return Err(format!(
-            "fuzz {name} ended with {status}; all that it said is in {}, and the last of it:\n\
+            "{} {name} ended with {status}; all that it said is in {}, and the last of it:\n\
              {last}\nthe input is in {}; to repeat: {} INPUT",
+            build.name,
             log.display(),
             artifacts.display(),
             programs.join(name).display()
@@ -116,11 +198,18 @@ fn fuzz(it: &Target, programs: &Path, seconds: u32) -> Outcome {
     let nr_runs = figure(&said, "stat::number_of_executed_units:");
     let notes = fs::read_to_string(&reach).map_err(failed)?;
     let (nr_wanted, missing) = missing(&notes);
-    println!("fuzz {name}: {nr_runs} inputs in {seconds} s, {nr_wanted} features to reach");
+    println!(
+        "{} {name}: {nr_runs} inputs in {seconds} s, {nr_wanted} features to reach",
+        build.name
+    );
     if missing.is_empty() {
         return Ok(());
     }
-    Err(format!("fuzz {name} did not reach {}; its file says what they are", missing.join(", ")))
+    Err(format!(
+        "{} {name} did not reach {}; its file says what they are",
+        build.name,
+        missing.join(", ")
+    ))
 }
 
 /// The figure behind `name` in libFuzzer's statistics.
@@ -161,5 +250,17 @@ mod tests {
         let named = |name: &str| manifest.contains(&format!("name = \"{name}\"\npath"));
         assert!(TARGETS.iter().all(|target| named(target.name)));
         assert_eq!(manifest.matches("[[bin]]").count(), TARGETS.len());
+    }
+
+    #[test]
+    fn every_target_of_the_protocol_has_a_corpus_and_begins_with_it() {
+        for target in TARGETS.iter().filter(|target| target.is_nbd) {
+            let file = root().join(super::corpus::file(target.name));
+            let inputs = super::corpus::inputs(&std::fs::read_to_string(file).unwrap()).unwrap();
+            assert!(inputs.len() >= 20, "{}: {} inputs", target.name, inputs.len());
+            let source = format!("fuzz/fuzz_targets/{}.rs", target.name);
+            let source = std::fs::read_to_string(root().join(source)).unwrap();
+            assert!(source.contains(&format!("corpus-seeds/{}.hex", target.name)));
+        }
     }
 }

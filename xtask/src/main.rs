@@ -55,6 +55,7 @@ cargo xtask <command>
   planted              a sixth of the known bugs, planted in a copy, must fail their tests
   planted --all|NAME   all of them, or one
   fuzz [SECONDS]       each fuzz target for a minute, or so long
+  fuzz corpus          writes the corpora in fuzz/corpus-seeds anew, from what runs have found
   shuttle [SEED]       models of concurrent code in random schedules
   miri                 tests under Miri, which finds undefined behaviour
   tsan                 tests under ThreadSanitizer
@@ -99,6 +100,7 @@ fn dispatch(words: &[&str]) -> Outcome {
             shuttle::run(Some(seed))
         }
         ["fuzz"] => fuzz::run(None),
+        ["fuzz", "corpus"] => fuzz::save_corpora(),
         ["fuzz", seconds] => {
             let seconds = seconds.parse().ok().filter(|&seconds| seconds > 0);
             let seconds = seconds.ok_or("fuzz: the number of seconds is 1 or more")?;

@@ -49,7 +49,7 @@ pub(crate) fn place(name: &str) -> String {
     format!("{}/{VERSION}-{name}", home())
 }
 
-fn is_installed() -> bool {
+pub(crate) fn is_installed() -> bool {
     // Asked for a toolchain that is not there, rustup would print an error.
     if !Path::new(&home()).join("toolchains").exists() {
         return false;

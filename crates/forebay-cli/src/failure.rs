@@ -1,4 +1,4 @@
-//! How a run can fail, and the exit code that says so.
+//! Failures of a run, and their exit codes.
 
 use std::process::ExitCode;
 
@@ -8,23 +8,31 @@ use thiserror::Error;
 /// Why the program ends with another code than 0.
 #[derive(Debug, Error)]
 pub(crate) enum Failure {
-    /// What was asked for makes no sense: exit code 2.
+    /// Wrong usage: exit code 2.
     #[error("{0}")]
     Usage(String),
-    /// It made sense, but did not work out: exit code 1.
+    /// A failed run: exit code 1.
     #[error("{0}")]
     Run(String),
-    /// As one of the above, but everything has been said already.
+    /// Several errors, a message each.
+    #[error("{}", messages.join("\n"))]
+    Several {
+        /// The messages.
+        messages: Vec<String>,
+        /// Whether the usage is wrong.
+        usage: bool,
+    },
+    /// A failure whose message has been printed.
     #[error("failed")]
     Told {
-        /// Whether it is an error of usage.
+        /// Whether the usage is wrong.
         usage: bool,
     },
 }
 
 impl Failure {
-    /// The failure of a disk that cannot be opened, with `context` before the message. A wrong spec
-    /// is an error of usage; what the system said is not.
+    /// Returns the failure of a disk that cannot be opened, with `context` before the message. A
+    /// wrong spec is wrong usage; an error of the system is not.
     pub(crate) fn open(context: &str, error: &OpenError) -> Self {
         let message = format!("{context}{error}");
         match error {
@@ -33,19 +41,47 @@ impl Failure {
         }
     }
 
-    /// What is still to be said.
-    pub(crate) fn message(&self) -> Option<String> {
+    /// Returns the lines to print on standard error.
+    pub(crate) fn text(&self) -> String {
+        let line = |message: &String| format!("forebay: {message}\n");
         match self {
-            Self::Told { .. } => None,
-            failure => Some(failure.to_string()),
+            Self::Told { .. } => String::new(),
+            Self::Usage(message) | Self::Run(message) => line(message),
+            Self::Several { messages, .. } => messages.iter().map(line).collect(),
         }
     }
 
-    /// 2 for errors of usage, 1 for all others.
+    /// Returns 2 for wrong usage, else 1.
     pub(crate) fn exit_code(&self) -> ExitCode {
         match self {
-            Self::Usage(_) | Self::Told { usage: true } => ExitCode::from(2),
-            Self::Run(_) | Self::Told { usage: false } => ExitCode::from(1),
+            Self::Usage(_) | Self::Several { usage: true, .. } | Self::Told { usage: true } => {
+                ExitCode::from(2)
+            }
+            Self::Run(_) | Self::Several { usage: false, .. } | Self::Told { usage: false } => {
+                ExitCode::from(1)
+            }
+        }
+    }
+
+    /// Returns the failure with these messages of wrong usage before its own.
+    pub(crate) fn after(self, mut first: Vec<String>) -> Self {
+        if first.is_empty() {
+            return self;
+        }
+        first.extend(match self {
+            Self::Usage(message) | Self::Run(message) => vec![message],
+            Self::Several { messages, .. } => messages,
+            Self::Told { .. } => Vec::new(),
+        });
+        Self::Several { messages: first, usage: true }
+    }
+
+    /// Returns the same failure as one of the run, not of the usage.
+    pub(crate) fn of_run(self) -> Self {
+        match self {
+            Self::Usage(message) => Self::Run(message),
+            Self::Several { messages, .. } => Self::Several { messages, usage: false },
+            failure => failure,
         }
     }
 }
@@ -55,11 +91,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_spec_is_an_error_of_usage_and_a_missing_file_is_not() {
+    fn a_wrong_spec_is_wrong_usage_and_a_missing_file_is_not() {
         let open = |spec| forebay::Disk::open(spec).expect_err(spec);
         let failure = Failure::open("", &open("ram:many"));
         assert!(matches!(failure, Failure::Usage(_)), "{failure}");
         let failure = Failure::open("", &open("/nowhere/at/all"));
         assert!(matches!(failure, Failure::Run(_)), "{failure}");
+    }
+
+    #[test]
+    fn each_message_begins_with_the_name_of_the_program() {
+        let messages = vec!["a".to_owned(), "b".to_owned()];
+        let failure = Failure::Several { messages, usage: true };
+        assert_eq!(failure.text(), "forebay: a\nforebay: b\n");
+        assert_eq!(Failure::Told { usage: true }.text(), "");
     }
 }

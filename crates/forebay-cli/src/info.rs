@@ -1,4 +1,4 @@
-//! `forebay info`: what a disk is and can do, and why it cannot do the rest.
+//! `forebay info`: a disk's limits, settings and features, with the reasons for missing ones.
 
 use std::fmt::Write;
 
@@ -6,11 +6,11 @@ use forebay::{Disk, DiskInfo, FeatureState, Spec};
 use forebay_fio::report::number;
 use serde_json::{Map, Value, json};
 
+use crate::experiments;
 use crate::failure::Failure;
 use crate::output;
 
-/// Opens the disk and prints what it says of itself. If it may not be written, it is opened for
-/// reading.
+/// Opens the disk and prints its description. A disk that may not be written is opened read-only.
 pub(crate) fn main(text: &str, as_json: bool) -> Result<(), Failure> {
     let spec = Spec::parse(text).map_err(|error| Failure::Usage(format!("{text}: {error}")))?;
     let disk = Disk::open_spec(&spec)
@@ -18,10 +18,10 @@ pub(crate) fn main(text: &str, as_json: bool) -> Result<(), Failure> {
             forebay::OpenError::NoPermission { .. } if spec.get("read_only").is_none() => {
                 let mut read_only = spec.clone();
                 read_only.set("read_only", "on");
-                Disk::open_spec(&read_only).map_err(|_| error).inspect(|_| {
+                // If reading is not permitted either, the second error says so.
+                Disk::open_spec(&read_only).inspect(|_| {
                     output::stderr(&format!(
-                        "forebay: {text}: no permission to write to it; shown as with \
-                         read_only=on\n"
+                        "forebay: {text}: no permission to write to it; opened with read_only=on\n"
                     ));
                 })
             }
@@ -33,10 +33,10 @@ pub(crate) fn main(text: &str, as_json: bool) -> Result<(), Failure> {
     output::stdout(&if as_json { format!("{:#}\n", json_of(info)) } else { text_of(info) })
 }
 
-/// The limits by their names in `/sys/block/X/queue`, without the capacity.
+/// Returns the limits by their names in `/sys/block/X/queue`, without the capacity.
 pub(crate) fn limits_of(info: &DiskInfo) -> [(&'static str, Value); 18] {
     let limits = &info.limits;
-    // As large a bio as finds tags for all its parts.
+    // The largest bio that finds tags for all its parts.
     let max_nowait = u64::from(limits.max_sectors) * 512 * u64::from(info.policy.queue_depth);
     [
         ("logical_block_size", limits.logical_block_size.into()),
@@ -60,7 +60,7 @@ pub(crate) fn limits_of(info: &DiskInfo) -> [(&'static str, Value); 18] {
     ]
 }
 
-/// The settings in force, by their keys in a spec.
+/// Returns the settings in force, by their keys in a spec.
 pub(crate) fn policy_of(info: &DiskInfo) -> Value {
     json!({
         "plug": info.policy.plug.name(),
@@ -103,6 +103,9 @@ fn json_of(info: &DiskInfo) -> Value {
         "flush_queueable": info.limits.flush_queueable,
         "limits": Map::from_iter(limits),
         "policy": policy_of(info),
+        "experimental_settings": Map::from_iter(
+            experiments::of(&info.policy).into_iter().map(|(key, why)| (key.to_owned(), why.into()))
+        ),
         "features": Map::from_iter(features),
     })
 }
@@ -128,10 +131,13 @@ fn text_of(info: &DiskInfo) -> String {
         line(&format!("  {name}"), &value.to_string());
     }
     line("settings", "");
+    let experimental = experiments::of(&info.policy);
     if let Value::Object(policy) = policy_of(info) {
         for (name, value) in &policy {
             let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            line(&format!("  {name}"), &shown);
+            let why = experimental.iter().find(|(key, _)| key == name);
+            let why = why.map_or(String::new(), |(_, why)| format!(" ({why})"));
+            line(&format!("  {name}"), &format!("{shown}{why}"));
         }
     }
     line("features", "");

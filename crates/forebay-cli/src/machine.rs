@@ -1,17 +1,20 @@
-//! The machine as job files see it: files, the environment, and what `$pagesize` and its like say.
+//! The machine as job files see it: files, the environment, and values such as `$pagesize`.
 
 use std::io::{self, Read};
 use std::num::NonZero;
 use std::path::Path;
 
-use forebay_fio::cmdline::CommandError;
+use forebay_fio::cmdline::{CommandError, CommandErrors};
+use forebay_fio::errors;
 use forebay_fio::host::Host;
+use forebay_fio::job::Job;
 use forebay_fio::jobfile::Problem;
 
 use crate::failure::Failure;
 use crate::output;
 
-/// More than a job file may have, so that a device or an endless file is not read to its end.
+/// The most that is read of a job file. It is more than one may have, so that a device or an
+/// endless file is refused as too large.
 const BYTES_MAX: u64 = 2 << 20;
 
 /// This machine.
@@ -50,19 +53,33 @@ impl Host for Machine {
     }
 }
 
-/// The failure of a command line, or of a job file, which names its place itself. A file that
-/// cannot be read is no error of usage.
-pub(crate) fn failure(command: &str, error: &CommandError) -> Failure {
-    match error {
-        CommandError::Usage(error) => Failure::Usage(format!("{command}: {error}")),
-        CommandError::JobFile(error) if matches!(error.problem, Problem::Read(_)) => {
-            Failure::Run(error.to_string())
+/// Returns the failure of a command line and its job files. A file that cannot be read is no wrong
+/// usage.
+pub(crate) fn failure(all: &CommandErrors) -> Failure {
+    let is_unread = |error: &CommandError| match error {
+        CommandError::JobFile(error) => {
+            error.place.is_none() && matches!(error.problem, Problem::Read(_))
         }
-        CommandError::JobFile(error) => Failure::Usage(error.to_string()),
+        CommandError::Usage(_) => false,
+    };
+    let usage = !all.list().iter().all(is_unread);
+    let mut messages: Vec<_> = all.list().iter().map(ToString::to_string).collect();
+    if all.is_cut() {
+        messages.push(errors::CUT.to_owned());
+    }
+    Failure::Several { messages, usage }
+}
+
+/// Prints the warnings of jobs: options that have no effect in them.
+pub(crate) fn tell_job_warnings(jobs: &[Job]) {
+    for job in jobs {
+        for warning in &job.warnings {
+            output::stderr(&format!("forebay: {}: {warning}\n", job.name));
+        }
     }
 }
 
-/// Says what is ignored.
+/// Prints the warnings of a command line.
 pub(crate) fn tell_warnings(warnings: &[String]) {
     for warning in warnings {
         output::stderr(&format!("forebay: warning: {warning}\n"));

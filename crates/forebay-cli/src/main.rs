@@ -1,42 +1,50 @@
-//! The program `forebay`: measures disks through the Forebay block layer, and describes them.
+//! The program `forebay`: measures, describes, serves and simulates disks.
 //!
 //! - [`mod@bench`]: `forebay bench`, with the options and the report of fio;
-//! - [`info`]: `forebay info`, what a disk is and can do;
-//! - [`serve`]: `forebay serve`, disks for the network;
-//! - [`sim`]: `forebay sim`, the layer in virtual time, with faults, checked;
-//! - [`lab`]: `forebay lab`, the published experiments beside what was published;
-//! - [`machine`]: what job files need to know of the machine;
-//! - [`output`] and [`failure`]: how anything is printed, and how a run ends.
+//! - [`info`]: `forebay info`, the limits, settings and features of a disk;
+//! - [`serve`]: `forebay serve`, disks over NBD;
+//! - [`sim`]: `forebay sim`, the layer in virtual time, with faults and checks;
+//! - [`lab`]: `forebay lab`, the published experiments beside the published figures;
+//! - [`help`]: `forebay help`, the topics; [`usage`]: errors of the command line;
+//! - [`machine`]: the machine as job files see it; [`experiments`]: settings for experiments;
+//! - [`output`] and [`failure`]: printing, and exit codes.
 //!
-//! Exit codes: 0 if all went well, 1 if the run failed or was interrupted, 2 if what was asked for
-//! makes no sense.
+//! Exit codes: 0 for success, 1 for a failed or interrupted run, 2 for wrong usage.
 
 #![forbid(unsafe_code)]
 
 mod bench;
+mod experiments;
 mod failure;
+mod help;
 mod info;
 mod lab;
 mod machine;
+#[cfg(test)]
+mod option_examples;
 mod output;
 mod serve;
 mod sim;
+mod usage;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::Failure;
 
-/// What `forebay --help` says of disks.
-const SPECS: &str = "\
+/// The end of `forebay --help`.
+const NOTES: &str = "\
 A disk is named by a spec, [driver:]target[?key=value&...]: disk.img, /dev/vdb?direct=on,
-ram:2G?req_ns=10100&io_ns=4000, model:hdd, null:1T, fault:disk.img?rule=read:medium:nth=10.";
+ram:2G?req_ns=10100&io_ns=4000, model:hdd, null:1T, fault:disk.img?rule=read:medium:nth=10.
+
+More help: forebay help specs (disks), policies (settings of the layer), report (output of bench).";
 
 /// A multi-queue block layer in user space: measure a disk through it, or see what a disk can do.
 #[derive(Debug, Parser)]
-#[command(name = "forebay", version, after_help = SPECS, max_term_width = 100)]
+#[command(name = "forebay", version, after_help = NOTES, max_term_width = 100)]
+#[command(disable_help_subcommand = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -51,7 +59,7 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "OPTION")]
         options: Vec<OsString>,
     },
-    /// Show what a disk is and can do, and why it cannot do the rest
+    /// Show the limits, settings and features of a disk
     Info {
         /// The disk
         spec: String,
@@ -63,38 +71,51 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Run a fio job file, or random scenarios, in virtual time on a modelled device, and check all
     Sim(sim::Args),
-    /// Run the published experiments, and put the figures beside what was published
+    /// Run the published experiments, and compare the figures with the published ones
     Lab(lab::Args),
+    /// Print the help of a command, or of a topic: specs, policies, report
+    Help {
+        /// A command or a topic
+        #[arg(value_name = "COMMAND|TOPIC")]
+        words: Vec<String>,
+    },
 }
 
 fn main() -> ExitCode {
-    match run() {
+    match run(std::env::args_os().collect()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            if let Some(message) = failure.message() {
-                output::stderr(&format!("forebay: {message}\n"));
-            }
+            output::stderr(&failure.text());
             failure.exit_code()
         }
     }
 }
 
-fn run() -> Result<(), Failure> {
-    let mut args = std::env::args_os();
-    // What follows `bench` is fio's dialect, in which the order counts: clap never sees it.
-    if args.nth(1).is_some_and(|first| first == "bench") {
-        return bench::main(args);
+/// Runs the command line, which begins with the program's name.
+fn run(args: Vec<OsString>) -> Result<(), Failure> {
+    // In fio's dialect the order of options matters, so clap does not parse them.
+    if args.get(1).is_some_and(|first| first == "bench") {
+        return bench::main(args.into_iter().skip(2));
     }
-    match Cli::try_parse() {
+    match Cli::try_parse_from(&args) {
         Ok(Cli { command: Command::Bench { options } }) => bench::main(options.into_iter()),
         Ok(Cli { command: Command::Info { spec, json } }) => info::main(&spec, json),
         Ok(Cli { command: Command::Serve(args) }) => serve::main(&args),
         Ok(Cli { command: Command::Sim(args) }) => sim::main(&args),
         Ok(Cli { command: Command::Lab(args) }) => lab::main(&args),
-        Err(error) if error.use_stderr() => {
-            output::stderr(&error.render().to_string());
-            Err(Failure::Told { usage: true })
+        Ok(Cli { command: Command::Help { words } }) => {
+            let commands = Cli::command();
+            let commands: Vec<_> =
+                commands.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+            help::main(&words, &commands, |command| {
+                let flag = OsString::from("--help");
+                run(args.iter().take(1).chain(command).chain([&flag]).cloned().collect())
+            })
         }
+        Err(error) if error.use_stderr() => Err(usage::failure::<Cli>(error, args)),
         Err(help) => output::stdout(&help.render().to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

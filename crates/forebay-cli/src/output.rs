@@ -1,14 +1,15 @@
-//! Printing, with every failure looked at.
+//! Printing, with every error checked.
 //!
-//! `println!` panics when its reader has gone. Here a reader that has gone (`forebay ... | head`)
-//! is no failure: there is nobody left to tell.
+//! `println!` panics when its reader has closed the pipe. Here a closed pipe (`forebay ... | head`)
+//! is no error, because no one reads the message.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use forebay::DiskInfo;
 
+use crate::experiments;
 use crate::failure::Failure;
 
 /// Prints to standard output.
@@ -22,37 +23,95 @@ pub(crate) fn stdout(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Prints to standard error. If that does not work, there is nowhere to say so.
+/// Prints to standard error. An error of that cannot be reported anywhere.
 pub(crate) fn stderr(text: &str) {
     let mut out = io::stderr().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-/// Tells what an operator should know of a disk, if there is anything.
+/// Prints what a user of the disk should know on standard error: its notice, and a warning about a
+/// setting that starves threads.
 pub(crate) fn notice(info: &DiskInfo) {
+    let name = info.spec.split('?').next().unwrap_or_default();
     if let Some(notice) = &info.notice {
-        let name = info.spec.split('?').next().unwrap_or_default();
         stderr(&format!("forebay: {name}: {notice}\n"));
+    }
+    if let Some(warning) = experiments::starvation(&info.policy) {
+        stderr(&format!("forebay: warning: {name}: {warning}\n"));
     }
 }
 
-/// Where a report goes.
+/// A progress line on standard error. On a terminal it is cut to one line, so that the next one
+/// replaces it.
+#[derive(Debug, Default)]
+pub(crate) struct ProgressLine {
+    /// Columns that the line on the screen takes.
+    width: usize,
+}
+
+impl ProgressLine {
+    /// Replaces the line.
+    pub(crate) fn show(&mut self, text: &str) {
+        let text = cut(text, columns());
+        stderr(&format!("\r{text:old$}", old = self.width));
+        self.width = text.chars().count();
+    }
+
+    /// Keeps the line on the screen, and starts a new one.
+    pub(crate) fn keep(&mut self) {
+        stderr("\n");
+        self.width = 0;
+    }
+
+    /// Removes the line.
+    pub(crate) fn clear(&mut self) {
+        if self.width > 0 {
+            stderr(&format!("\r{:1$}\r", "", self.width));
+            self.width = 0;
+        }
+    }
+}
+
+/// Returns the columns of the terminal at standard error; `None` if it is no terminal.
+fn columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+    Some(usize::from(size.ws_col)).filter(|&columns| columns > 0)
+}
+
+/// Returns the text, cut so that one column stays free: in the last one some terminals wrap.
+fn cut(text: &str, columns: Option<usize>) -> String {
+    match columns {
+        Some(columns) if text.chars().count() >= columns => {
+            let kept = columns.saturating_sub(4);
+            text.chars().take(kept).chain("...".chars()).take(columns.saturating_sub(1)).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// The destination of a report.
 #[derive(Debug)]
 pub(crate) enum Sink {
     /// Standard output.
     Stdout,
-    /// A file of this name.
+    /// A file, with its name.
     File(File, PathBuf),
 }
 
 impl Sink {
-    /// Standard output, or the file at `path`, made or emptied.
+    /// Opens standard output, or creates or truncates the file at `path`.
     pub(crate) fn open(path: Option<&Path>) -> Result<Self, Failure> {
         let Some(path) = path else { return Ok(Self::Stdout) };
         match File::create(path) {
             Ok(file) => Ok(Self::File(file, path.to_owned())),
             Err(error) => Err(Failure::Run(format!("--output={}: {error}", path.display()))),
         }
+    }
+
+    /// Returns whether text may have colours: it goes to a terminal, and `NO_COLOR` is not set.
+    pub(crate) fn has_colours(&self) -> bool {
+        let is_terminal = matches!(self, Self::Stdout) && io::stdout().is_terminal();
+        is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
     }
 
     /// Prints to it.
@@ -62,6 +121,24 @@ impl Sink {
             Self::File(file, path) => file
                 .write_all(text.as_bytes())
                 .map_err(|error| Failure::Run(format!("--output={}: {error}", path.display()))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_progress_line_fits_the_terminal() {
+        let line = "Jobs: 1 (f=1): [r(1)][10.0%]";
+        assert_eq!(cut(line, None), line);
+        assert_eq!(cut(line, Some(29)), line);
+        assert_eq!(cut(line, Some(28)), "Jobs: 1 (f=1): [r(1)][10...");
+        assert_eq!(cut(line, Some(10)), "Jobs: ...");
+        assert_eq!(cut(line, Some(2)), ".");
+        for columns in 1..40 {
+            assert!(cut(line, Some(columns)).chars().count() < columns.max(29), "{columns}");
         }
     }
 }

@@ -1,9 +1,10 @@
 //! `forebay sim`: the layer in virtual time.
 //!
-//! A job file is run on a modelled device, or random scenarios are, one for each seed. What is
-//! printed says how to see the same run again. A broken rule is a failure of the run.
+//! It runs a job file on a modelled device, or random scenarios, one for each seed. The output ends
+//! with the command that repeats the run. A broken rule is a failure of the run.
 
 mod nbd;
+mod options;
 
 use std::collections::hash_map::RandomState;
 use std::fmt::Write;
@@ -17,44 +18,54 @@ use forebay_fio::job::Job;
 use forebay_fio::jobfile;
 use forebay_sim::{ModelSpec, Options, QUEUE_DEPTH_MAX, Summary, WakePolicy, run_jobs, run_seed};
 
+use self::options::Settings;
 use crate::failure::Failure;
 use crate::machine::{self, Machine};
-use crate::output;
+use crate::output::{self, ProgressLine};
+use crate::usage;
 
 /// Between two updates of the progress line.
 const PROGRESS_PERIOD: Duration = Duration::from_millis(500);
 
+/// The end of `forebay sim --help`.
+const NOTES: &str = "\
+A job file describes the load. The device is the one of --model, and of the layer's settings a job
+file can give wake and queue_depth. Any other option that would change the run is an error. To see
+what a policy costs on a modelled device in real time, use
+  forebay bench --filename=model:nvme --compare='?wake=batch' ...";
+
 /// The arguments after `sim`.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = NOTES)]
 pub(crate) struct Args {
-    /// A job file of fio
+    /// A fio job file
     #[arg(value_name = "JOB.fio")]
     job: Option<PathBuf>,
     /// Run random scenarios instead of a job file
     #[arg(long, conflicts_with_all = ["job", "model"])]
     random: bool,
-    /// Run random NBD clients, good and bad ones, and a server of their sessions
+    /// Run random NBD sessions: clients that follow the protocol, clients that break it, a server
     #[arg(long, conflicts_with_all = ["job", "random", "model", "wake", "queue_depth"])]
     nbd: bool,
-    /// The first seed [default: a new one, which is printed]
+    /// The first seed [default: a random one, which is printed]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// How many seeds, one after another
+    /// Number of seeds to run
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(value_parser = usage::number::<1, { u64::MAX }>)]
     seeds: u64,
     /// The device: fixed[:latency_ns=80000,channels=8], or flaky[:fail=1000,...], which reorders
-    /// and fails
+    /// and fails requests
     #[arg(long, default_value = "fixed")]
     model: String,
-    /// Who waits for a tag, and whom a free one wakes: fair, batch, stash, single, or stash-v1,
-    /// which is known to hang [default: fair; by the seed with --random]
+    /// Which waiter a freed tag wakes: fair, batch, stash, single, or stash-v1, which is known to
+    /// hang [default: fair; chosen by the seed with --random]
     #[arg(long, value_name = "POLICY")]
     wake: Option<String>,
-    /// How many requests may be at the device at once [default: 256; by the seed with --random]
+    /// Requests at the device at once [default: 256; chosen by the seed with --random]
     #[arg(long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(QUEUE_DEPTH_MAX)))]
-    queue_depth: Option<u32>,
+    #[arg(value_parser = usage::number::<1, { QUEUE_DEPTH_MAX as u64 }>)]
+    queue_depth: Option<u64>,
 }
 
 /// Runs what the arguments ask for.
@@ -65,17 +76,20 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let model: ModelSpec = args
         .model
         .parse()
-        .map_err(|error| Failure::Usage(format!("sim: --model={}: {error}", args.model)))?;
+        .map_err(|error| Failure::Usage(format!("--model={}: {error}", args.model)))?;
     if args.job.is_none() && !args.random {
-        let what = "sim: name a job file of fio to run, or say --random";
+        let what = "nothing to simulate: give a fio job file, --random or --nbd";
         return Err(Failure::Usage(String::from(what)));
     }
-    let options = Options {
+    let mut options = Options {
         wake: args.wake.as_deref().map(wake_policy).transpose()?,
-        queue_depth: args.queue_depth,
+        queue_depth: args.queue_depth.map(|depth| depth as u32),
         ..Options::default()
     };
-    let jobs = args.job.as_deref().map(|path| Ok((path, read_jobs(path)?))).transpose()?;
+    let jobs = match args.job.as_deref() {
+        Some(path) => Some((path, read_jobs(path, &mut options)?)),
+        None => None,
+    };
     let first = args.seed.unwrap_or_else(new_seed);
     let mut total = Total::new(args.seeds);
     for nth in 0..args.seeds {
@@ -83,14 +97,14 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         let summary = match &jobs {
             None => run_seed(seed, &options),
             Some((path, jobs)) => run_jobs(jobs, seed, &model, &options)
-                .map_err(|error| Failure::Usage(format!("sim: {}: {error}", path.display())))?,
+                .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?,
         };
         let summary = summary.map_err(|violation| {
             total.clear_line();
-            Failure::Run(format!("sim: {violation}\nreplay with: {}", replay(args, seed)))
+            Failure::Run(format!("{violation}\nreplay with: {}", replay(args, seed)))
         })?;
         if jobs.is_some() {
-            output::stdout(&report(&summary, &replay(args, seed)))?;
+            output::stdout(&report(&summary, &model, &replay(args, seed)))?;
         }
         total.add(&summary);
     }
@@ -101,36 +115,48 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The policy of a name. Here alone there is one that hangs.
+/// Returns the policy of a name. Only the simulator has the one that hangs.
 fn wake_policy(name: &str) -> Result<WakePolicy, Failure> {
     let mut policies = WakePolicy::ALL.into_iter().chain([WakePolicy::StashV1]);
     policies.find(|policy| policy.name() == name).ok_or_else(|| {
-        let what = "there are fair, batch, stash, single and stash-v1";
-        Failure::Usage(format!("sim: --wake={name}: {what}"))
+        let what = "expected fair, batch, stash, single or stash-v1";
+        Failure::Usage(format!("--wake={name}: {what}"))
     })
 }
 
-fn read_jobs(path: &Path) -> Result<Vec<Job>, Failure> {
-    let command =
-        jobfile::parse(path, &mut Machine).map_err(|error| machine::failure("sim", &error))?;
+/// Reads a job file. Its settings of the layer are added to `options`.
+fn read_jobs(path: &Path, options: &mut Options) -> Result<Vec<Job>, Failure> {
+    let command = jobfile::parse(path, &mut Machine).map_err(|errors| machine::failure(&errors))?;
     machine::tell_warnings(&command.warnings);
-    match command.jobs.iter().find(|job| job.stage > 0) {
-        None => Ok(command.jobs),
-        Some(job) => Err(Failure::Usage(format!(
-            "sim: {}: {}: stonewall: simulated jobs run all at once; write it into a file of its \
-             own",
-            path.display(),
-            job.name
+    machine::tell_job_warnings(&command.jobs);
+    let Settings { wake, queue_depth } = options::check(&command)?;
+    options.wake = one_of("--wake", options.wake, "wake", wake)?;
+    options.queue_depth = one_of("--queue-depth", options.queue_depth, "queue_depth", queue_depth)?;
+    Ok(command.jobs)
+}
+
+/// Returns a setting that the command line or the job file gives. They may not contradict each
+/// other.
+fn one_of<T: PartialEq>(
+    option: &str,
+    given: Option<T>,
+    name: &str,
+    in_file: Option<T>,
+) -> Result<Option<T>, Failure> {
+    match (given, in_file) {
+        (Some(given), Some(in_file)) if given != in_file => Err(Failure::Usage(format!(
+            "{option} differs from {name} in the job file; leave out one of them"
         ))),
+        (given, in_file) => Ok(given.or(in_file)),
     }
 }
 
-/// A seed that nobody has chosen. The standard library's hashers are keyed by the system.
+/// Returns a random seed. The standard library's hashers are keyed by the system.
 fn new_seed() -> u64 {
     RandomState::new().build_hasher().finish() >> 32
 }
 
-/// The command that does the same again.
+/// Returns the command that repeats the run.
 fn replay(args: &Args, seed: u64) -> String {
     let mut text = match &args.job {
         None => String::from("forebay sim --random"),
@@ -148,38 +174,37 @@ fn replay(args: &Args, seed: u64) -> String {
     text
 }
 
-/// What came of one run of a job file.
-fn report(summary: &Summary, replay: &str) -> String {
+/// Returns the report of one run of a job file.
+fn report(summary: &Summary, model: &ModelSpec, replay: &str) -> String {
     let Summary { stats, tally, now_ns, nr_bios, .. } = summary;
     let seconds = *now_ns as f64 / 1e9;
-    let iops = if *now_ns == 0 { 0.0 } else { *nr_bios as f64 / seconds };
     let merges: u64 = forebay::MergeKind::ALL.iter().map(|&kind| stats.merges(kind)).sum();
     let us = |ns: u64| ns as f64 / 1e3;
-    let percentile = |share| us(tally.latency.percentile(share));
     let mut text = String::new();
     // Writing into a String does not fail.
     let _ = writeln!(text, "seed {}: no rule is broken", summary.seed);
     let _ = writeln!(
         text,
         "  virtual time : {seconds:.6} s, {} steps\n  \
-           bios         : {nr_bios}, {} failed; {iops:.0} IOPS, {:.1} MB/s\n  \
-           latency (us) : avg={:.1}, p50={:.1}, p99={:.1}, max={:.1}",
-        summary.nr_steps,
-        tally.nr_failed,
-        tally.bytes as f64 / 1e6 / seconds.max(1e-9),
-        us(tally.latency.mean()),
-        percentile(500_000),
-        percentile(990_000),
-        us(tally.latency.max()),
+           bios         : {nr_bios}, {} failed",
+        summary.nr_steps, tally.nr_failed,
     );
+    text += &match model {
+        ModelSpec::Fixed { .. } => speed(summary),
+        ModelSpec::Flaky { .. } => {
+            "  speed        : none: the times of this model are random, not \
+                                    those of a device\n"
+                .to_owned()
+        }
+    };
     let _ = writeln!(
         text,
         "  requests     : issued={}, commits={}, merges={merges}, splits={}, requeues={}, \
            retries={}\n  \
-           tag waits    : {}, {:.1} us in all\n  \
-           runs         : {}, {} of them left to others\n  \
+           tag waits    : {}, {:.1} us in total\n  \
+           queue runs   : {}, {} of them skipped because another task was running the queue\n  \
            turns        : {}, {} of them empty\n  \
-           flushes      : asked={}, issued={}, joined={}, elided={}\n  \
+           flushes      : requested={}, issued={}, joined={}, elided={}\n  \
            checked      : {} blocks read, {} crash points, {} writes durable\n  \
            trace hash   : {:016x}\n  \
            replay with  : {replay}",
@@ -206,7 +231,24 @@ fn report(summary: &Summary, replay: &str) -> String {
     text
 }
 
-/// All seeds together.
+/// Returns the lines of IOPS and latencies, for a model whose times mean something.
+fn speed(summary: &Summary) -> String {
+    let Summary { tally, now_ns, nr_bios, .. } = summary;
+    let seconds = *now_ns as f64 / 1e9;
+    let iops = if *now_ns == 0 { 0.0 } else { *nr_bios as f64 / seconds };
+    let us = |ns: u64| ns as f64 / 1e3;
+    format!(
+        "  speed        : {iops:.0} IOPS, {:.1} MB/s\n  \
+           latency (us) : avg={:.1}, p50={:.1}, p99={:.1}, max={:.1}\n",
+        tally.bytes as f64 / 1e6 / seconds.max(1e-9),
+        us(tally.latency.mean()),
+        us(tally.latency.percentile(500_000)),
+        us(tally.latency.percentile(990_000)),
+        us(tally.latency.max()),
+    )
+}
+
+/// The sums over all seeds, and the progress line.
 struct Total {
     nr_seeds: u64,
     nr_done: u64,
@@ -219,6 +261,7 @@ struct Total {
     started: Instant,
     /// When the progress line was last updated; none is shown before the first period is over.
     shown: Option<Instant>,
+    line: ProgressLine,
     is_terminal: bool,
 }
 
@@ -235,6 +278,7 @@ impl Total {
             hash: 0,
             started: Instant::now(),
             shown: None,
+            line: ProgressLine::default(),
             is_terminal: stderr().is_terminal(),
         }
     }
@@ -252,14 +296,12 @@ impl Total {
             self.shown = Some(Instant::now());
             let percent = self.nr_done * 100 / self.nr_seeds;
             let (nr, bios) = (self.nr_done, self.nr_bios);
-            output::stderr(&format!("\r{nr} seeds ({percent} %), {bios} bios checked"));
+            self.line.show(&format!("{nr} seeds ({percent} %), {bios} bios checked"));
         }
     }
 
-    fn clear_line(&self) {
-        if self.shown.is_some() {
-            output::stderr("\r\x1b[K");
-        }
+    fn clear_line(&mut self) {
+        self.line.clear();
     }
 
     fn report(&self, first: u64, replay: &str) -> String {

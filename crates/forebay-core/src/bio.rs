@@ -1,8 +1,8 @@
-//! The bio: one I/O as its caller asked for it.
+//! The bio: one I/O request of a caller.
 
 use alloc::boxed::Box;
 
-/// What a bio or a request does.
+/// The operation of a bio or a request.
 ///
 /// Counterpart in Linux: `enum req_op`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -11,20 +11,20 @@ pub enum Op {
     Read,
     /// Write from memory to the device.
     Write,
-    /// Make every write that has ended before it durable. Has no range and no memory.
+    /// Make every write that ended before it durable. Has no range and no memory.
     Flush,
-    /// Tell the device that a range is not needed any more. What it reads as afterwards is the
-    /// device's choice.
+    /// Tell the device that a range is no longer needed. The device decides what the range reads as
+    /// afterwards.
     Discard,
-    /// Make a range read as zeroes, without moving them.
+    /// Make a range read as zeroes without transferring them.
     WriteZeroes,
 }
 
 impl Op {
-    /// Every operation, in the order of the counters.
+    /// All operations, in the order of the counters.
     pub const ALL: [Op; 5] = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::WriteZeroes];
 
-    /// The name used in messages and reports.
+    /// Returns the name used in messages and reports.
     pub const fn name(self) -> &'static str {
         match self {
             Op::Read => "read",
@@ -35,12 +35,12 @@ impl Op {
         }
     }
 
-    /// Whether bytes move between memory and device.
+    /// Returns whether the operation moves bytes between memory and device.
     pub const fn moves_data(self) -> bool {
         matches!(self, Op::Read | Op::Write)
     }
 
-    /// Whether the content of the device changes.
+    /// Returns whether the operation changes the contents of the device.
     pub const fn is_write(self) -> bool {
         matches!(self, Op::Write | Op::Discard | Op::WriteZeroes)
     }
@@ -54,60 +54,63 @@ impl Op {
 pub struct BioFlags(u8);
 
 impl BioFlags {
-    /// No flag.
+    /// No flags.
     pub const NONE: BioFlags = BioFlags(0);
-    /// This write is durable when it ends.
+    /// The write is durable when it ends.
     pub const FUA: BioFlags = BioFlags(1);
-    /// Every write that ended before this bio was queued is durable before its data is written.
+    /// Every write that ended before this bio was queued is made durable before this bio's data is
+    /// written.
     pub const PREFLUSH: BioFlags = BioFlags(2);
-    /// Never merge this bio with another.
+    /// Do not merge this bio with others.
     pub const NOMERGE: BioFlags = BioFlags(4);
-    /// Rather than wait for a tag, end with [`BlockStatus::Again`](crate::BlockStatus::Again), and
-    /// nothing of it done. Where it takes more requests than there are tags, it ends with
-    /// `NotSupported`.
+    /// Do not wait for a tag. If none is free, the bio ends with
+    /// [`BlockStatus::Again`](crate::BlockStatus::Again) and none of it is issued. A bio that needs
+    /// more requests than there are tags ends with `NotSupported`.
     pub const NOWAIT: BioFlags = BioFlags(8);
-    /// It may have one of the tags that are reserved, and goes before what may not: for the few
-    /// I/Os that others depend on. Without reserved tags it means nothing.
+    /// The bio may use a reserved tag, and goes before bios that may not. Meant for the few I/Os
+    /// that other I/O depends on. Without reserved tags the flag has no effect.
     pub const RESERVED: BioFlags = BioFlags(16);
-    /// Nobody waits for it: it may have no more tags than the disk's `async_depth` says, so that
-    /// others find some.
+    /// Background I/O. Such bios use at most `async_depth` tags of a hardware context, so that
+    /// foreground I/O finds free ones.
     pub const BACKGROUND: BioFlags = BioFlags(32);
-    /// Of a flush: all metadata of the file too, as `fsync` does; without it, what is needed to
-    /// read the data back, as `fdatasync` does. Such a flush is never elided.
+    /// On a flush: also make all metadata of the file durable, as `fsync` does. Without it a flush
+    /// covers what is needed to read the data back, as `fdatasync` does. Such a flush is never
+    /// elided.
     pub const FSYNC: BioFlags = BioFlags(64);
-    /// Of a flush: only what had ended at a durable point, which is the bio's `start`
+    /// On a flush: cover only what had ended at a durable point. The point is the bio's `start`
     /// ([`Bio::flush_up_to`]).
     pub const UP_TO: BioFlags = BioFlags(128);
 
-    /// Whether all of `other` is set.
+    /// Returns whether all flags of `other` are set.
     pub const fn contains(self, other: BioFlags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any of `other` is set.
+    /// Returns whether any flag of `other` is set.
     pub const fn intersects(self, other: BioFlags) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Both sets together.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn union(self, other: BioFlags) -> BioFlags {
         BioFlags(self.0 | other.0)
     }
 }
 
-/// A stretch of the caller's memory. The core never follows the address; only a driver does.
+/// A contiguous range of the caller's memory. The core never dereferences the address; only a
+/// driver does.
 ///
 /// Counterpart in Linux: `struct bio_vec`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// The address of the first byte.
     pub addr: usize,
-    /// The length, bytes.
+    /// The length in bytes.
     pub len: u32,
 }
 
-/// The memory of a bio: none, one segment (the usual case, kept inline), or several.
+/// The memory of a bio: none, one segment (the common case, stored inline), or several.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Segments {
     /// No memory: flush, discard, write-zeroes.
@@ -115,12 +118,12 @@ pub enum Segments {
     None,
     /// One segment.
     One(Segment),
-    /// Several segments, in the order of the device's bytes.
+    /// Several segments, in the order of the bytes on the device.
     Many(Box<[Segment]>),
 }
 
 impl Segments {
-    /// All segments, in order.
+    /// Returns all segments in order.
     pub fn as_slice(&self) -> &[Segment] {
         match self {
             Segments::None => &[],
@@ -129,60 +132,61 @@ impl Segments {
         }
     }
 
-    /// The sum of the lengths, bytes.
+    /// Returns the sum of the segment lengths in bytes.
     pub fn len_bytes(&self) -> u64 {
         self.as_slice().iter().map(|segment| u64::from(segment.len)).sum()
     }
 }
 
-/// One I/O as its caller asked for it. Addresses on the device are bytes.
+/// One I/O as its caller requests it. Device addresses are byte offsets.
 ///
-/// Counterpart in Linux: `struct bio`, whose sector is a byte offset here, because a file may be
-/// addressed by single bytes.
+/// Counterpart in Linux: `struct bio`. It addresses sectors; this one addresses bytes, because a
+/// file may be accessed at any byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bio {
-    /// What to do.
+    /// The operation.
     pub op: Op,
-    /// How to do it.
+    /// The flags.
     pub flags: BioFlags,
     /// The first byte on the device.
     pub start: u64,
-    /// How many bytes on the device.
+    /// The number of bytes on the device.
     pub len: u64,
-    /// The memory, `len` bytes of it for [`Op::Read`] and [`Op::Write`], none otherwise.
+    /// The memory: `len` bytes for [`Op::Read`] and [`Op::Write`], none otherwise.
     pub segments: Segments,
-    /// Returned with the bio's end; the layer does not look at it.
+    /// Returned with the result. The layer does not interpret it.
     pub user_data: u64,
 }
 
 impl Bio {
-    /// A bio that moves `segment` from (`Op::Read`) or to (`Op::Write`) the device at `start`.
+    /// Creates a bio that moves data between `segment` and the device at `start`. `op` is
+    /// `Op::Read` or `Op::Write`.
     pub fn data(op: Op, start: u64, segment: Segment) -> Bio {
         Bio { segments: Segments::One(segment), ..Bio::range(op, start, u64::from(segment.len)) }
     }
 
-    /// A bio without memory over a range of the device.
+    /// Creates a bio without memory for a range of the device.
     pub fn range(op: Op, start: u64, len: u64) -> Bio {
         Bio { op, flags: BioFlags::NONE, start, len, segments: Segments::None, user_data: 0 }
     }
 
-    /// A bio that makes what has ended durable.
+    /// Creates a flush: it makes every write that has ended durable.
     pub fn flush() -> Bio {
         Bio::range(Op::Flush, 0, 0)
     }
 
-    /// A bio that makes what has ended durable, and all metadata of the file.
+    /// Creates a flush that also makes all metadata of the file durable.
     pub fn fsync() -> Bio {
         Bio { flags: BioFlags::FSYNC, ..Bio::flush() }
     }
 
-    /// A bio that ends when every write is durable whose durable point, which it was given when it
-    /// ended, is not after `point`.
+    /// Creates a flush that covers every write with a durable point up to `point`. An ended write
+    /// reports its point.
     pub fn flush_up_to(point: u64) -> Bio {
         Bio { flags: BioFlags::UP_TO, start: point, ..Bio::flush() }
     }
 
-    /// The byte after the last, or `None` where that is beyond 2^64.
+    /// Returns the offset after the last byte, or `None` if it exceeds `u64`.
     pub fn end(&self) -> Option<u64> {
         self.start.checked_add(self.len)
     }

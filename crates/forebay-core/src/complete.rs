@@ -91,19 +91,24 @@ impl Turn<'_> {
 
     /// What is no usual case: a step of several, a short count, a failure.
     #[inline(never)]
-    fn complete_step(&mut self, tag: Tag, rq: Request, result: Result<u64, BlockStatus>) {
+    fn complete_step(&mut self, tag: Tag, mut rq: Request, result: Result<u64, BlockStatus>) {
         let hctx = &mut *self.hctx;
         if tag == hctx.flush.tag() {
             hctx.table[tag.index()].state = SlotState::Idle;
             return self.flush_done(rq, result);
         }
         hctx.nr_with_more_commands -= u32::from(rq.has_more_commands());
-        hctx.flush.count_before_flush(&rq, false);
+        hctx.flush.count_completed(rq.steps);
+        let is_fua = rq.steps.is_native_fua();
+        let is_lost = is_fua && self.check_fua(&mut rq, result);
         let after = match result {
             Ok(n) => self.progress(tag, rq, n),
             Err(status) => self.fail(tag, rq, status),
         };
         self.settle(tag, after);
+        if is_fua {
+            self.end_flushes_after_fua(is_lost);
+        }
     }
 
     /// A request that failed for good when it was to be issued.
@@ -226,7 +231,7 @@ impl Turn<'_> {
             return true;
         }
         let hctx = &*self.hctx;
-        let retries = &hctx.device.retries;
+        let retries = &hctx.retries;
         let ranges = || rq.ranges(&hctx.splits);
         let start = ranges().map(|(start, _)| start).min().unwrap_or(0);
         let end = ranges().map(|(start, len)| start + len).max().unwrap_or(0);
@@ -237,7 +242,8 @@ impl Turn<'_> {
         let is_first = slot.is_some() && !retries.hold_back(slot, ranges());
         let since = rq.issued_after;
         let has_place = is_first
-            && (is_read || !retries.was_overtaken(hctx.index, &hctx.writes, since, tag, ranges()));
+            && (is_read
+                || !retries.was_overtaken(hctx.count_at, &hctx.writes, since, tag, ranges()));
         if has_place {
             rq.retry = slot;
         } else if let Some(slot) = slot {
@@ -249,7 +255,7 @@ impl Turn<'_> {
     /// Its data are done, or given up: what overlaps may go. (A flush may follow.)
     fn leave_retries(&mut self, rq: &mut Request) {
         if let Some(slot) = rq.retry.take() {
-            self.hctx.device.retries.leave(slot);
+            self.hctx.retries.leave(slot);
         }
     }
 

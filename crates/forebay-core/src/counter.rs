@@ -1,13 +1,13 @@
-//! Counters that one thread writes and any thread reads.
+//! Counters with one writer and any number of readers.
 //!
-//! Whoever holds the token of a hardware context, or has a software queue, is the only writer; so
-//! counting is a load and a store, no locked instruction. Orderings are relaxed: a reader gets a
-//! value that was current a moment ago, and nothing is concluded from it. When the token goes
-//! from one thread to the next, its own ordering hands the counters over.
+//! The only writer is the thread that holds the token of a hardware context, or that has a software
+//! queue. So counting is a load and a store, without a locked instruction. Orderings are relaxed: a
+//! reader gets a recent value and concludes nothing from it. When the token moves to another
+//! thread, the token's own ordering hands the counters over.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// One counter.
+/// A counter.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 

@@ -1,7 +1,7 @@
-//! The software queue: where the bios of one thread for one disk are checked, plugged and merged.
+//! The software queue: it checks, plugs and merges the bios of one thread for one disk.
 //!
-//! Counterpart in Linux: `struct blk_mq_ctx`, with the part of `struct blk_plug` that is one
-//! disk's.
+//! Counterpart in Linux: `struct blk_mq_ctx`, with the part of `struct blk_plug` that belongs to
+//! one disk.
 
 use crate::bio::BioFlags;
 use crate::limits::QueueLimits;
@@ -18,8 +18,8 @@ use alloc::collections::VecDeque;
 use alloc::collections::vec_deque::Drain;
 use alloc::sync::Arc;
 
-/// A thread's plug for one disk, and the requests that have left it and are on their way to a
-/// hardware context.
+/// The plug of one thread for one disk, and the outgoing requests that have left the plug and not
+/// yet reached a hardware context.
 #[derive(Debug)]
 pub struct SoftwareQueue {
     limits: QueueLimits,
@@ -27,16 +27,16 @@ pub struct SoftwareQueue {
     policy: Policy,
     plug: PlugList,
     outgoing: VecDeque<Request>,
-    /// Whether one of those in here may not wait for a tag.
+    /// Whether a bio in the queue is marked NOWAIT.
     has_nowait: bool,
     counters: Arc<PlugCounters>,
 }
 
 impl SoftwareQueue {
-    /// An empty one.
+    /// Creates an empty queue.
     ///
     /// # Panics
-    /// If `limits` contradict themselves.
+    /// Panics if `limits` contradict themselves.
     pub fn new(limits: QueueLimits, policy: Policy, counters: Arc<PlugCounters>) -> SoftwareQueue {
         assert!(limits.validate().is_ok(), "limits are checked at open");
         let plug = PlugList::new();
@@ -52,18 +52,19 @@ impl SoftwareQueue {
         }
     }
 
-    /// Whether any bio waits in the plug.
+    /// Returns whether any bio waits in the plug.
     pub fn is_plugged(&self) -> bool {
         !self.plug.is_empty()
     }
 
-    /// Takes a bio in. `level` is the plug level on which it was queued, from 1 on, or 0 where no
-    /// plug is open; `now` is in ns of any clock that does not go backwards. It waits in the plug,
-    /// merged or not, or is outgoing. Older ones may be outgoing afterwards either way: the plug
-    /// was full.
+    /// Queues a bio. It then waits in the plug, merged or not, or is outgoing. If the plug was
+    /// full, older requests become outgoing.
+    ///
+    /// `level` is the plug level of the caller, starting at 1, or 0 if no plug is open. `now` is a
+    /// time in nanoseconds of any monotonic clock.
     ///
     /// # Errors
-    /// The reason, and the bio back.
+    /// Returns the reason and the bio if the bio is refused.
     #[inline]
     pub fn queue_bio(
         &mut self,
@@ -74,7 +75,7 @@ impl SoftwareQueue {
         queued.queued_ns = now;
         queued.rq.unplugged_ns = now;
         let is_plugged = level > 0 && self.policy.plug != PlugPolicy::None;
-        // Levels make a difference under `per-level` alone; elsewhere all are the first.
+        // Levels matter under `per-level` only; elsewhere every level is 1.
         let level = if self.policy.plug == PlugPolicy::PerLevel { level } else { 1 };
         let rq = match self.usual.is(&queued.bio) {
             true => Request::of_usual(queued, level),
@@ -87,7 +88,7 @@ impl SoftwareQueue {
         Ok(())
     }
 
-    /// Makes a bio that may be unusual a request, if it obeys the rules.
+    /// Checks a bio against the full rules and converts it to a request.
     #[inline(never)]
     fn check(
         &mut self,
@@ -108,7 +109,7 @@ impl SoftwareQueue {
         Ok(Request::of_bio(queued, front, &self.limits, level))
     }
 
-    /// Merges a request into the plug or adds it.
+    /// Merges a request into the plug, or appends it.
     #[inline]
     fn plug_request(&mut self, mut rq: Request, now: u64) {
         if self.policy.nomerges != MergePolicy::Never {
@@ -124,7 +125,8 @@ impl SoftwareQueue {
         self.plug.push(rq);
     }
 
-    /// Detaches the plug's requests of `level` and above (1 for all): they are outgoing then.
+    /// Moves the plug's requests of `level` and above to the outgoing list. Level 1 moves all of
+    /// them.
     pub fn unplug(&mut self, cause: UnplugCause, level: u32, now: u64) {
         let before = self.outgoing.len();
         self.plug.detach(level, &mut self.outgoing, now);
@@ -133,32 +135,32 @@ impl SoftwareQueue {
         }
     }
 
-    /// Whether requests are on their way to a hardware context, which is due a turn then.
+    /// Returns whether requests are outgoing. If so, their hardware context needs a turn.
     #[inline]
     pub fn has_outgoing(&self) -> bool {
         !self.outgoing.is_empty()
     }
 
-    /// How many requests are on their way.
+    /// Returns the number of outgoing requests.
     #[inline]
     pub fn nr_outgoing(&self) -> usize {
         self.outgoing.len()
     }
 
-    /// Takes the requests that are on their way, oldest first.
+    /// Drains the outgoing requests, oldest first.
     #[inline]
     pub fn outgoing(&mut self) -> Drain<'_, Request> {
         self.has_nowait &= self.is_plugged();
         self.outgoing.drain(..)
     }
 
-    /// Whether one of those that are in it may not wait for a tag.
+    /// Returns whether a bio in the queue is marked NOWAIT.
     #[inline]
     pub(crate) fn has_nowait(&self) -> bool {
         self.has_nowait
     }
 
-    /// Takes the requests that are on their way, in place of an empty list.
+    /// Swaps the outgoing requests with an empty list.
     #[inline]
     pub(crate) fn swap_outgoing(&mut self, empty: &mut VecDeque<Request>) {
         assert!(empty.is_empty());

@@ -1,22 +1,22 @@
-//! Deferred calls: what a thread puts off until the end of a section, once each.
+//! Deferred calls: each is made once, at the end of a thread's section.
 //!
 //! Source: "block: add blk_io_plug_call() API", qemu-devel, 2023; `defer_call` in QEMU 8.2. A
-//! driver is kicked once for a batch, wherever in the program the batch was made and whatever
-//! queues it is for; and since the state is a thread's, without a lock. This is a plain value:
-//! whoever has threads keeps one in each. Its rules:
+//! driver is kicked once per batch, whichever code made the batch and whichever queues it uses. The
+//! state belongs to one thread, so there is no lock. This type is a plain value; a program with
+//! threads keeps one per thread. Its rules:
 //!
-//! - D1 a call that is put off already is not put off again;
+//! - D1 a call that is already deferred is not deferred again;
 //! - D2 outside of a section a call is made at once (the runtime's part: it asks first);
-//! - D3 calls are made in the order in which they were put off first;
-//! - D4 the list is detached before any call of it is made, and then looked at again, so that a
-//!   call may put off others;
-//! - D5 who is about to wait makes the calls first (the runtime's part);
+//! - D3 calls are made in the order in which they were first deferred;
+//! - D4 the list is detached before any of its calls is made, and then checked again, so that a
+//!   call may defer others;
+//! - D5 a thread makes its deferred calls before it waits (the runtime's part);
 //! - D6 a batch is bounded (the runtime's part: by the number of tags);
 //! - D7 a call whose object is gone is not made (the runtime's part: it holds the object).
 
 use alloc::vec::Vec;
 
-/// The deferred calls of a thread. `C` names a call: what is to be called, on what.
+/// The deferred calls of a thread. A value of `C` names a call: the function and its object.
 #[derive(Debug)]
 pub struct Defer<C> {
     nesting: u32,
@@ -30,46 +30,46 @@ impl<C> Default for Defer<C> {
 }
 
 impl<C> Defer<C> {
-    /// Outside of any section.
+    /// Creates the state outside of any section.
     pub const fn new() -> Defer<C> {
         Defer { nesting: 0, calls: Vec::new() }
     }
 
-    /// A section begins, within another or not.
+    /// Begins a section, possibly inside another.
     pub fn begin(&mut self) {
         self.nesting += 1;
     }
 
-    /// A section ends. True: it was the outermost; the calls are to be made now, list after list,
-    /// until [`Defer::detach`] gives none (D4).
+    /// Ends a section. Returns whether it was the outermost. The deferred calls are then made, list
+    /// after list, until [`Defer::detach`] returns an empty one (D4).
     ///
     /// # Panics
-    /// If none had begun.
+    /// Panics if no section is open.
     pub fn end(&mut self) -> bool {
         assert!(self.nesting > 0, "a section ends that did not begin");
         self.nesting -= 1;
         self.nesting == 0
     }
 
-    /// Whether a section is open.
+    /// Returns whether a section is open.
     #[inline]
     pub fn is_nested(&self) -> bool {
         self.nesting > 0
     }
 
-    /// How many sections are open, one within the other.
+    /// Returns the number of nested sections.
     #[inline]
     pub fn nesting(&self) -> u32 {
         self.nesting
     }
 
-    /// Whether nothing is put off.
+    /// Returns whether no call is deferred.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
 
-    /// Puts a call off, whether a section is open or not; a second one is dropped (D1).
+    /// Defers a call, whether a section is open or not. A duplicate is dropped (D1).
     pub fn put_off(&mut self, call: C)
     where
         C: PartialEq,
@@ -79,12 +79,12 @@ impl<C> Defer<C> {
         }
     }
 
-    /// Takes what was put off, oldest first; [`Defer::give_back`] takes the memory back.
+    /// Takes the deferred calls, oldest first. [`Defer::give_back`] returns the memory.
     pub fn detach(&mut self) -> Vec<C> {
         core::mem::take(&mut self.calls)
     }
 
-    /// Keeps the memory of a detached list, whose calls were made.
+    /// Reuses the memory of a detached list whose calls were made.
     pub fn give_back(&mut self, mut done: Vec<C>) {
         done.clear();
         if self.calls.is_empty() {
@@ -120,7 +120,7 @@ mod tests {
         defer.put_off(1);
         assert!(defer.end());
         let first = defer.detach();
-        // While the first is made:
+        // While the first call is made:
         defer.begin();
         defer.put_off(1);
         defer.put_off(2);

@@ -1,15 +1,13 @@
-//! The part of a turn that leads to the driver: tag, issue, commit.
+//! Dispatch half of a turn: tag, issue, commit.
 //!
-//! Counterpart in Linux: `blk_mq_dispatch_rq_list` (`block/blk-mq.c`). What already has a tag (it
-//! was refused by a busy driver, has another step to take, or is tried again) goes before what
-//! waits for one.
+//! Counterpart in Linux: `blk_mq_dispatch_rq_list` (`block/blk-mq.c`). Requests that already have a
+//! tag go first: a busy driver refused them, they have another step to take, or they are retried.
 
 use crate::admission::Admitted;
 use crate::bio::{BioFlags, Op};
 use crate::driver::{Driver, Issue, IssuedRequest};
 use crate::flush::Steps;
 use crate::hctx::{HardwareContext, Slot, SlotState, Turn};
-use crate::limits::QueueLimits;
 use crate::policy::KickPolicy;
 use crate::request::{Request, nr_parts};
 use crate::splits::Splits;
@@ -17,7 +15,7 @@ use crate::status::BlockStatus;
 use crate::tag::Tag;
 
 impl Turn<'_> {
-    /// Issues what waits, until tags, work, or the driver's patience end.
+    /// Issues waiting requests until tags run out, none is left, or the driver is busy.
     #[inline]
     pub(crate) fn dispatch<D: Driver + ?Sized>(&mut self, driver: &mut D) {
         let hctx = &mut *self.hctx;
@@ -39,7 +37,7 @@ impl Turn<'_> {
         self.hctx.nr_waited = self.hctx.backlog.len();
     }
 
-    /// Issues what may wait. Says whether the driver is busy.
+    /// Issues requests that may wait for tags. Returns whether the driver is busy.
     #[inline]
     fn dispatch_waiting<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
         if self.hctx.flush.is_needed {
@@ -55,7 +53,7 @@ impl Turn<'_> {
             match self.next() {
                 Some((tag, rq)) => {
                     if self.issue(driver, tag, rq) {
-                        // They had their turn: a busy device does not let them through for ever.
+                        // They had their turn. A busy device must not let them pass forever.
                         self.hctx.flush.lets_through = false;
                         return true;
                     }
@@ -67,9 +65,9 @@ impl Turn<'_> {
         self.hctx.flush.lets_through && self.others_are_through(driver)
     }
 
-    /// The next request to issue: from the dispatch list, or from the backlog, with a new tag. It
-    /// is in nobody's hands but the caller's. None where there is none, or no tag for it; or where
-    /// the oldest waits for no tag, but for a flush.
+    /// Returns the next request to issue, from the dispatch list or from the backlog with a new
+    /// tag. Returns `None` if there is no request, no tag for it, or the oldest one waits for a
+    /// flush.
     #[inline]
     fn next(&mut self) -> Option<(Tag, Request)> {
         if let Some(tag) = self.hctx.dispatch.pop_front() {
@@ -81,11 +79,12 @@ impl Turn<'_> {
             let hctx = &mut *self.hctx;
             let waiting = hctx.backlog.front()?;
             let (flags, oversized) = (waiting.flags, waiting.oversized);
-            if waiting.steps.current() != Some(Steps::DATA) {
+            // The usual case is a comparison.
+            if waiting.steps != Steps::DATA && waiting.steps.current() != Some(Steps::DATA) {
                 hctx.flush.is_next = true;
                 return None;
             }
-            // What does not want to wait is in front of what has.
+            // A new NOWAIT request stands in front of those that have waited.
             let is_new = || waiting.is_nowait() && waiting.part_of.is_none();
             let mut has_waited = hctx.nr_waited > 0 && !is_new();
             let tag = if hctx.admission.is_none() {
@@ -115,44 +114,48 @@ impl Turn<'_> {
         }
     }
 
-    /// Hands a request to the driver, under its tag. Says whether the driver is busy.
+    /// Issues a request, whose step is its data, under its tag. Returns whether the driver is busy.
     #[inline]
     fn issue<D: Driver + ?Sized>(&mut self, driver: &mut D, tag: Tag, mut rq: Request) -> bool {
+        if rq.steps.is_native_fua() {
+            self.choose_fua(&mut rq);
+        }
         let hctx = &mut *self.hctx;
         if hctx.device.is_failed() {
             self.failed(tag, rq, BlockStatus::Offline);
             return false;
         }
         let last = hctx.dispatch.is_empty() && hctx.backlog.is_empty();
-        let retries = &hctx.device.retries;
-        let is_write = rq.op.is_write() && rq.steps.current() == Some(Steps::DATA);
+        let retries = &hctx.retries;
+        let is_write = rq.op.is_write();
         if is_write {
-            retries.count_write(hctx.index);
+            retries.count_write(hctx.count_at);
         }
-        // A1; what is being tried again is not held back by itself.
+        // A1. A retried request is not held back by itself.
         if retries.any() && retries.hold_back(rq.retry, rq.ranges(&hctx.splits)) {
             if is_write {
-                retries.write_is_out(hctx.index);
+                retries.write_is_out(hctx.count_at);
             }
             hctx.held.push(tag);
             hctx.table[tag.index()] = Slot { state: SlotState::Waiting, rq: Some(rq) };
             return false;
         }
-        // Before it is issued: what others issue from here on may overtake it. What may have to go
-        // out again is a request of several bios, whose failure is no one's, and the rest of one
-        // that the device may have cut short, and written more of.
+        // This happens before the issue, because a write issued from here on may overtake the
+        // request. Only two kinds of request may be issued again. One joins several bios, and its
+        // failure cannot be assigned to one of them. The other is a write that the device may have
+        // cut short after writing more.
         let is_noted = is_write
             && match rq.nr_bios {
                 1 => !hctx.limits.exact_counts && rq.retry.is_none(),
                 _ => !rq.was_issued,
             };
         if is_noted {
-            rq.issued_after = retries.moment(hctx.index, &hctx.writes);
+            rq.issued_after = retries.moment(hctx.count_at, &hctx.writes);
         }
         rq.issued_ns = self.now;
-        let answer = driver.queue_rq(&issued(&hctx.splits, &hctx.limits, &rq, tag), last);
+        let answer = driver.queue_rq(&issued(&hctx.splits, &rq, tag, true), last);
         if is_write {
-            retries.write_is_out(hctx.index);
+            retries.write_is_out(hctx.count_at);
         }
         match answer {
             Issue::Queued => {
@@ -181,7 +184,7 @@ impl Turn<'_> {
         }
     }
 
-    // Always: the flush machine calls it as well, and each I/O should not pay for that.
+    // Always inlined: the flush machine calls it too, and plain I/O must not pay for that.
     #[inline(always)]
     pub(crate) fn note_issue(&mut self, rq: &mut Request) {
         let hctx = &mut *self.hctx;
@@ -196,15 +199,15 @@ impl Turn<'_> {
         hctx.bios_per_request_max = hctx.bios_per_request_max.max(rq.nr_bios);
         if !rq.is_plain() {
             hctx.nr_with_more_commands += u32::from(rq.has_more_commands());
-            hctx.flush.count_before_flush(rq, true);
+            hctx.flush.count_issued(rq.steps);
         }
         hctx.nr_in_flight += 1;
         hctx.nr_uncommitted += 1;
         hctx.counters.issued.add(1);
     }
 
-    /// Takes the front that fits one request off the oldest of the backlog, which does not. `None`
-    /// where it could not be cut, and its bio was ended instead.
+    /// Cuts the front that fits one request off the oldest request of the backlog. Returns `None`
+    /// if it could not be cut; its bio has then ended.
     #[cold]
     fn cut_front(&mut self) -> Option<Request> {
         let hctx = &mut *self.hctx;
@@ -236,8 +239,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Issues what does not want to wait, if nobody waits and there are tags for all of it; or
-    /// answers it.
+    /// Issues NOWAIT requests if no request waits and tags are free for all of their parts. Ends
+    /// them with `Again` or `NotSupported` otherwise.
     #[cold]
     fn dispatch_nowait<D: Driver + ?Sized>(&mut self, driver: &mut D, mut is_busy: bool) {
         let mut nowait = core::mem::take(&mut self.hctx.nowait);
@@ -254,10 +257,11 @@ impl Turn<'_> {
                 || !hctx.dispatch.is_empty()
                 || hctx.nr_free_tags_of(rq.flags) < parts;
             if rq.steps.is_empty() {
-                // Nothing to do at the device: no gate is in its way, and none is passed for it.
+                // The device has nothing to do: no gate stops the request, and it opens none for
+                // others.
                 self.end_all(rq);
             } else if rq.steps.current() != Some(Steps::DATA) {
-                // It takes no tag for its flush; for its data it comes here again.
+                // Its flush takes no tag. Its data returns here later.
                 match is_closed {
                     true => self.answer(rq, BlockStatus::Again),
                     false => self.park(rq),
@@ -268,7 +272,7 @@ impl Turn<'_> {
             } else if must_wait {
                 self.answer(rq, BlockStatus::Again);
             } else {
-                // Who may have a reserved tag goes before those who may not.
+                // A request that may use a reserved tag goes before those that may not.
                 hctx.nr_waited += usize::from(hctx.nr_waited > 0);
                 hctx.backlog.push_front(rq);
                 is_busy = self.dispatch_waiting(driver);
@@ -278,10 +282,10 @@ impl Turn<'_> {
         self.hctx.nowait = nowait;
     }
 
-    /// Answers what does not want to wait and was just to be issued, and was not: a busy driver did
-    /// not take it, or a retry holds it back (A1). Of a bio that was cut, only where a busy driver
-    /// did not take its first part: so nothing of it was issued, and the rest is the backlog. What
-    /// is tried again after a failure has been at the driver, and goes on.
+    /// Ends a NOWAIT request that was about to be issued and was not: the driver was busy, or a
+    /// retry holds it back (A1). A split bio is ended only if the busy driver refused its first
+    /// part. Then nothing of it was issued, and the rest is in the backlog. A request that is
+    /// retried after a failure has already been at the driver, and continues.
     fn answer_if_not_issued(&mut self) {
         let hctx = &mut *self.hctx;
         let table = &hctx.table;
@@ -310,10 +314,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Answers what does not want to wait and was just to be issued, and found no tag: others that
-    /// share the set took it after the look. The rest of a bio that was cut waits as any.
+    /// Ends a NOWAIT request that was about to be issued and found no tag, because another user of
+    /// the shared set took it meanwhile. The rest of a split bio waits like any other request.
     fn answer_if_without_tag(&mut self) {
-        // In front of it are at most one of each class.
+        // At most one request of each class is in front of it.
         let mut front = self.hctx.backlog.iter().take(3);
         let place = front.position(|rq| rq.is_nowait() && rq.part_of.is_none());
         if let Some(rq) = place.and_then(|place| self.hctx.backlog.remove(place)) {
@@ -335,7 +339,7 @@ impl Turn<'_> {
 }
 
 impl HardwareContext {
-    /// Takes the oldest request off the backlog.
+    /// Removes the oldest request from the backlog.
     #[inline]
     pub(crate) fn pop_backlog(&mut self) -> Option<Request> {
         self.nr_waited = self.nr_waited.saturating_sub(1);
@@ -343,7 +347,7 @@ impl HardwareContext {
     }
 }
 
-/// Notes on its bios that a request has waited for its tag.
+/// Records on its bios that a request has waited for its tag.
 #[cold]
 fn note_wait(rq: &mut Request, splits: &mut Splits, waited_ns: u64) {
     let mut bio = Some(rq.head_mut(splits));
@@ -354,22 +358,20 @@ fn note_wait(rq: &mut Request, splits: &mut Splits, waited_ns: u64) {
     }
 }
 
-/// What the driver sees of a request: the command of its current step.
-// Always: as `note_issue`.
+/// Builds the driver's view of a request: the command of its current step, which is its data or a
+/// flush.
+// Always inlined, as `note_issue`.
 #[inline(always)]
 pub(crate) fn issued<'a>(
     splits: &'a Splits,
-    limits: &QueueLimits,
     rq: &'a Request,
     tag: Tag,
+    is_data: bool,
 ) -> IssuedRequest<'a> {
-    let is_data = rq.steps.current() == Some(Steps::DATA);
-    // Without a volatile cache every write is durable; without native FUA there is a POST step.
-    let fua = limits.volatile_cache && limits.fua && rq.flags.contains(BioFlags::FUA);
     IssuedRequest {
         tag,
         op: if is_data { rq.op } else { Op::Flush },
-        fua: fua && is_data && rq.op == Op::Write,
+        fua: is_data && rq.steps.is_native_fua(),
         metadata: !is_data && rq.flags.contains(BioFlags::FSYNC),
         start: if is_data { rq.start } else { 0 },
         len: if is_data { rq.window_len(splits) } else { 0 },

@@ -1,4 +1,4 @@
-//! The contract between the layer and what drives a device.
+//! The contract between the layer and a device driver.
 //!
 //! Counterpart in Linux: `struct blk_mq_ops`.
 
@@ -8,130 +8,129 @@ use crate::status::BlockStatus;
 use crate::tag::Tag;
 use alloc::vec::Vec;
 
-/// What drives a device: one instance per hardware context, used by one thread at a time. One more
-/// may wait meanwhile for its completions, through what the driver's maker gives out beside it.
+/// A device driver: one instance per hardware context, used by one thread at a time. Meanwhile one
+/// other thread may wait for its completions, through a waiter that the driver's device provides.
 ///
 /// The layer promises:
 /// - K1 a tag is issued again only after its completion was reaped;
-/// - K2 the memory of a request stays valid, and nobody else uses it, until its completion was
+/// - K2 the memory of a request stays valid, and no other code uses it, until its completion was
 ///   reaped;
-/// - K3 requests keep the limits of the device, which the layer was made with;
-/// - K4 after a series of [`Driver::queue_rq`] comes [`Driver::commit_rqs`], [`Driver::wait`] or
+/// - K3 requests keep the limits of the device that the layer was created with;
+/// - K4 a series of [`Driver::queue_rq`] is followed by [`Driver::commit_rqs`], [`Driver::wait`] or
 ///   [`Driver::leave_to_wait`];
-/// - K8 after [`Driver::kick`] nothing is reaped until the thread that waits has come back; then
-///   [`Driver::reap`] is called, even if nothing is in flight. So a kick may be a completion of
-///   the driver's own, which the wait cannot miss.
+/// - K8 after [`Driver::kick`] nothing is reaped until the waiting thread has returned. Then
+///   [`Driver::reap`] is called even if nothing is in flight. So a driver may implement a kick as a
+///   completion of its own, which the wait cannot miss.
 ///
 /// The driver promises:
-/// - K5 each request for which it said [`Issue::Queued`] is completed exactly once, in any order;
-/// - K6 a completion of `n` bytes says that the first `n` bytes of the request were moved; of a
-///   write also that no others were, if the limits say
+/// - K5 each request that it answered with [`Issue::Queued`] completes exactly once, in any order;
+/// - K6 a completion of `n` bytes means that the first `n` bytes of the request were moved. For a
+///   write it also means that no others were, if the limits say
 ///   [`exact_counts`](crate::QueueLimits::exact_counts);
-/// - K7 it never calls back into the layer: completions are handed over in [`Driver::reap`] alone.
+/// - K7 it never calls back into the layer: completions leave it through [`Driver::reap`] only.
 pub trait Driver: Send {
-    /// Takes a request. `last` is a hint: no other follows at once, so a driver that batches may
-    /// begin; a driver may rely on `commit_rqs` alone.
+    /// Accepts a request. `last` is a hint that no other request follows at once, so a batching
+    /// driver may begin. A driver may rely on `commit_rqs` alone.
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, last: bool) -> Issue;
 
-    /// Begins everything that was queued: at most one system call for the batch.
+    /// Begins everything that was queued, with at most one system call for the batch.
     fn commit_rqs(&mut self);
 
-    /// Leaves everything that was queued to the next wait beside the driver, which begins it before
-    /// it waits: one system call for both. If there is no such wait after all, a turn follows, and
-    /// the reap of that begins it. A driver that cannot do so begins it now.
+    /// Leaves everything that was queued to the next wait beside the driver. That wait begins it
+    /// first, so one system call does both. If no such wait follows, a turn does, and its reap
+    /// begins the requests. A driver without this ability begins them now.
     fn leave_to_wait(&mut self) {
         self.commit_rqs();
     }
 
-    /// Hands over what has completed, in the order in which it did. Never waits. `look` says how
-    /// hard to look.
+    /// Appends completed requests to `done`, in the order of completion. Never blocks. `look` says
+    /// whether a system call is worthwhile.
     fn reap(&mut self, done: &mut Completions, look: Look);
 
-    /// Begins everything that was queued, then waits until `nr_completions` can be reaped
-    /// (of those in flight; the caller asks for no more than there are). May return early, on a
-    /// signal for instance.
+    /// Begins everything that was queued and waits until `nr_completions` requests can be reaped.
+    /// The caller asks for no more than are in flight. May return early, for example on a signal.
     fn wait(&mut self, nr_completions: u32);
 
-    /// Makes the thread that waits for this driver's completions beside it return: now, or when it
-    /// next waits. Several kicks before that are one. The thread may have come back by itself
-    /// meanwhile; then its next wait may return at once.
+    /// Wakes the thread that waits beside this driver, now or at its next wait. Several kicks count
+    /// as one. If the thread has already returned by itself, its next wait may return at once.
     fn kick(&mut self) {}
 
-    /// Whether completions that no wait announces are there already. The layer asks after it has
-    /// issued, and reaps until there are none, before a thread waits beside the driver.
-    /// [`Driver::wait`] knows of them.
+    /// Returns whether completions are present that no wait announces. The layer asks after it has
+    /// issued requests, and reaps until there are none, before a thread waits beside the driver.
+    /// [`Driver::wait`] takes them into account.
     fn has_ready(&self) -> bool {
         false
     }
 
-    /// How many system calls it has made since open.
+    /// Returns the number of system calls made since the driver was opened.
     fn nr_syscalls(&self) -> u64 {
         0
     }
 }
 
-/// How hard a driver looks for completions.
+/// How thoroughly a driver looks for completions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
-    /// With a system call, if it takes one.
+    /// With a system call if needed.
     Hard,
-    /// Without: a commit follows in this turn, and brings them as well.
+    /// Without a system call: a commit follows in this turn and brings the completions too.
     Glance,
 }
 
-/// The answer of [`Driver::queue_rq`]. Counterpart in Linux: the `blk_status_t` of `queue_rq`.
+/// The result of [`Driver::queue_rq`]. Counterpart in Linux: the `blk_status_t` of `queue_rq`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Issue {
-    /// Taken; a completion will follow.
+    /// Accepted. A completion will follow.
     Queued,
-    /// Not taken; try again later (`BLK_STS_RESOURCE`).
+    /// Not accepted; retry later (`BLK_STS_RESOURCE`).
     Busy,
-    /// Not taken, and it never will be: no completion follows.
+    /// Not accepted, for good. No completion follows.
     Failed(BlockStatus),
 }
 
-/// A request as the driver sees it: valid during [`Driver::queue_rq`] only.
+/// The driver's view of a request. Valid only during [`Driver::queue_rq`].
 #[derive(Clone, Debug)]
 pub struct IssuedRequest<'a> {
-    /// The name under which it completes.
+    /// The tag under which it completes.
     pub tag: Tag,
-    /// What to do.
+    /// The operation.
     pub op: Op,
-    /// Whether this write must be durable when it completes; set only if the limits say `fua`.
+    /// Whether the write must be durable when it completes. Set only if the limits say `fua`.
     pub fua: bool,
-    /// Whether this flush makes all metadata of a file durable as well
+    /// Whether the flush also makes all metadata of a file durable
     /// ([`BioFlags::FSYNC`](crate::BioFlags::FSYNC)).
     pub metadata: bool,
     /// The first byte on the device; 0 for a flush.
     pub start: u64,
-    /// How many bytes; 0 for a flush.
+    /// The number of bytes; 0 for a flush.
     pub len: u64,
-    /// How many bios it joins.
+    /// The number of bios it joins.
     pub nr_bios: u32,
-    /// At most how many segments it has.
+    /// An upper bound of the number of segments.
     pub nr_segments: u32,
     pub(crate) head: &'a QueuedBio,
     pub(crate) skip: u64,
 }
 
 impl<'a> IssuedRequest<'a> {
-    /// The memory, in the order of the device's bytes; empty but for reads and writes.
+    /// Returns the memory segments in the order of the bytes on the device. Empty except for reads
+    /// and writes.
     #[inline]
     pub fn segments(&self) -> RequestSegments<'a> {
         let len = if self.op.moves_data() { self.len } else { 0 };
         RequestSegments(ChainSegments::new(self.head, self.skip, len))
     }
 
-    /// The ranges on the device, as (first byte, length): several for a merged discard.
+    /// Returns the ranges on the device as (first byte, length). A merged discard has several.
     pub fn ranges(&self) -> Ranges<'a> {
         Ranges::new(self.head, self.skip, self.len)
     }
 
-    /// The first `len` bytes of this request, under the same tag; for drivers that move less than
-    /// they were asked to.
+    /// Returns the first `len` bytes of this request under the same tag, for drivers that move less
+    /// than requested.
     ///
     /// # Panics
-    /// If `len` is over the request's own.
+    /// Panics if `len` exceeds the request's length.
     #[must_use]
     pub fn prefix(&self, len: u64) -> IssuedRequest<'a> {
         assert!(len <= self.len);
@@ -139,7 +138,7 @@ impl<'a> IssuedRequest<'a> {
     }
 }
 
-/// The segments of a request.
+/// Iterator over the segments of a request.
 #[derive(Clone, Debug)]
 pub struct RequestSegments<'a>(ChainSegments<'a>);
 
@@ -152,7 +151,7 @@ impl Iterator for RequestSegments<'_> {
     }
 }
 
-/// The ranges of a request on its device.
+/// Iterator over the ranges of a request on its device.
 #[derive(Clone, Debug)]
 pub struct Ranges<'a> {
     bio: Option<&'a QueuedBio>,
@@ -183,16 +182,17 @@ impl Iterator for Ranges<'_> {
     }
 }
 
-/// One completion: which request, and how many of its bytes, or why not.
+/// A completion: a tag and its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// The request.
+    /// The tag of the request.
     pub tag: Tag,
-    /// Bytes moved from the request's start (its length for what moves none), or the failure.
+    /// The number of bytes moved from the start of the request, or the failure. For operations that
+    /// move no data it is the request's length.
     pub result: Result<u64, BlockStatus>,
 }
 
-/// Where a driver puts completions: a list that was allocated at open.
+/// The list that a driver appends completions to. Allocated at open.
 #[derive(Debug)]
 pub struct Completions {
     list: Vec<Completed>,
@@ -200,56 +200,56 @@ pub struct Completions {
 }
 
 impl Completions {
-    /// A list for a queue of `depth` tags.
+    /// Creates a list for a queue of `depth` tags.
     pub fn new(depth: u32) -> Completions {
         Completions { list: Vec::with_capacity(depth as usize), depth: depth as usize }
     }
 
-    /// Hands one completion over.
+    /// Appends one completion.
     ///
     /// # Panics
-    /// If there are more than tags: some tag completed twice.
+    /// Panics if there are more completions than tags: some tag completed twice.
     #[inline]
     pub fn push(&mut self, tag: Tag, result: Result<u64, BlockStatus>) {
         assert!(self.list.len() < self.depth, "more completions than tags");
         self.list.push(Completed { tag, result });
     }
 
-    /// Hands over all that `others` has, and leaves it empty.
+    /// Moves all completions of `others` to this list.
     ///
     /// # Panics
-    /// If there are more than tags.
+    /// Panics if there are more completions than tags.
     #[inline]
     pub fn append(&mut self, others: &mut Completions) {
         self.list.append(&mut others.list);
         assert!(self.list.len() <= self.depth, "more completions than tags");
     }
 
-    /// Whether there are none.
+    /// Returns whether the list is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// How many were handed over.
+    /// Returns the number of completions.
     #[inline]
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// One of them, counted from the oldest.
+    /// Returns a completion by its index, oldest first.
     #[inline]
     pub(crate) fn get(&self, nth: usize) -> Completed {
         self.list[nth]
     }
 
-    /// Forgets them, keeping the memory.
+    /// Removes all completions and keeps the memory.
     #[inline]
     pub(crate) fn clear(&mut self) {
         self.list.clear();
     }
 
-    /// Takes them all out, oldest first, keeping the memory.
+    /// Drains all completions, oldest first, and keeps the memory.
     pub fn drain(&mut self) -> impl Iterator<Item = Completed> + '_ {
         self.list.drain(..)
     }

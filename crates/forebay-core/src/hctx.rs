@@ -1,4 +1,4 @@
-//! The hardware context: from a request without a tag to the driver and back, by one function.
+//! The hardware context: takes requests to the driver and back, in one function.
 //!
 //! Counterpart in Linux: `struct blk_mq_hw_ctx` (`block/blk-mq.c`).
 
@@ -10,7 +10,7 @@ use crate::limits::QueueLimits;
 use crate::policy::Policy;
 use crate::queued::QueuedBio;
 use crate::request::Request;
-use crate::retry::WriteLog;
+use crate::retry::{Retries, WriteLog};
 use crate::splits::Splits;
 use crate::stats::RunCounters;
 use crate::tag::{Tag, TagCache, TagSet};
@@ -19,125 +19,128 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// The part of a hardware context that only the holder of its token touches.
+/// The part of a hardware context that only the holder of its token accesses.
 ///
 /// # The order of calls
-/// - [`accept`](Self::accept) takes a request in; a turn is due.
-/// - [`turn`](Self::turn) does all the rest, in one fixed order, and hands over the bios that have
+/// - [`accept`](Self::accept) takes a request in. A turn is due afterwards.
+/// - [`turn`](Self::turn) does all the rest in one fixed order and returns the bios that have
 ///   ended. Nothing makes progress outside of it.
-/// - The times given must not go backwards. They are nanoseconds of any clock.
+/// - Times are nanoseconds of any monotonic clock.
 ///
 /// # Invariants
 /// - Q1 each part of a bio is in exactly one request, which is in a plug, in an inbox, in the
-///   backlog or in the request table; the bio ends once, when the last of these requests is done.
-/// - Q2 a request in the backlog, or in the flush machine, has no tag; one in the table has
-///   exactly one.
-/// - Q3 the depth bounds the table, for ever. The backlog has room for what its users may have in
-///   the layer at once: it grows with their number, and never per I/O.
+///   backlog or in the request table. The bio ends once, when the last of these requests is done.
+/// - Q2 a request in the backlog or in the flush machine has no tag; one in the table has exactly
+///   one.
+/// - Q3 the size of the table is fixed by the depth. The backlog grows with the number of users,
+///   never per I/O.
 #[derive(Debug)]
 pub struct HardwareContext {
     pub(crate) limits: QueueLimits,
     pub(crate) policy: Policy,
     pub(crate) device: Arc<DeviceState>,
-    /// Which of the disk's hardware contexts it is.
-    pub(crate) index: u32,
+    /// The retries and write counts of all disks on the same file or device.
+    pub(crate) retries: Arc<Retries>,
+    /// The index of this context's write count in `retries`.
+    pub(crate) count_at: u32,
     pub(crate) counters: Arc<RunCounters>,
-    /// Let in, and without a tag yet.
+    /// Admitted requests without a tag.
     pub(crate) backlog: VecDeque<Request>,
-    /// How many of them, from the oldest on, an earlier turn has left there.
+    /// The number of requests at the front of the backlog that an earlier turn left there.
     pub(crate) nr_waited: usize,
-    /// What waits for tags elsewhere than in the backlog; none where nothing ever does.
+    /// Requests that wait for tags outside the backlog. `None` if no policy needs it.
     pub(crate) admission: Option<Box<Admission>>,
-    /// Let in, and not to wait for a tag.
+    /// Admitted requests that must not wait for a tag.
     pub(crate) nowait: VecDeque<Request>,
-    /// Not let in: the disk is frozen.
+    /// Requests that may not enter because the disk is frozen.
     pub(crate) outside: VecDeque<Request>,
     pub(crate) tags: TagCache,
     pub(crate) flush: FlushMachine,
-    /// One row for each tag, and one for the command of the flush machine.
+    /// One row per tag, and one for the command of the flush machine.
     pub(crate) table: Box<[Slot]>,
     pub(crate) splits: Splits,
-    /// Tagged, and to be issued (again) before anything of the backlog.
+    /// Tagged requests that are issued (again) before anything in the backlog.
     pub(crate) dispatch: VecDeque<Tag>,
-    /// Tagged, and held back by a retry (A1).
+    /// Tagged requests that a retry holds back (A1).
     pub(crate) held: Vec<Tag>,
     pub(crate) completions: Completions,
     pub(crate) writes: WriteLog,
     pub(crate) nr_in_flight: u32,
-    /// No request at the driver joins more bios than this.
+    /// An upper bound of the bios per request at the driver.
     pub(crate) bios_per_request_max: u32,
-    /// Requests at the driver whose completion is followed by another command.
+    /// The number of requests at the driver that another command follows.
     pub(crate) nr_with_more_commands: u32,
-    /// The next turn asks the driver for completions even if none can have come.
+    /// The next turn reaps even if nothing is in flight.
     pub(crate) reap_kick: bool,
-    /// How many were issued since the last commit.
+    /// The number of commands issued since the last commit.
     pub(crate) nr_uncommitted: u32,
     pub(crate) busy_since_ns: u64,
 }
 
-/// Where a tag stands. Counterpart in Linux: `enum mq_rq_state`.
+/// The state of a tag. Counterpart in Linux: `enum mq_rq_state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SlotState {
     Idle,
-    /// Has a request that is not at the driver: on the dispatch list, or held.
+    /// The tag has a request that is not at the driver: on the dispatch list, or held.
     Waiting,
-    /// At the driver.
+    /// The request is at the driver.
     Issued,
 }
 
-/// One row of the request table.
+/// A row of the request table.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) state: SlotState,
     pub(crate) rq: Option<Request>,
 }
 
-/// When a turn commits what it has issued.
+/// When a turn commits the requests that it has issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
     /// At the end of the turn.
     Now,
-    /// Not in this turn: the caller commits soon ([`HardwareContext::commit`]), or means to wait in
-    /// the driver next ([`HardwareContext::prepare_wait`]), which does both with one system call.
+    /// Not in this turn. The caller commits soon ([`HardwareContext::commit`]), or waits in the
+    /// driver next ([`HardwareContext::prepare_wait`]), which commits and waits with one system
+    /// call.
     Later,
-    /// At the end of the turn; but if at least so many requests are at the driver already, not in
-    /// this turn: somebody waits for their completions, and commits when one comes.
+    /// At the end of the turn, unless at least this many requests are already in flight. In that
+    /// case a thread waits for their completions and commits when one arrives.
     Unless(u32),
 }
 
-/// What a turn may do. Each is the opposite of a gate that somebody has closed.
+/// The permissions of a turn. Each flag is false while the matching gate is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gates {
-    /// Let requests in: not frozen.
+    /// Admit requests. False while frozen.
     pub enter: bool,
-    /// Hand requests to the driver: neither quiesced nor stopped.
+    /// Issue requests. False while quiesced or stopped.
     pub dispatch: bool,
-    /// Take completions: no kick is on its way to a waiting thread.
+    /// Reap completions. False while a kick is on its way to a waiting thread.
     pub reap: bool,
 }
 
 impl Gates {
-    /// All open.
+    /// All gates open.
     pub const OPEN: Gates = Gates { enter: true, dispatch: true, reap: true };
 }
 
-/// What a turn leaves behind.
+/// The state of a context after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turned {
-    /// Requests at the driver.
+    /// The number of requests at the driver.
     pub nr_in_flight: u32,
-    /// Whether requests are left that could not be issued: for want of tags, or because the
-    /// driver was busy, or held back.
+    /// Whether requests remain that could not be issued: no tag was free, the driver was busy, or a
+    /// retry or a gate holds them back.
     pub work_left: bool,
-    /// Whether nothing is in the context that was let in.
+    /// Whether no admitted request is left in the context.
     pub is_drained: bool,
 }
 
 impl HardwareContext {
-    /// Number `index` of a disk of these limits, with the tags of `tags`.
+    /// Creates the context with number `index` of a disk, with tags from `tags`.
     ///
     /// # Panics
-    /// If `limits` contradict themselves.
+    /// Panics if `limits` contradict themselves.
     pub fn new(
         limits: QueueLimits,
         policy: Policy,
@@ -153,8 +156,9 @@ impl HardwareContext {
         HardwareContext {
             limits,
             policy,
+            retries: Arc::clone(&device.retries),
+            count_at: device.count_at(index),
             device,
-            index,
             counters,
             backlog: VecDeque::with_capacity(depth as usize),
             nr_waited: 0,
@@ -178,17 +182,17 @@ impl HardwareContext {
         }
     }
 
-    /// A thread that was kicked out of the driver is back: the next turn takes what the kick has
-    /// left in the driver (K8).
+    /// Makes the next turn reap what a kick left in the driver, because the kicked thread is back
+    /// (K8).
     pub fn reap_kick(&mut self) {
         self.reap_kick = true;
     }
 
-    /// Does everything that can be done now, in one fixed order: takes the driver's completions and
-    /// ends their bios; issues what waits, oldest first, while there are tags; commits the
-    /// batch. The bios that ended are added to `ended`, in the order of ending.
+    /// Does everything that can be done now, in one fixed order: reaps the driver's completions and
+    /// ends their bios, issues waiting requests, oldest first, while tags last, and commits the
+    /// batch. Bios that ended are appended to `ended` in the order of their ends.
     ///
-    /// This is the one driving order: whoever runs a queue, under whatever clock, calls this.
+    /// This function is the only driving order. Every user of a context calls it, with any clock.
     #[inline]
     pub fn turn<D: Driver + ?Sized>(
         &mut self,
@@ -224,7 +228,7 @@ impl HardwareContext {
         }
     }
 
-    /// Whether something that was let in is not at the driver.
+    /// Returns whether an admitted request is not at the driver.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
         !self.backlog.is_empty()
@@ -244,8 +248,8 @@ impl HardwareContext {
         }
     }
 
-    /// For a leader that waits beside the driver next: what was issued and not committed is begun
-    /// by that wait, if the driver can do so ([`Driver::leave_to_wait`]), or now.
+    /// Prepares the wait of a leader beside the driver. That wait begins the uncommitted requests
+    /// if the driver supports it ([`Driver::leave_to_wait`]); otherwise they begin now.
     #[inline]
     pub fn leave_to_wait<D: Driver + ?Sized>(&mut self, driver: &mut D) {
         if self.nr_uncommitted > 0 {
@@ -255,19 +259,20 @@ impl HardwareContext {
         }
     }
 
-    /// How many commands were issued and not committed.
+    /// Returns the number of commands issued and not committed.
     #[inline]
     pub fn nr_uncommitted(&self) -> u32 {
         self.nr_uncommitted
     }
 
-    /// For a caller that waits in the driver next, which commits the batch: how many completions to
-    /// wait for, so that `nr_bios` bios may have ended, whosever they are. It is as many as that
-    /// takes at least, where all of them are in flight; where something waits for a completion
-    /// before it can be issued, it is one. A turn is due after the wait.
+    /// Prepares a wait in the driver, which also commits the batch. Returns the number of
+    /// completions to wait for, so that `nr_bios` bios of any owner may have ended.
+    ///
+    /// The number is a lower bound if all of them are in flight. It is 1 if a request waits for a
+    /// completion before it can be issued. A turn is due after the wait.
     ///
     /// # Panics
-    /// If nothing is at the driver.
+    /// Panics if nothing is at the driver.
     #[inline]
     pub fn prepare_wait(&mut self, nr_bios: u32) -> u32 {
         assert!(self.nr_in_flight > 0, "there is something to wait for");
@@ -280,26 +285,26 @@ impl HardwareContext {
         }
         let (is_flushing, nr_flushed) = match self.flush.nr_ending() {
             None => (0, 0),
-            // Others have their data to write then.
+            // The other waiters then have data to write.
             Some(nr) if nr < self.flush.nr_running() => return 1,
             Some(nr) => (1, nr),
         };
-        // Another request may end more bios than the flush does, and come before it.
+        // Another request may end more bios than the flush, and complete before it.
         let nr_first = nr_flushed.max(is_flushing * self.bios_per_request_max);
         let nr_others = nr_bios.saturating_sub(nr_first).div_ceil(self.bios_per_request_max);
         (is_flushing + nr_others).clamp(1, self.nr_in_flight)
     }
 
-    /// How many of its tags can be had: those at hand here, and those of the set.
+    /// Returns the number of tags available: those cached here and those free in the set.
     pub fn nr_free_tags(&self) -> u32 {
         self.tags.nr_free(0)
     }
 
-    /// Asserts that the structure is whole (Q1 to Q3), and says how many bios are in it. For tests:
-    /// it looks at everything.
+    /// Asserts the invariants Q1 to Q3 and returns the number of bios in the context. For tests: it
+    /// visits everything.
     ///
     /// # Panics
-    /// If it is not.
+    /// Panics if an invariant is violated.
     pub fn check_invariants(&self) -> usize {
         let (rows, row_of_flush) = self.table.split_at(self.flush.tag().index());
         let tagged = rows.iter().filter(|slot| slot.state != SlotState::Idle);
@@ -307,7 +312,7 @@ impl HardwareContext {
         assert_eq!(nr_tagged, self.tags.nr_busy());
         let issued = tagged.clone().filter(|slot| slot.state == SlotState::Issued).count() as u32;
         let is_flushing = row_of_flush[0].state == SlotState::Issued;
-        assert_eq!(is_flushing, self.flush.is_running());
+        assert_eq!(is_flushing, self.flush.is_at_device());
         assert_eq!(issued + u32::from(is_flushing), self.nr_in_flight);
         assert_eq!((self.dispatch.len() + self.held.len()) as u32 + issued, nr_tagged);
         let waiting = self.backlog.iter().chain(&self.nowait).chain(&self.outside);
@@ -329,7 +334,7 @@ impl HardwareContext {
     }
 }
 
-/// A turn: the context, and what it was given.
+/// A turn in progress: the context and its inputs.
 pub(crate) struct Turn<'a> {
     pub(crate) hctx: &'a mut HardwareContext,
     pub(crate) now: u64,

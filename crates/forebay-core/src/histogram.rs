@@ -1,13 +1,14 @@
-//! A histogram of latencies: 8 steps per power of two, so a value is known to one part in eight.
+//! Histogram of latencies with 8 buckets per power of two, so a value is accurate to one part in
+//! eight.
 
 use crate::counter::Counter;
 
-/// Values below this have a bucket of their own; above, each power of two has this many.
+/// Values below this have a bucket each. Above it, each power of two has this many buckets.
 const STEPS: u64 = 8;
 const STEPS_SHIFT: u32 = STEPS.trailing_zeros();
 const BUCKETS: usize = (64 - STEPS_SHIFT as usize + 1) * STEPS as usize;
 
-/// Counts of values, by size. Recording is a few instructions and never allocates.
+/// Counts of values by size. Recording takes a few instructions and never allocates.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     buckets: [u64; BUCKETS],
@@ -23,7 +24,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts one value.
+    /// Records one value.
     #[inline]
     pub fn record(&mut self, value: u64) {
         self.buckets[bucket(value)] += 1;
@@ -32,7 +33,7 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
-    /// Counts everything that `other` has counted as well.
+    /// Adds all counts of `other`.
     pub fn add(&mut self, other: &Histogram) {
         for (bucket, more) in self.buckets.iter_mut().zip(&other.buckets) {
             *bucket += more;
@@ -42,37 +43,38 @@ impl Histogram {
         self.max = self.max.max(other.max);
     }
 
-    /// How many values were counted.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The sum of the values; `u64::MAX` if it is larger.
+    /// Returns the sum of the values, at most `u64::MAX`.
     pub fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// How many values are below `bound`. Exact if that is a power of two; otherwise values that
-    /// are at most one part in eight below it may be missing.
+    /// Returns the number of values below `bound`. Exact if `bound` is a power of two. Otherwise
+    /// values up to one part in eight below `bound` may be missing.
     pub fn count_below(&self, bound: u64) -> u64 {
         self.buckets[..bucket(bound)].iter().sum()
     }
 
-    /// The mean, rounded down; 0 of nothing.
+    /// Returns the mean, rounded down; 0 without values.
     pub fn mean(&self) -> u64 {
         self.sum.checked_div(self.count).unwrap_or(0)
     }
 
-    /// The largest value, exact.
+    /// Returns the largest value, exactly.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The smallest bucket bound that at least `per_million` of the values do not exceed (500 000
-    /// is the median); 0 of nothing. At most one part in eight above the exact value.
+    /// Returns the smallest bucket bound that at least `per_million` of the values do not exceed;
+    /// 500 000 gives the median. Returns 0 without values. The result is at most one part in eight
+    /// above the exact value.
     ///
     /// # Panics
-    /// If `per_million` is over 1 000 000.
+    /// Panics if `per_million` exceeds 1 000 000.
     pub fn percentile(&self, per_million: u32) -> u64 {
         assert!(per_million <= 1_000_000);
         let rank = (u128::from(self.count) * u128::from(per_million)).div_ceil(1_000_000) as u64;
@@ -87,7 +89,7 @@ impl Histogram {
     }
 }
 
-/// A histogram that one thread records into and any thread reads.
+/// A histogram with one writer and any number of readers.
 #[derive(Debug)]
 pub(crate) struct SharedHistogram {
     buckets: [Counter; BUCKETS],
@@ -98,7 +100,7 @@ pub(crate) struct SharedHistogram {
 impl Default for SharedHistogram {
     fn default() -> SharedHistogram {
         SharedHistogram {
-            // One step for Miri, where a call for each bucket would be most of many a test.
+            // Created in one step for Miri. A call per bucket would be most of many tests.
             buckets: [const { Counter::new() }; BUCKETS],
             sum: Counter::default(),
             max: Counter::default(),
@@ -110,7 +112,7 @@ impl SharedHistogram {
     #[inline]
     pub(crate) fn record(&self, value: u64) {
         self.buckets[bucket(value)].add(1);
-        // What passes a stage within a turn has spent no time there.
+        // A stage that is passed within a turn takes no time.
         if value > 0 {
             self.sum.add(value);
             self.max.raise_to(value);
@@ -124,7 +126,7 @@ impl SharedHistogram {
     }
 }
 
-/// The bucket of `value`: its highest bits.
+/// Returns the bucket of `value`, which its highest bits determine.
 #[inline]
 fn bucket(value: u64) -> usize {
     if value < STEPS {
@@ -134,7 +136,7 @@ fn bucket(value: u64) -> usize {
     ((u64::from(shift) << STEPS_SHIFT) + (value >> shift)) as usize
 }
 
-/// The largest value of a bucket.
+/// Returns the largest value of a bucket.
 fn upper_bound(index: usize) -> u64 {
     let index = index as u64;
     if index < STEPS {

@@ -1,17 +1,17 @@
 //! The core of Forebay: a multi-queue block layer as plain values.
 //!
-//! A [`Bio`] (a caller's I/O) is **queued** on the [`SoftwareQueue`] of its thread, waits in a
-//! **plug** there, where its neighbours merge with it, and becomes part of a [`Request`]. That goes
-//! to a [`HardwareContext`], takes a [`Tag`], is **issued** to a [`Driver`], and its bios **end**
-//! once each, with their own status and length. All that a context does is driven by one function,
-//! [`HardwareContext::turn`]; who may call it, one thread at a time, says a [`RunState`].
+//! A [`Bio`] (one I/O of a caller) is **queued** on the [`SoftwareQueue`] of its thread. It waits
+//! there in a **plug**, merges with its neighbours, and becomes part of a [`Request`]. The request
+//! moves to a [`HardwareContext`], takes a [`Tag`], and is **issued** to a [`Driver`]. Its bios
+//! **end** once each, with their own status and length. One function drives a context:
+//! [`HardwareContext::turn`]. A [`RunState`] grants one thread at a time the right to call it.
 //!
-//! What is deliberately absent here: I/O, threads, clocks, random numbers, `unsafe`, and any
-//! dependency. Time and capacities are arguments. Memory addresses are opaque numbers that this
-//! crate never follows. No function blocks. So the same code runs under real threads and under a
-//! simulator in virtual time.
+//! This crate deliberately has no I/O, threads, clocks, random numbers, `unsafe`, or dependencies.
+//! Time and capacities are arguments. Memory addresses are opaque numbers that the crate never
+//! dereferences. No function blocks. So the same code runs with real threads and in a simulator
+//! with virtual time.
 //!
-//! The names are those of the Linux block layer; each type's documentation names its counterpart.
+//! Names follow the Linux block layer. The documentation of each type names its counterpart.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -60,7 +60,7 @@ mod usual;
 pub use bio::{Bio, BioFlags, Op, Segment, Segments};
 pub use ctx::SoftwareQueue;
 pub use defer::Defer;
-pub use device::DeviceState;
+pub use device::{Backing, DeviceState};
 pub use driver::{
     Completed, Completions, Driver, Issue, IssuedRequest, Look, Ranges, RequestSegments,
 };

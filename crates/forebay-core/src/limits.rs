@@ -1,76 +1,85 @@
-//! What a device can take in one request.
+//! Limits of a device: what it accepts in one request.
 //!
-//! Counterpart in Linux: `struct queue_limits` (`block/blk-settings.c`). The names and units are
-//! the kernel's, so that a number from `/sys/block/X/queue` can be compared.
+//! Counterpart in Linux: `struct queue_limits` (`block/blk-settings.c`). Names and units are the
+//! kernel's, so that values can be compared with `/sys/block/X/queue`.
 
 use crate::bio::{Bio, Op, Segment};
 use crate::refusal::Refusal;
 use core::fmt;
 
-/// A sector is always 512 bytes: `1 << SECTOR_SHIFT`.
+/// Base-2 logarithm of the sector size. A sector is always 512 bytes: `1 << SECTOR_SHIFT`.
 pub const SECTOR_SHIFT: u32 = 9;
 
-/// The limits of a disk. All are fixed while it is open.
+/// The limits of a disk. They do not change while the disk is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// The size of the device, bytes, or `None` where it grows (a file): then no range is refused
-    /// and what lies beyond the end is the driver's to say.
+    /// The size of the device in bytes, or `None` for a file that grows. With `None` no range is
+    /// refused, and the driver decides about access beyond the end.
     pub capacity_bytes: Option<u64>,
-    /// The unit of addresses and lengths, bytes: 512 or 4096 for disks, 1 for files.
+    /// The unit of addresses and lengths in bytes: 512 or 4096 for disks, 1 for files.
     pub logical_block_size: u32,
-    /// The unit that the device writes without reading first, bytes.
+    /// The unit that the device writes without reading first, in bytes.
     pub physical_block_size: u32,
-    /// The smallest I/O that is efficient, bytes.
+    /// The smallest efficient I/O, in bytes.
     pub io_min: u32,
-    /// The I/O size that is best, bytes; 0 where the device does not say.
+    /// The best I/O size in bytes; 0 if the device reports none.
     pub io_opt: u32,
-    /// The largest read or write that the driver takes, sectors.
+    /// The largest read or write that the driver accepts, in sectors.
     pub max_hw_sectors: u32,
-    /// The largest read or write that is sent, sectors; at most `max_hw_sectors`.
+    /// The largest read or write that the layer issues, in sectors; at most `max_hw_sectors`.
     pub max_sectors: u32,
-    /// How many segments a request may have.
+    /// The maximum number of segments of a request.
     pub max_segments: u32,
-    /// The largest segment, bytes; a longer one counts as several.
+    /// The largest segment in bytes. A longer one counts as several.
     pub max_segment_size: u32,
-    /// No segment crosses a multiple of this plus one; `u64::MAX` where there is no such boundary.
+    /// No segment crosses a multiple of this value plus one. `u64::MAX` means no boundary.
     pub seg_boundary_mask: u64,
-    /// Segments of one request join only at addresses where these bits are 0; 0 for no such rule.
+    /// Segments of one request may join only at addresses where these bits are 0. 0 means no
+    /// restriction.
     pub virt_boundary_mask: u64,
-    /// The bits of a memory address and of a segment's length that must be 0. Where there are any,
-    /// segments are also whole logical blocks long.
+    /// The bits of a memory address and of a segment's length that must be 0. If any bit is set,
+    /// segments must also be whole logical blocks.
     pub dma_alignment: u32,
-    /// No read or write crosses a multiple of this, sectors; 0 for none.
+    /// No read or write crosses a multiple of this, in sectors; 0 for none.
     pub chunk_sectors: u32,
-    /// The unit of a discard, bytes; 0 where discard is not supported.
+    /// The unit of a discard in bytes; 0 if discard is not supported.
     pub discard_granularity: u32,
-    /// The largest discard, sectors; 0 where discard is not supported.
+    /// The largest discard in sectors; 0 if discard is not supported.
     pub max_discard_sectors: u32,
-    /// How many ranges one discard may have.
+    /// The maximum number of ranges of one discard.
     pub max_discard_segments: u32,
-    /// The largest write-zeroes, sectors; 0 where it is not supported.
+    /// The largest write-zeroes in sectors; 0 if it is not supported.
     pub max_write_zeroes_sectors: u32,
-    /// Whether what has ended may still be lost until a flush.
+    /// Whether completed writes may be lost before the next flush.
     pub volatile_cache: bool,
-    /// Whether the driver makes a single write durable by itself. Without it, and with a volatile
-    /// cache, such a write is followed by a flush.
+    /// Whether the driver can make a single write durable. If not, and with a volatile cache, the
+    /// layer issues a flush after such a write.
     pub fua: bool,
-    /// Whether a flush may be at the device beside other commands. Where not, either is refused as
-    /// busy while the other runs.
+    /// Whether such a write is a sync of the whole file, as `RWF_DSYNC` is. Its failure may then be
+    /// that of an earlier write, and no flush reports it again. The layer therefore treats a failed
+    /// one as a failed flush.
+    pub fua_is_sync: bool,
+    /// Whether the success of such a write proves its own data durable while another sync is in
+    /// flight. If not (a page cache reports a failed write-back to one of several syncs), the layer
+    /// issues one sync at a time, and a flush follows the other writes with FUA.
+    pub fua_queueable: bool,
+    /// Whether a flush may be in flight together with other commands. If not, the device refuses
+    /// either as busy while the other runs.
     ///
     /// Source: "block: hold queue if flush is running for non-queueable flush drive", 2011.
     pub flush_queueable: bool,
-    /// Whether a write that comes back short has written nothing behind what it counts (K6 of
-    /// [`Driver`](crate::Driver)). Without it, the rest is only sent again where no overlapping
-    /// write can have been issued since.
+    /// Whether a short write has written nothing beyond its count (K6 of
+    /// [`Driver`](crate::Driver)). If not, the rest is resent only if no overlapping write can have
+    /// been issued since.
     pub exact_counts: bool,
-    /// Whether the device turns.
+    /// Whether the device is rotational.
     pub rotational: bool,
-    /// Whether writes are refused.
+    /// Whether the device refuses writes.
     pub read_only: bool,
 }
 
 impl Default for QueueLimits {
-    /// The limits of an ideal disk of no capacity: 512-byte blocks, 1280 KiB requests.
+    /// Returns the limits of an ideal disk of capacity 0: 512-byte blocks, 1280 KiB requests.
     fn default() -> QueueLimits {
         QueueLimits {
             capacity_bytes: Some(0),
@@ -92,6 +101,8 @@ impl Default for QueueLimits {
             max_write_zeroes_sectors: 0,
             volatile_cache: false,
             fua: false,
+            fua_is_sync: false,
+            fua_queueable: true,
             flush_queueable: true,
             exact_counts: true,
             rotational: false,
@@ -100,7 +111,7 @@ impl Default for QueueLimits {
     }
 }
 
-/// Limits that contradict each other: an error of the driver or of a setting.
+/// Contradictory limits: an error of the driver or of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitsError(&'static str);
 
@@ -113,10 +124,10 @@ impl fmt::Display for LimitsError {
 impl core::error::Error for LimitsError {}
 
 impl QueueLimits {
-    /// Checks that the limits agree with each other.
+    /// Checks that the limits do not contradict each other.
     ///
     /// # Errors
-    /// Names the relation that does not hold.
+    /// Returns the violated relation.
     pub fn validate(&self) -> Result<(), LimitsError> {
         let block = self.logical_block_size;
         let rules = [
@@ -178,10 +189,10 @@ impl QueueLimits {
         }
     }
 
-    /// Checks a bio at the border, once; below it the same facts are asserted.
+    /// Checks a bio. This is done once, at the border; below it the same facts are asserted.
     ///
     /// # Errors
-    /// Says what is wrong with the bio.
+    /// Returns what is wrong with the bio.
     #[inline]
     pub fn check(&self, bio: &Bio) -> Result<(), Refusal> {
         if bio.op == Op::Flush {
@@ -228,7 +239,7 @@ impl QueueLimits {
         }
     }
 
-    /// Where the device reads and writes memory itself, segments suit it in address and length.
+    /// Checks the addresses and lengths of segments against the device's DMA alignment.
     #[inline]
     fn check_memory(&self, bio: &Bio) -> Result<(), Refusal> {
         if self.dma_alignment == 0 {
@@ -254,8 +265,8 @@ impl QueueLimits {
         Refusal::Misaligned { start: bio.start, len: bio.len, unit: self.logical_block_size }
     }
 
-    /// The most bytes that a request of `op` may have when it begins at `start`: the size limit,
-    /// cut at the next chunk boundary.
+    /// Returns the largest size in bytes of a request of `op` that begins at `start`. The size ends
+    /// at the next chunk boundary.
     #[inline]
     pub(crate) fn max_bytes_at(&self, op: Op, start: u64) -> u64 {
         match op {
@@ -273,7 +284,7 @@ impl QueueLimits {
     }
 }
 
-/// `nr_sectors` in bytes.
+/// Converts sectors to bytes.
 #[inline]
 pub(crate) fn sectors_to_bytes(nr_sectors: u32) -> u64 {
     u64::from(nr_sectors) << SECTOR_SHIFT

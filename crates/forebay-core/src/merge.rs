@@ -1,38 +1,38 @@
-//! Joining a new bio with a request that is still plugged.
+//! Merging of a new bio with a plugged request.
 //!
-//! Counterpart in Linux: `blk_attempt_bio_merge` (`block/blk-merge.c`). A bio joins at the back or
-//! the front of a request if
+//! Counterpart in Linux: `blk_attempt_bio_merge` (`block/blk-merge.c`). A bio merges at the back or
+//! the front of a request under these conditions:
 //!
-//! - M1 both do the same, have the same flags, and neither is a flush, a write-zeroes, FUA,
-//!   PREFLUSH, or marked no-merge, or oversized;
+//! - M1 both have the same operation and flags, and neither is a flush, a write-zeroes, FUA,
+//!   PREFLUSH, marked no-merge, or oversized;
 //! - M2 they are neighbours on the device;
-//! - M3 the sum keeps every limit, the size limit at the place where it then begins;
-//! - M4 discards also join without being neighbours, as a list of ranges, if the device takes more
-//!   than one range.
+//! - M3 the result keeps every limit, including the size limit at its new start;
+//! - M4 discards also merge without being neighbours, as a list of ranges, if the device accepts
+//!   more than one range.
 //!
-//! A request that is full is marked no-merge, so that nobody asks it again.
+//! A full request is marked no-merge, so later bios skip it at once.
 
 use crate::bio::{Op, Segment};
 use crate::limits::QueueLimits;
 use crate::request::Request;
 use crate::split::has_gap;
 
-/// How a bio joined a request.
+/// How a bio merged with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeKind {
-    /// After its end.
+    /// After the request's end.
     Back,
-    /// Before its start.
+    /// Before the request's start.
     Front,
-    /// As one more range of a discard.
+    /// As an additional range of a discard.
     Discard,
 }
 
 impl MergeKind {
-    /// Every kind, in the order of the counters.
+    /// All kinds, in the order of the counters.
     pub const ALL: [MergeKind; 3] = [MergeKind::Back, MergeKind::Front, MergeKind::Discard];
 
-    /// The name used in reports.
+    /// Returns the name used in reports.
     pub const fn name(self) -> &'static str {
         match self {
             MergeKind::Back => "back",
@@ -42,7 +42,7 @@ impl MergeKind {
     }
 }
 
-/// Tries to join `new`, a request of one bio, with `rq`. Gives it back where they do not join.
+/// Merges `new`, a request of one bio, into `rq`. Returns `new` if they do not merge.
 #[inline]
 pub(crate) fn try_merge(
     limits: &QueueLimits,
@@ -82,7 +82,7 @@ pub(crate) fn try_merge(
     Ok(kind)
 }
 
-/// M4.
+/// Merges discards as ranges (M4).
 fn merge_discard(
     limits: &QueueLimits,
     rq: &mut Request,
@@ -100,7 +100,7 @@ fn merge_discard(
     Ok(MergeKind::Discard)
 }
 
-/// Whether the memory of both joins without a gap (L4 of `split`).
+/// Returns whether the memory of both joins without a gap (L4 of `split`).
 #[inline]
 fn gapless(limits: &QueueLimits, rq: &Request, new: &Request, kind: MergeKind) -> bool {
     if limits.virt_boundary_mask == 0 || !rq.op.moves_data() {

@@ -1,14 +1,14 @@
-//! The plug: where the bios of a batch wait for their neighbours.
+//! The plug: a list where the bios of a batch wait for neighbours.
 //!
-//! Counterpart in Linux: `struct blk_plug`. This is one thread's list for one disk. A request in
-//! it has no tag and holds nothing that another thread's progress needs. Its rules:
+//! Counterpart in Linux: `struct blk_plug`. This is the list of one thread for one disk. A plugged
+//! request has no tag and holds nothing that another thread's progress needs. Its rules:
 //!
-//! - I2 a list is detached, whole, before any of it is dispatched;
-//! - I3 requests leave in the order in which they came;
-//! - I6 the only candidate for a merge is the newest request, so that a bio costs the same however
-//!   long the list is;
-//! - the list is unplugged early, before one more request is added, when it is as long as it may
-//!   be or its newest request is large already: [`PLUG_MAX_REQUESTS`], [`PLUG_FLUSH_BYTES`].
+//! - I2 a list is detached as a whole before any of it is dispatched;
+//! - I3 requests leave in the order in which they arrived;
+//! - I6 the newest request is the only merge candidate, so the cost of a bio does not depend on the
+//!   length of the list;
+//! - the list is unplugged early, before another request is added, if it is full
+//!   ([`PLUG_MAX_REQUESTS`]) or its newest request is large ([`PLUG_FLUSH_BYTES`]).
 
 use crate::limits::QueueLimits;
 use crate::merge::{self, MergeKind};
@@ -16,11 +16,11 @@ use crate::policy::MergePolicy;
 use crate::request::Request;
 use alloc::collections::VecDeque;
 
-/// How many requests of one disk a plug holds; as in Linux (`BLK_MAX_REQUEST_COUNT`).
+/// The maximum number of requests of one disk in a plug, as in Linux (`BLK_MAX_REQUEST_COUNT`).
 pub const PLUG_MAX_REQUESTS: usize = 32;
 
-/// A newest request of this many bytes is unplugged rather than followed by another; as in Linux
-/// (`BLK_PLUG_FLUSH_SIZE`).
+/// If the newest request has this many bytes, the plug is unplugged before another is added, as in
+/// Linux (`BLK_PLUG_FLUSH_SIZE`).
 pub const PLUG_FLUSH_BYTES: u64 = 128 * 1024;
 
 /// Why requests were unplugged.
@@ -30,16 +30,16 @@ pub enum UnplugCause {
     Outermost,
     /// An inner plug ended, under `plug=per-level`.
     Level,
-    /// The caller asked for it.
+    /// The caller requested it.
     Explicit,
-    /// The list had reached a limit.
+    /// The list reached a limit.
     Limit,
     /// The thread was about to wait.
     Wait,
 }
 
 impl UnplugCause {
-    /// Every cause, in the order of the counters.
+    /// All causes, in the order of the counters.
     pub const ALL: [UnplugCause; 5] = [
         UnplugCause::Outermost,
         UnplugCause::Level,
@@ -48,7 +48,7 @@ impl UnplugCause {
         UnplugCause::Wait,
     ];
 
-    /// The name used in reports.
+    /// Returns the name used in reports.
     pub const fn name(self) -> &'static str {
         match self {
             UnplugCause::Outermost => "outermost",
@@ -67,7 +67,7 @@ pub(crate) struct PlugList {
 
 impl PlugList {
     pub(crate) fn new() -> PlugList {
-        // It changes places with the list that it goes to.
+        // The list is later swapped with its target, so it has the same capacity.
         PlugList { requests: VecDeque::with_capacity(PLUG_MAX_REQUESTS + 1) }
     }
 
@@ -75,7 +75,7 @@ impl PlugList {
         self.requests.is_empty()
     }
 
-    /// Tries to join `new` with the newest request, if that is of the same level.
+    /// Merges `new` with the newest request if both have the same level.
     #[inline]
     pub(crate) fn try_merge(
         &mut self,
@@ -88,7 +88,7 @@ impl PlugList {
         }
     }
 
-    /// Whether the list must be unplugged before another request is added.
+    /// Returns whether the list must be unplugged before another request is added.
     #[inline]
     pub(crate) fn is_due(&self, nomerges: MergePolicy) -> bool {
         let Some(newest) = self.requests.back() else {
@@ -104,8 +104,8 @@ impl PlugList {
         self.requests.push_back(rq);
     }
 
-    /// Moves the requests of `level` and above to `out`, sealed. Levels end from the inside, so
-    /// these are the newest.
+    /// Moves the requests of `level` and above to `out`, sealed. Inner levels end first, so these
+    /// are the newest requests.
     pub(crate) fn detach(&mut self, level: u32, out: &mut VecDeque<Request>, now: u64) {
         let first = match level {
             1 => 0,

@@ -1,8 +1,8 @@
-//! Where the atomics come from: `core`, or a model checker when models are run: loom
-//! (`--cfg blk_loom`) or shuttle (`--cfg blk_shuttle`).
+//! Source of the atomics: `core`, or a model checker in its place: loom (`--cfg blk_loom`) or
+//! shuttle (`--cfg blk_shuttle`).
 //!
-//! Shared state of this crate names its atomics through here alone, so that what was proven and
-//! what runs are the same code. Loom's constructors are not `const`; so neither are ours.
+//! Shared state of this crate imports its atomics only from here, so that the models run the
+//! shipped code. Loom's constructors are not `const`, so ours are not either.
 
 #[cfg(not(any(blk_loom, blk_shuttle)))]
 pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -1,8 +1,8 @@
-//! A bio in the layer's hands, from queue to end: a box that is in one place at any time.
+//! A bio inside the layer: a box that is in exactly one place from queueing to its end.
 //!
-//! Whoever has the box has the bio: the plug of a thread, the backlog or the request table of a
-//! hardware context, or the list of what has ended. So a bio cannot be lost, or end twice, without
-//! the compiler's notice. Its owner makes the box once and uses it again, so that no I/O allocates.
+//! The place that holds the box owns the bio: the plug of a thread, the backlog or request table of
+//! a hardware context, or a list of ended bios. So the compiler rejects code that loses a bio or
+//! ends it twice. The owner allocates each box once and reuses it, so no I/O allocates.
 
 use crate::bio::{Bio, Segment};
 use crate::request::Header;
@@ -10,25 +10,26 @@ use crate::status::BlockStatus;
 use alloc::boxed::Box;
 use core::sync::atomic::AtomicPtr;
 
-/// A bio, and what the layer notes about it.
+/// A bio with the layer's bookkeeping.
 ///
-/// Counterpart in Linux: the fields of `struct bio` that are the layer's.
+/// Counterpart in Linux: the fields of `struct bio` that the block layer uses.
 #[derive(Debug)]
 pub struct QueuedBio {
     pub(crate) bio: Bio,
     /// The next bio of the same request.
     pub(crate) next: Option<Box<QueuedBio>>,
-    /// Of the first bio of a request: the request.
+    /// In the first bio of a request: the request header.
     pub(crate) rq: Header,
-    /// It was not issued in the turn that took it in: for want of a tag, in the usual case.
+    /// The bio was not issued in the turn that accepted it, usually for lack of a tag.
     pub(crate) has_waited: bool,
-    /// Why the bytes after `good_len` are not good; `None` there means end of file.
+    /// Why the bytes after `good_len` failed. `None` means end of file.
     pub(crate) status: Option<BlockStatus>,
-    /// The bytes from the start that are known good; `bio.len` until something fell short.
+    /// The number of bytes from the start that are known to be good. Equals `bio.len` until a part
+    /// fails or comes back short.
     pub(crate) good_len: u64,
-    /// Of a bio that has ended: see [`QueuedBio::durable_point`].
+    /// Valid after the end: see [`QueuedBio::durable_point`].
     pub(crate) durable_point: u64,
-    /// It was at the device when a flush failed.
+    /// The bio was at the device when a flush failed.
     pub(crate) is_in_doubt: bool,
     pub(crate) queued_ns: u64,
     pub(crate) waited_ns: u64,
@@ -38,8 +39,8 @@ pub struct QueuedBio {
 }
 
 impl QueuedBio {
-    /// An empty box. `owner` says who is told of its ends, `number` which of the owner's boxes it
-    /// is; the layer looks at neither.
+    /// Allocates an empty box. `owner` identifies the receiver of its ends, and `number` identifies
+    /// the box among that owner's boxes. The layer interprets neither.
     pub fn new(owner: u64, number: u32) -> Box<QueuedBio> {
         Box::new(QueuedBio {
             bio: Bio::flush(),
@@ -58,7 +59,7 @@ impl QueuedBio {
         })
     }
 
-    /// Puts a bio into the box, in place of an earlier one, which has ended.
+    /// Stores a bio in the box. The previous bio must have ended.
     #[inline]
     pub fn fill(&mut self, bio: Bio) {
         assert!(self.next.is_none(), "a box is filled when its bio has ended");
@@ -71,7 +72,7 @@ impl QueuedBio {
         self.bio = bio;
     }
 
-    /// The bio.
+    /// Returns the bio.
     #[inline]
     pub fn bio(&self) -> &Bio {
         &self.bio
@@ -82,20 +83,21 @@ impl QueuedBio {
         core::mem::replace(&mut self.bio, Bio::flush())
     }
 
-    /// Who is told of its end.
+    /// Returns the receiver of the bio's end.
     #[inline]
     pub fn owner(&self) -> u64 {
         self.owner
     }
 
-    /// Which of its owner's boxes it is.
+    /// Returns the number of this box among its owner's boxes.
     #[inline]
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Of a bio that has ended: the bytes from its start that were moved (its length for what moves
-    /// none), fewer only at the end of a file; or why the first byte that was not moved was not.
+    /// Returns the result of a bio that has ended: the number of bytes moved from its start, or the
+    /// reason why the first missing byte was not moved. The count is below the bio's length only at
+    /// the end of a file. For operations that move no data it is the length.
     #[inline]
     pub fn result(&self) -> Result<u64, BlockStatus> {
         match self.status {
@@ -104,27 +106,28 @@ impl QueuedBio {
         }
     }
 
-    /// Of a bio that has ended: what to wait for until it is on stable storage
-    /// ([`Bio::flush_up_to`](crate::Bio::flush_up_to)). 0 if it is there already, or has changed
-    /// nothing.
+    /// Returns the durable point of a bio that has ended. The bio is on stable storage once
+    /// everything up to this point is ([`Bio::flush_up_to`](crate::Bio::flush_up_to)). 0 means that
+    /// it is durable already or changed nothing.
     #[inline]
     pub fn durable_point(&self) -> u64 {
         self.durable_point
     }
 
-    /// Of a bio that has ended: whether it had to wait for a tag, and for how long, ns (0 where
-    /// turns are given no time: under `iostats=off`, on a disk without a volatile cache).
+    /// Returns how long a bio that has ended waited for a tag, in nanoseconds, or `None` if it did
+    /// not wait. The time is 0 where turns receive no time: with `iostats=off` on a disk without a
+    /// volatile cache.
     pub fn tag_wait(&self) -> Option<u64> {
         self.has_waited.then_some(self.waited_ns)
     }
 
-    /// A place for a pointer, for lists of whoever holds the box. The layer does not look at it.
+    /// Returns a pointer field for intrusive lists of the box's holder. The layer does not read it.
     #[inline]
     pub fn link_mut(&mut self) -> &mut *mut QueuedBio {
         self.link.get_mut()
     }
 
-    /// Notes that the bio is good up to `offset` only. The lowest offset decides.
+    /// Records that only the bytes below `offset` are good. The lowest offset wins.
     pub(crate) fn mark(&mut self, offset: u64, status: Option<BlockStatus>) {
         if offset < self.good_len || self.bio.len == 0 {
             self.good_len = offset;
@@ -133,7 +136,7 @@ impl QueuedBio {
     }
 }
 
-/// The segments of a chain of bios, cut to a range of its bytes.
+/// Iterator over the segments of a chain of bios, limited to a range of its bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct ChainSegments<'a> {
     bio: Option<&'a QueuedBio>,
@@ -143,7 +146,7 @@ pub(crate) struct ChainSegments<'a> {
 }
 
 impl<'a> ChainSegments<'a> {
-    /// From `skip` bytes into the first bio, `len` bytes.
+    /// Starts `skip` bytes into the first bio and covers `len` bytes.
     #[inline]
     pub(crate) fn new(first: &'a QueuedBio, skip: u64, len: u64) -> ChainSegments<'a> {
         ChainSegments { bio: Some(first), index: 0, skip, left: len }
@@ -164,12 +167,12 @@ impl Iterator for ChainSegments<'_> {
             };
             self.index += 1;
             let segment_len = u64::from(segment.len);
-            // Empty segments go by here as well.
+            // Skips empty segments as well.
             if self.skip >= segment_len {
                 self.skip -= segment_len;
                 continue;
             }
-            // Both fit: they are at most the segment's own length.
+            // Neither cast truncates: both values are at most the segment's own length.
             let skip = self.skip as u32;
             let len = (segment_len - self.skip).min(self.left) as u32;
             self.skip = 0;

@@ -1,61 +1,66 @@
-//! Why a bio was not taken: checked once, at the border, before anything is submitted.
+//! Reasons for refusing a bio. A bio is checked once, at the border, before anything is submitted.
 
 use crate::bio::Op;
 use core::fmt;
 
-/// Why a bio was refused. Nothing of it was queued, and it is given back to its caller.
+/// Why a bio was refused. None of it was queued, and the caller gets it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Start or length is not a multiple of the logical block size.
+    /// The start or the length is not a multiple of the logical block size.
     Misaligned {
-        /// First byte.
+        /// The first byte.
         start: u64,
-        /// Length, bytes.
+        /// The length in bytes.
         len: u64,
-        /// The logical block size, bytes.
+        /// The logical block size in bytes.
         unit: u32,
     },
-    /// The range ends beyond the disk.
+    /// The range ends beyond the end of the disk.
     OutOfRange {
-        /// First byte.
+        /// The first byte.
         start: u64,
-        /// Length, bytes.
+        /// The length in bytes.
         len: u64,
-        /// The size of the disk, bytes.
+        /// The size of the disk in bytes.
         capacity: u64,
     },
-    /// A memory segment's address or length does not suit the device.
+    /// The address or length of a memory segment does not fit the device.
     MemoryMisaligned {
-        /// Address of the segment.
+        /// The address of the segment.
         addr: usize,
-        /// Length of the segment, bytes.
+        /// The length of the segment in bytes.
         len: u32,
-        /// What the address must be a multiple of, bytes.
+        /// The required alignment of the address in bytes.
         addr_unit: u32,
-        /// What the length must be a multiple of, bytes.
+        /// The required unit of the length in bytes.
         len_unit: u32,
     },
-    /// The memory is not what the operation needs.
+    /// The memory does not match the operation.
     Memory {
         /// The operation.
         op: Op,
-        /// How much memory there is (or, for a flush, how long its range is), bytes.
+        /// The length of the memory in bytes; for a flush, the length of its range.
         len: u64,
     },
-    /// A write to a read-only disk.
+    /// The bio writes to a read-only disk.
     ReadOnly,
-    /// The disk cannot do this.
+    /// The disk does not support the operation.
     NotSupported(Op),
-    /// No cut of this bio fits the disk's segment limits: its memory is in pieces too small.
+    /// No part of this bio fits the disk's segment limits: its memory segments are too small.
     Unsplittable {
-        /// How many segments one request may have.
+        /// The maximum number of segments of a request.
         max_segments: u32,
     },
-    /// As many bios are in the layer as it takes at once.
+    /// The queue already holds the maximum number of bios.
     WouldBlock,
-    /// The disk was opened before this process was forked off.
+    /// The disk was opened before this process was forked.
     Forked,
+    /// A future needs a thread of the disk, and the system starts none.
+    NoThread {
+        /// The system's error number.
+        errno: i32,
+    },
 }
 
 impl fmt::Display for Refusal {
@@ -76,20 +81,25 @@ impl fmt::Display for Refusal {
                  {len} of {len_unit}; use a `Buf`, which is aligned for every disk"
             ),
             Refusal::Memory { op: op @ (Op::Read | Op::Write), len } => {
-                write!(f, "a {} of another length than its memory, {len} bytes", op.name())
+                write!(f, "the length of the {} differs from its memory, {len} bytes", op.name())
             }
             Refusal::Memory { op, len } => {
-                write!(f, "a {} has no memory, and {len} bytes were given", op.name())
+                write!(f, "a {} takes no memory, but {len} bytes were given", op.name())
             }
             Refusal::ReadOnly => f.write_str("the disk is read-only"),
             Refusal::NotSupported(op) => write!(f, "the disk does not support {}", op.name()),
             Refusal::Unsplittable { max_segments } => write!(
                 f,
-                "memory in too many pieces: {max_segments} segments, the most that one request \
-                 may have, hold less than a logical block; use larger segments"
+                "memory segments too small: {max_segments} segments, the maximum per request, hold \
+                 less than a logical block; use larger segments"
             ),
-            Refusal::WouldBlock => f.write_str(
-                "as many bios are in the layer as it takes at once; reap some, then try again",
+            Refusal::WouldBlock => {
+                f.write_str("the queue is full; reap completions, then try again")
+            }
+            Refusal::NoThread { errno } => write!(
+                f,
+                "no thread of the disk can be started to complete futures (error {errno}); raise \
+                 the limit of processes (ulimit -u), or drive the disk by `Disk::poll_fd`"
             ),
             Refusal::Forked => f.write_str(
                 "the disk was opened by the parent of this process; open it again after the fork",

@@ -1,4 +1,5 @@
-//! The request: what the driver is given, made of one bio, a part of one, or several neighbours.
+//! The request: what a driver receives. It consists of one bio, a part of one, or several
+//! neighbours.
 
 mod header;
 
@@ -14,11 +15,12 @@ use core::ops::{Deref, DerefMut};
 
 pub(crate) use header::Header;
 
-/// One request. Before it has a tag it waits in a plug or in the backlog of its hardware context;
-/// then it lives in the tag's slot of the request table.
+/// One request. Without a tag it waits in a plug or in the backlog of its hardware context. With a
+/// tag it occupies that tag's slot of the request table.
 ///
-/// It is the box of its first bio, which the others follow, in the order of the device's bytes; or,
-/// of a bio that was cut, a box of its own. So it moves from list to list as one pointer.
+/// A request is the box of its first bio; the other bios follow in the order of the bytes on the
+/// device. A part of a split bio has a box of its own. So a request moves between lists as one
+/// pointer.
 ///
 /// Counterpart in Linux: `struct request`.
 #[derive(Debug)]
@@ -41,7 +43,7 @@ impl DerefMut for Request {
 }
 
 impl Request {
-    /// A request of one usual bio ([`crate::usual`]).
+    /// Creates a request from one plain bio ([`crate::usual`]).
     #[inline]
     pub(crate) fn of_usual(mut queued: Box<QueuedBio>, level: u32) -> Request {
         let QueuedBio { bio, rq, .. } = &mut *queued;
@@ -49,7 +51,7 @@ impl Request {
         Request(queued)
     }
 
-    /// A request of one bio, of which `front` fits the limits.
+    /// Creates a request from one bio, of which `front` fits the limits.
     pub(crate) fn of_bio(
         mut queued: Box<QueuedBio>,
         front: Front,
@@ -72,20 +74,21 @@ impl Request {
         Request(queued)
     }
 
-    /// A request again, of the bios that [`Request::into_bios`] gave.
+    /// Rebuilds a request from the list that [`Request::into_bios`] returned.
     #[inline]
     pub fn of_bios(first: Box<QueuedBio>) -> Request {
         Request(first)
     }
 
-    /// Its bios, as a list that can go to another thread: the first, and each has the next.
+    /// Converts the request to a list of its bios that can move to another thread. The first bio is
+    /// returned; each has the next.
     #[inline]
     pub fn into_bios(mut self) -> Box<QueuedBio> {
         self.seal();
         self.0
     }
 
-    /// All bios as one list, in order. Nothing merges with it any more.
+    /// Links all bios into one list in order. The request accepts no merges afterwards.
     #[inline]
     pub(crate) fn seal(&mut self) {
         if self.joined_back.is_some() {
@@ -108,7 +111,7 @@ impl Request {
         last.next = tail;
     }
 
-    /// Joins a request of one bio at its end.
+    /// Appends a request of one bio.
     #[inline]
     pub(crate) fn push_back(&mut self, new: Request) {
         let mut bio = new.0;
@@ -118,7 +121,7 @@ impl Request {
         self.nr_bios += 1;
     }
 
-    /// Joins a request of one bio at its front.
+    /// Prepends a request of one bio.
     #[inline]
     pub(crate) fn push_front(&mut self, new: Request) {
         assert!(new.0.next.is_none() && new.nr_bios == 1);
@@ -128,7 +131,7 @@ impl Request {
         self.nr_bios += 1;
     }
 
-    /// Takes the first of several bios off a sealed request.
+    /// Removes the first of several bios of a sealed request.
     #[inline]
     pub(crate) fn pop_front(&mut self) -> Box<QueuedBio> {
         assert!(self.joined_back.is_none(), "a request is sealed first");
@@ -140,24 +143,24 @@ impl Request {
         first
     }
 
-    /// The box of the last bio, or of a part.
+    /// Returns the box of the last remaining bio, or of a part.
     #[inline]
     pub(crate) fn into_box(self) -> Box<QueuedBio> {
         self.0
     }
 
-    /// Its bios, in order, if it was sealed and is no part.
+    /// Returns the bios in order. The request must be sealed and not a part.
     pub(crate) fn bios(&self) -> impl Iterator<Item = &QueuedBio> {
         core::iter::successors(Some(&*self.0), |bio| bio.next.as_deref())
     }
 
-    /// The first bio, of one that was not cut.
+    /// Returns the first bio. The request must not be a part.
     #[inline]
     pub(crate) fn first(&self) -> &QueuedBio {
         &self.0
     }
 
-    /// The last bio, of one that was not cut.
+    /// Returns the last bio. The request must not be a part.
     pub(crate) fn last(&self) -> &QueuedBio {
         match &self.joined_back {
             Some(newest) => newest,
@@ -170,13 +173,13 @@ impl Request {
         self.flags.contains(BioFlags::NOWAIT)
     }
 
-    /// The byte after the last.
+    /// Returns the offset after the last byte.
     #[inline]
     pub(crate) fn end(&self) -> u64 {
         self.start + self.len
     }
 
-    /// The first bio.
+    /// Returns the first bio, also for a part.
     #[inline]
     pub(crate) fn head<'a>(&'a self, splits: &'a Splits) -> &'a QueuedBio {
         match self.part_of {
@@ -193,20 +196,20 @@ impl Request {
         }
     }
 
-    /// The part of the first bio that this request still covers, bytes.
+    /// Returns how many bytes of the first bio this request still covers.
     #[inline]
     pub(crate) fn head_len(&self, splits: &Splits) -> u64 {
         (self.head(splits).bio.len - self.skip).min(self.len)
     }
 
-    /// Whether it is one command, of all it covers, and no retry: the usual case.
+    /// Returns whether the request is a single command for all of its data, and no retry. This is
+    /// the common case.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.steps == Steps::DATA && !self.bio_by_bio && self.retry.is_none()
     }
 
-    /// Whether the completion of the current command will be followed by another command, unless
-    /// it fails.
+    /// Returns whether another command follows the current one if that succeeds.
     #[inline]
     pub(crate) fn has_more_commands(&self) -> bool {
         let step = self.steps.current();
@@ -214,19 +217,19 @@ impl Request {
             || step.is_some_and(|step| !self.steps.after(step).is_empty())
     }
 
-    /// How much of the data goes to the driver at once, bytes.
+    /// Returns how many bytes of data the driver receives at once.
     #[inline]
     pub(crate) fn window_len(&self, splits: &Splits) -> u64 {
         if self.bio_by_bio { self.head_len(splits) } else { self.len }
     }
 
-    /// The ranges on the device that are left to do, as (first byte, length).
+    /// Returns the ranges on the device that are left to do, as (first byte, length).
     pub(crate) fn ranges<'a>(&'a self, splits: &'a Splits) -> Ranges<'a> {
         Ranges::new(self.head(splits), self.skip, self.len)
     }
 
-    /// Takes the front that fits the limits off an oversized request. `None` where not even one
-    /// logical block fits. Where all fits, nothing is left: the rest has no length.
+    /// Cuts the front that fits the limits off an oversized request. Returns `None` if not even one
+    /// logical block fits. If everything fits, the rest has length 0.
     pub(crate) fn split_front(
         &mut self,
         splits: &mut Splits,
@@ -257,7 +260,7 @@ impl Request {
         Some(Request(part))
     }
 
-    /// Puts its bio where it is kept while it is cut.
+    /// Moves the bio to `splits`, where it stays while it is cut.
     fn cut(&mut self, splits: &mut Splits) -> u32 {
         let mut rest = splits.new_part();
         core::mem::swap(&mut rest.rq, &mut self.0.rq);
@@ -268,7 +271,7 @@ impl Request {
     }
 }
 
-/// How many requests a bio takes, or `max` if more.
+/// Returns the number of requests that a bio needs, or `max` if it needs more.
 pub(crate) fn nr_parts(bio: &QueuedBio, limits: &QueueLimits, max: u32) -> u32 {
     let (mut start, mut skip, mut left, mut nr) = (bio.bio.start, 0, bio.bio.len, 0);
     while left > 0 && nr < max {

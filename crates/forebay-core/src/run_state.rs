@@ -1,60 +1,60 @@
-//! The run state of a hardware context: one word that says who may turn it, and whether.
+//! The run state of a hardware context: one atomic word that grants the right to turn it.
 //!
 //! Counterpart in Linux: `blk_mq_hw_ctx.state` together with the pending bit of its `run_work`,
 //! `QUEUE_FLAG_QUIESCED`, and the freezing half of `q_usage_counter`.
 //!
-//! A token, not a thread, runs a context: who holds RUNNING owns its inner part. Everything else
-//! is a mark that another thread leaves for the holder, or for the leader, who waits in the
-//! driver. A mark counts only if its partner cannot overlook it, hence this one argument:
+//! A token runs a context, not a thread: the thread that holds RUNNING owns the inner part.
+//! Everything else is a mark that another thread leaves for the holder, or for the leader, which
+//! waits in the driver. A mark counts only if its partner cannot miss it. Hence this one argument:
 //!
 //! **Every change is a read-modify-write of the same word, and acquires and releases.** So all
-//! changes have one order, and each happens before all that follow: what a thread did before its
-//! change is visible to whoever makes a later one. Two threads that each publish something and
-//! then change the word can therefore not miss each other: one of them comes second, finds the
-//! other's bits, and sees what the other published. That is why a change that finds its bit set
-//! already still writes: a plain load may be older than the partner's change, without either of
-//! them knowing (a store and a later load of another word may pass each other, and on x86 do).
-//! No fence is needed, and an uncontended run and release are two locked instructions.
+//! changes have one order, and each happens before all that follow. A thread's work before its
+//! change is visible to every thread that makes a later one. Two threads that each publish
+//! something and then change the word can therefore not miss each other. One of them comes second,
+//! finds the other's bits, and sees what the other published. That is why a change that finds its
+//! bit already set still writes. A plain load may be older than the partner's change, without
+//! either thread noticing: a store and a later load of another word may be reordered, and on x86
+//! they are. No fence is needed, and an uncontended run and release are two locked instructions.
 //!
-//! Plain loads acquire: who sees the bits of a change sees what was published before it.
+//! Plain loads acquire: a thread that sees the bits of a change sees what was published before it.
 //!
-//! Its rules; those of who waits, W1 to W5, are the runtime's (`runtime/wait.rs`):
+//! The rules of runs. The rules of waiting, W1 to W5, are the runtime's (`runtime/wait.rs`):
 //!
 //! - R1 the holder reads the inbox after it took the token, and after it cleared a mark;
-//! - R2 work is published before a turn is asked for, and who finds the token taken writes the mark
-//!   even if it is set;
-//! - R4 a gate takes no marks away, and whoever opens it asks for a turn;
-//! - R5 once a gate is closed and the token was seen free, no turn from before is under way;
-//! - R6 every run that is asked for is counted once, as made or as skipped (`stats.rs`).
+//! - R2 work is published before a turn is requested, and a thread that finds the token taken
+//!   writes the mark even if it is set;
+//! - R4 a gate removes no marks, and the thread that opens it requests a turn;
+//! - R5 once a gate is closed and the token was seen free, no earlier turn is in progress;
+//! - R6 every requested run is counted once, as made or as skipped (`stats.rs`).
 //!
-//! R3 is of delayed runs alone: `run_timer.rs`, which says as well what R1 and R4 mean for those.
+//! R3 concerns delayed runs only: `run_timer.rs` defines it, and what R1 and R4 mean for them.
 
 use crate::hctx::Gates;
 use crate::primitive::{AtomicU32, Ordering};
 
-/// Somebody holds the token.
+/// A thread holds the token.
 const RUNNING: u32 = 1 << 0;
-/// Work was published since the holder last looked. Set only while RUNNING is.
+/// Work was published since the holder last read the inbox. Set only while RUNNING is.
 const QUEUED: u32 = 1 << 1;
-/// Somebody waits, or is about to wait, in the driver on behalf of all.
+/// A thread waits, or is about to wait, in the driver on behalf of all.
 const LEADER: u32 = 1 << 2;
 /// The leader, or the owner of an owned context, is in the driver's wait or on its way there.
 const BLOCKED: u32 = 1 << 3;
-/// Somebody has undertaken to end that wait. Set only while BLOCKED is.
+/// A thread has undertaken to end that wait. Set only while BLOCKED is.
 const KICKED: u32 = 1 << 4;
 const QUIESCED: u32 = 1 << 5;
 const STOPPED: u32 = 1 << 6;
 const FROZEN: u32 = 1 << 7;
 
-/// A reason why a context does less than it could. Each is closed and opened on its own.
+/// A reason why a context does less than it could. Each gate is closed and opened independently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Gate {
-    /// No dispatch, by order of the program. Counterpart: `blk_mq_quiesce_queue`.
+    /// No dispatch, by order of the program. Counterpart in Linux: `blk_mq_quiesce_queue`.
     Quiesced,
-    /// No dispatch, as [`Gate::Quiesced`]; who closes it does not wait for the turn that is under
-    /// way, and so may be that turn. Counterpart: `blk_mq_stop_hw_queue`.
+    /// No dispatch, as [`Gate::Quiesced`]. Closing it does not wait for a turn in progress, so that
+    /// turn itself may close it. Counterpart in Linux: `blk_mq_stop_hw_queue`.
     Stopped,
-    /// Nothing enters. Counterpart: `blk_freeze_queue_start`.
+    /// No bio enters. Counterpart in Linux: `blk_freeze_queue_start`.
     Frozen,
 }
 
@@ -70,7 +70,7 @@ impl Gate {
 
 /// The token of a hardware context, its marks, and its gates.
 ///
-/// A turn is always of this form, and R1, R2 and R4 rest on its order:
+/// A turn always has this form, and R1, R2 and R4 rest on its order:
 ///
 /// ```
 /// # let state = forebay_core::RunState::new();
@@ -96,19 +96,20 @@ impl Default for RunState {
 }
 
 impl RunState {
-    /// Idle, without a leader, all gates open.
+    /// Creates the state: idle, without a leader, all gates open.
     pub fn new() -> RunState {
         RunState { word: AtomicU32::new(0) }
     }
 
-    /// Asks for a turn, after the caller has published work (R2). True: the caller now holds the
-    /// token, and reads the inbox after this (R1). False: the holder will see the mark.
+    /// Requests a turn, after the caller has published work (R2). Returns true if the caller now
+    /// holds the token; it then reads the inbox (R1). Returns false if another thread holds it;
+    /// that thread will see the mark.
     ///
-    /// R1, R2: taking the token clears QUEUED in the same change. A producer that comes before it
-    /// has published already; one that comes after finds RUNNING, leaves QUEUED, and the holder's
-    /// release, which is later still, cannot succeed without looking again. A producer that finds
-    /// QUEUED set writes it again: the holder may be about to clear it, and has to acquire this
-    /// producer's work with it, not only that of the first.
+    /// R1, R2: taking the token clears QUEUED in the same change. A producer before this change has
+    /// already published its work. A producer after it finds RUNNING and leaves QUEUED. The
+    /// holder's release comes later still, and cannot succeed without another look. A producer that
+    /// finds QUEUED set writes it again: the holder may be about to clear it, and must acquire this
+    /// producer's work too, not only that of the first.
     #[inline]
     pub fn run(&self) -> bool {
         let before = self.change(|word| match word & RUNNING {
@@ -118,25 +119,26 @@ impl RunState {
         before & RUNNING == 0
     }
 
-    /// Takes the token if it is free; leaves no mark if it is not. For who has published nothing
-    /// and only wants to help, such as a poller: a false promises nothing.
+    /// Takes the token if it is free, and leaves no mark if it is not. For threads that have
+    /// published nothing and only help, such as a poller. A false result promises nothing.
     #[inline]
     pub fn try_take(&self) -> bool {
         if self.load() & RUNNING != 0 {
             return false;
         }
-        // Where RUNNING is clear, so is QUEUED: there is nothing else to change. SeqCst: as all.
+        // If RUNNING is clear, so is QUEUED, and nothing else needs a change. SeqCst, as
+        // everywhere.
         self.word.fetch_or(RUNNING, Ordering::SeqCst) & RUNNING == 0
     }
 
-    /// Gives the token back. False: there was a mark; it is cleared and the token kept, and the
-    /// caller reads the inbox and turns once more.
+    /// Releases the token and returns true. If there was a mark, it is cleared, the token is kept,
+    /// and the result is false: the caller reads the inbox and turns again.
     ///
     /// # Panics
-    /// If nobody holds the token.
+    /// Panics if the token is not held.
     #[inline]
     pub fn release(&self) -> bool {
-        // The usual case: nobody has come, nobody leads, all gates are open.
+        // The common case: no mark, no leader, all gates open.
         let order = (Ordering::SeqCst, Ordering::Relaxed);
         if self.word.compare_exchange(RUNNING, 0, order.0, order.1).is_ok() {
             return true;
@@ -149,16 +151,16 @@ impl RunState {
         before & QUEUED == 0
     }
 
-    /// Becomes the leader, if there is none: the one that waits in the driver for all (W1).
+    /// Becomes the leader if there is none. The leader waits in the driver for all (W1).
     pub fn try_lead(&self) -> bool {
         self.change(|word| word | LEADER) & LEADER == 0
     }
 
-    /// Whether somebody leads. For a follower that has announced that it will park (W2).
+    /// Returns whether there is a leader. For a follower that has announced that it will park (W2).
     ///
-    /// True: the leader's [`resign`](RunState::resign) comes later in the order of changes, and
-    /// will find the announcement. False: the follower must not park, but lead. This is why it is
-    /// a change of the word that changes nothing, and not a load.
+    /// If true, the leader's [`resign`](RunState::resign) comes later in the order of changes, and
+    /// will find the announcement. If false, the follower must not park; it leads. For this reason
+    /// the function is a change of the word that leaves it as it was, and not a load.
     pub fn has_leader(&self) -> bool {
         self.change(|word| word) & LEADER != 0
     }
@@ -167,7 +169,7 @@ impl RunState {
     /// passes the baton to one (W3): see [`has_leader`](RunState::has_leader).
     ///
     /// # Panics
-    /// If nobody leads, or the leader is still blocked.
+    /// Panics if there is no leader, or if it is still blocked.
     pub fn resign(&self) {
         let before = self.change(|word| word & !LEADER);
         assert!(
@@ -176,14 +178,14 @@ impl RunState {
         );
     }
 
-    /// Gives the token back and announces a wait in the driver, in one change. False: there was
-    /// a mark; it is cleared, the token is kept, and the caller turns once more.
+    /// Releases the token and announces a wait in the driver, in one change. Returns false if there
+    /// was a mark: it is cleared, the token is kept, and the caller turns again.
     ///
-    /// For the leader, or the owner of an owned context. After a true it re-tests what it waits
-    /// for (W2), and then waits in the driver: see [`kick`](RunState::kick).
+    /// For the leader, or the owner of an owned context. After a true result it re-tests what it
+    /// waits for (W2), and then waits in the driver: see [`kick`](RunState::kick).
     ///
     /// # Panics
-    /// If nobody holds the token, or somebody is blocked already.
+    /// Panics if the token is not held, or if a thread is already blocked.
     pub fn release_to_wait(&self) -> bool {
         let before = self.change(|word| match word & QUEUED {
             0 => (word & !RUNNING) | BLOCKED,
@@ -193,36 +195,37 @@ impl RunState {
         before & QUEUED == 0
     }
 
-    /// Announces a wait in the driver, by a leader that does not hold the token. It then re-tests
-    /// what it waits for (W2).
+    /// Announces a wait in the driver by a leader that does not hold the token. The leader then
+    /// re-tests what it waits for (W2).
     ///
     /// # Panics
-    /// If nobody leads, or the leader is blocked already.
+    /// Panics if there is no leader, or if it is already blocked.
     pub fn block(&self) {
         let before = self.change(|word| word | BLOCKED);
         assert!(before & (LEADER | BLOCKED) == LEADER, "blocks without leading, or twice");
     }
 
-    /// Back from the driver's wait, or decided against it. True: it was kicked, so the wake-up
-    /// has come or is still to come, and the driver must not take it for the next wait's.
+    /// Ends the announced wait, after it or instead of it. Returns whether the thread was kicked.
+    /// If so, the wake-up has arrived or will arrive, and the driver must not take it for the next
+    /// wait's.
     ///
     /// # Panics
-    /// If nobody was blocked.
+    /// Panics if no thread was blocked.
     pub fn unblock(&self) -> bool {
         let before = self.change(|word| word & !(BLOCKED | KICKED));
         assert!(before & BLOCKED != 0, "unblocked twice");
         before & KICKED != 0
     }
 
-    /// For the holder of the token, after it has done something the leader waits for, such as
-    /// ending its own bio. True: the caller must make the driver's wait return; nobody else will
-    /// be told to (W4: once).
+    /// Requests a kick, by the holder of the token, after it has done something that the leader
+    /// waits for, such as ending its own bio. Returns true if the caller must make the driver's
+    /// wait return. Only one caller per wait gets true (W4).
     ///
-    /// False because nobody is blocked: a leader that blocks later makes its change after this
-    /// one, so its re-test sees what the holder did. This too writes whatever it finds.
+    /// The result is false if no thread is blocked. A leader that blocks later makes its change
+    /// after this one, so its re-test sees what the holder did. This change, too, always writes.
     ///
     /// # Panics
-    /// If nobody holds the token.
+    /// Panics if the token is not held.
     pub fn kick(&self) -> bool {
         let before = self.change(|word| match word & BLOCKED {
             0 => word,
@@ -232,14 +235,14 @@ impl RunState {
         before & (BLOCKED | KICKED) == BLOCKED
     }
 
-    /// What a turn may do, for the holder of the token, who asks before each.
+    /// Returns what a turn may do. The holder of the token calls it before each turn.
     ///
-    /// It lets requests in by what this says of the gate; who freezes closes the gate, waits until
-    /// the token was free once (R5), and then looks whether the context is drained. (Whoever enters
-    /// without the token has to count itself before it asks, and the freezer to look at that count
-    /// after [`close`](RunState::close), all four with sequential consistency. Ours are.) It
-    /// dispatches unless quiesced or stopped, and reaps unless somebody has undertaken to end the
-    /// leader's wait.
+    /// Requests enter according to the returned gate. A thread that freezes closes the gate, waits
+    /// until the token was free once (R5), and then checks whether the context is drained. (Code
+    /// that enters without the token has to count itself before it reads the gate, and the freezer
+    /// has to read that count after [`close`](RunState::close), all four with sequential
+    /// consistency. Ours do.) Requests are dispatched unless quiesced or stopped. Completions are
+    /// reaped unless a thread has undertaken to end the leader's wait.
     #[inline]
     pub fn gates(&self) -> Gates {
         let word = self.word.load(Ordering::SeqCst);
@@ -250,17 +253,18 @@ impl RunState {
         }
     }
 
-    /// Whether somebody has undertaken to end the leader's wait.
+    /// Returns whether a thread has undertaken to end the leader's wait.
     pub fn is_kicked(&self) -> bool {
         self.load() & KICKED != 0
     }
 
-    /// Whether somebody is in the driver's wait, or on its way there.
+    /// Returns whether a thread is in the driver's wait, or on its way there.
     pub fn is_blocked(&self) -> bool {
         self.load() & BLOCKED != 0
     }
 
-    /// Whether somebody holds the token. A false has acquired all that the last holder did.
+    /// Returns whether a thread holds the token. A false result has acquired all that the last
+    /// holder did.
     pub fn is_running(&self) -> bool {
         self.load() & RUNNING != 0
     }
@@ -268,22 +272,23 @@ impl RunState {
     /// Closes a gate.
     ///
     /// R5: once `close(Gate::Quiesced)` has returned and [`is_running`](RunState::is_running) has
-    /// said false a single time, no dispatch that began before is under way, and none begins until
-    /// the gate is open. Proof: a token taken before the close stays visible in the word until it
-    /// is released, and the load that finds it released acquires all that its holder did. A token
-    /// taken after the close comes from a change that read the flag, so every later look of its
-    /// holder at the word finds the flag, or an even later state. (A holder that waits for itself
-    /// waits for ever: who closes from within a turn is the dispatch under way.)
+    /// returned false once, no earlier dispatch is in progress, and none begins until the gate is
+    /// open. Proof: a token taken before the close stays visible in the word until it is released.
+    /// The load that finds it released acquires all that its holder did. A token taken after the
+    /// close comes from a change that read the flag, so every later look of its holder at the word
+    /// finds the flag, or an even later state. (A holder that waits for itself waits forever: a
+    /// caller inside a turn is the dispatch in progress.)
     ///
-    /// R4: marks stay. QUEUED means that the inbox is to be read, not that something is to be
-    /// dispatched; completions are reaped behind a closed gate. What cannot be dispatched stays in
-    /// the inbox, with nobody running: [`open`](RunState::open) says who finds it.
+    /// R4: marks stay. QUEUED means that the inbox must be read, not that a request must be
+    /// dispatched. Completions are reaped behind a closed gate. Requests that cannot be dispatched
+    /// stay in the inbox, with the token free: [`open`](RunState::open) says which thread finds
+    /// them.
     pub fn close(&self, gate: Gate) {
         self.change(|word| word | gate.bit());
     }
 
-    /// Opens a gate. The caller must call [`run`](RunState::run) afterwards, and turn if told to:
-    /// what was left behind the gate has no other to look for it (R4).
+    /// Opens a gate. The caller must then call [`run`](RunState::run), and turn if that returns
+    /// true. No other thread looks for what was left behind the gate (R4).
     pub fn open(&self, gate: Gate) {
         self.change(|word| word & !gate.bit());
     }
@@ -292,11 +297,12 @@ impl RunState {
         self.word.load(Ordering::Acquire)
     }
 
-    /// Replaces the word by what `to` makes of it, and returns what it was. Always writes.
+    /// Replaces the word by the result of `to` and returns the old value. Always writes.
     ///
-    /// SeqCst: it acquires and releases, which the argument at the top asks for, and pairs with
-    /// the load of `gates`, for which alone it is not AcqRel; the instruction is the same. The
-    /// first load is a guess, and a failed exchange a better one: nothing is concluded from either.
+    /// SeqCst: it acquires and releases, as the argument at the top requires. It also pairs with
+    /// the load in `gates`, the only reason not to use AcqRel; the instruction is the same. The
+    /// first load is a guess, and a failed exchange is a better one. Nothing is concluded from
+    /// either.
     #[inline]
     fn change(&self, to: impl Fn(u32) -> u32) -> u32 {
         let mut word = self.word.load(Ordering::Relaxed);

@@ -1,36 +1,35 @@
-//! A run of a hardware context that is due later: one mark, the earliest time.
+//! Delayed runs of a hardware context: one word with the earliest due time.
 //!
 //! Counterpart in Linux: the timer of `blk_mq_hw_ctx.run_work`, which `blk_mq_delay_run_hw_queue`
-//! sets where a driver is busy with nothing in flight. No completion will move such a context on,
-//! so somebody has to look again. The mark belongs to the context and not to the thread that met
-//! the busy driver: whoever leads, now or next, finds it.
+//! sets if a driver is busy with nothing in flight. No completion will move such a context on, so a
+//! thread has to run it again. The mark belongs to the context, not to the thread that met the busy
+//! driver. The current or next leader finds it.
 //!
-//! It is a time and no flag, so that a delayed run and an immediate one cannot be taken for each
-//! other: with one bit for both, of run(0), run(delay), run(0) the third finds the bit set, is
-//! dropped, and waits as long as the second. (Found in the review of "blk-mq: avoid repeatedly
-//! scheduling the same work to run hardware queue", linux-block, 2019.) And the earliest time wins:
-//! contexts that extend each other's delays would never run (mended in Linux 5.18).
+//! The mark is a time and not a flag, so that a delayed run and an immediate one stay distinct.
+//! With one bit for both, the third of run(0), run(delay), run(0) finds the bit set, is dropped,
+//! and waits as long as the second. (Found in the review of "blk-mq: avoid repeatedly scheduling
+//! the same work to run hardware queue", linux-block, 2019.) The earliest time wins: contexts that
+//! extend each other's delays would never run (fixed in Linux 5.18).
 //!
-//! Rules, beside those of [`RunState`](crate::RunState):
+//! Rules, in addition to those of [`RunState`](crate::RunState):
 //!
-//! - R1 a run clears the mark before it looks at what there is to do: what is delayed after that is
-//!   marked anew;
-//! - R3 a delayed run never extends an earlier one, and an immediate run overrides a delayed one:
-//!   either by making it ([`begin`](RunTimer::begin)), or by a mark of time 0;
-//! - R4 who stops or quiesces the context cancels the mark; who starts it runs it at once, so
-//!   nothing has to remember it.
+//! - R1 a run clears the mark before it looks for work, so later delays set a new mark;
+//! - R3 a delayed run never extends an earlier one. An immediate run overrides a delayed one: it
+//!   either makes that run ([`begin`](RunTimer::begin)) or sets a mark of time 0;
+//! - R4 stopping or quiescing the context cancels the mark. Starting it runs it at once, so no mark
+//!   has to be remembered.
 //!
-//! **Every change is a read-modify-write of one word that acquires and releases**, also one that
-//! leaves the value as it was. So a run that clears the mark has acquired what each thread
-//! published before its `delay`, whether or not that thread's time was the earliest.
+//! **Every change is a read-modify-write of one word that acquires and releases**, even if the
+//! value stays the same. So a run that clears the mark has acquired what each thread published
+//! before its `delay`, whether or not that thread's time was the earliest.
 
 use crate::primitive::{AtomicU64, Ordering};
 
-/// No run is due.
+/// The value that means: no run is due.
 const NONE: u64 = u64::MAX;
 
-/// When the next delayed run of a hardware context is due, if one is. Any thread may call any of
-/// its functions. Times are in ns, of whatever clock the caller has; all callers the same.
+/// The time of the next delayed run of a hardware context, if one is due. Any thread may call any
+/// method. Times are nanoseconds of a clock that all callers share.
 #[derive(Debug)]
 pub struct RunTimer {
     at_ns: AtomicU64,
@@ -43,40 +42,42 @@ impl Default for RunTimer {
 }
 
 impl RunTimer {
-    /// No run is due.
+    /// Creates a timer without a due run.
     pub fn new() -> RunTimer {
         RunTimer { at_ns: AtomicU64::new(NONE) }
     }
 
-    /// Asks for a run at a time, or earlier; at 0, at once. The work is published before. True: it
-    /// is now the earliest, so who sleeps until the mark sleeps too long, and has to be told.
+    /// Requests a run at `at_ns` or earlier; 0 means at once. The caller has published its work
+    /// before. Returns whether this is now the earliest time. If so, a thread that sleeps until the
+    /// old mark has to be woken.
     ///
-    /// R3: the smaller time stays, whoever comes first. AcqRel, though the value may stay as it is:
-    /// who takes the earlier time acquires this thread's work with it.
+    /// R3: the smaller time stays, in any order of calls. AcqRel even if the value stays the same:
+    /// the run at the earlier time acquires this thread's work too.
     pub fn delay(&self, at_ns: u64) -> bool {
-        // The last instant is 584 years away; it is the mark of none.
+        // The last instant, 584 years away, is the value of "no mark".
         let at_ns = at_ns.min(NONE - 1);
         self.at_ns.fetch_min(at_ns, Ordering::AcqRel) > at_ns
     }
 
-    /// A run begins, for whatever reason: it does what the mark asks for. Called before it looks at
-    /// what there is to do (R1). True: there was a mark.
+    /// Begins a run, for any reason, and takes the mark. Called before the run looks for work (R1).
+    /// Returns whether there was a mark.
     ///
-    /// A delay that comes after this sets the mark anew; one that came before has published its
-    /// work, and this acquires it.
+    /// A later delay sets a new mark. An earlier one has published its work, and this call acquires
+    /// it.
     ///
-    /// Where there is no mark, this is a load. Relaxed: if it is older than a mark, the mark stays,
-    /// and with it what it asks for.
+    /// Without a mark this is one load. Relaxed suffices: if the load is older than a mark, the
+    /// mark stays and is served later.
     #[inline]
     pub fn begin(&self) -> bool {
         self.at_ns.load(Ordering::Relaxed) != NONE
             && self.at_ns.swap(NONE, Ordering::AcqRel) != NONE
     }
 
-    /// As [`begin`](RunTimer::begin), if the time has come. False: nothing is due by `now_ns`.
+    /// Begins a run if one is due, as [`begin`](RunTimer::begin) does. Returns false if none is due
+    /// by `now_ns`.
     pub fn begin_if_due(&self, now_ns: u64) -> bool {
-        // Relaxed: a guess, from which only the exchange concludes. A time that is read too late
-        // was set by somebody who then tells this thread, or another that runs.
+        // Relaxed: a guess, confirmed only by the exchange. If a time is read too late, the thread
+        // that set it wakes this thread or another that runs.
         let mut at_ns = self.at_ns.load(Ordering::Relaxed);
         while at_ns <= now_ns && at_ns != NONE {
             let order = (Ordering::AcqRel, Ordering::Relaxed);
@@ -88,23 +89,24 @@ impl RunTimer {
         false
     }
 
-    /// The context was stopped or quiesced: the mark goes (R4). Called when the gate is closed. It
-    /// is no promise that none is set afterwards, by a turn that was under way: such a one costs a
-    /// turn that finds the gate closed. Who opens the gate asks for a turn, mark or not.
+    /// Removes the mark because the context was stopped or quiesced (R4). Called when the gate is
+    /// closed. A turn in progress may still set a mark afterwards; it costs a turn that finds the
+    /// gate closed. The thread that opens the gate requests a turn, mark or not.
     pub fn cancel(&self) {
         self.at_ns.swap(NONE, Ordering::AcqRel);
     }
 
-    /// Whether there is a mark; a guess.
+    /// Returns whether there is a mark. The answer may be outdated.
     #[inline]
     pub fn is_set(&self) -> bool {
         self.at_ns.load(Ordering::Relaxed) != NONE
     }
 
-    /// How long to sleep until the mark is due, ns: 0 if it is. None: there is no mark.
+    /// Returns the nanoseconds until the mark is due, 0 if it is due now, or `None` without a mark.
     ///
-    /// Acquire: what led to the mark is seen. A mark that is set after this look is not, so who is
-    /// about to sleep must be told of one that comes earlier: see [`delay`](RunTimer::delay).
+    /// Acquire: the caller sees what led to the mark. It does not see a mark that is set after this
+    /// load. A thread that is about to sleep must therefore be woken for an earlier one: see
+    /// [`delay`](RunTimer::delay).
     pub fn left_ns(&self, now_ns: u64) -> Option<u64> {
         match self.at_ns.load(Ordering::Acquire) {
             NONE => None,
@@ -132,7 +134,7 @@ mod tests {
     #[test]
     fn of_an_immediate_a_delayed_and_an_immediate_run_the_third_is_not_lost() {
         let timer = RunTimer::new();
-        // The worker takes the first before the second comes, or it does not.
+        // The worker takes the first run before the second is requested, or it does not.
         for is_taken_between in [false, true] {
             timer.delay(0);
             assert!(!is_taken_between || timer.begin_if_due(1));

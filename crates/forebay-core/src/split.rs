@@ -1,31 +1,31 @@
-//! Cutting a bio at the limits of its disk.
+//! Splitting of a bio at the limits of its disk.
 //!
 //! Counterpart in Linux: `bio_split_rw_at`, `bio_split_discard` (`block/blk-merge.c`). The rules,
-//! in the order in which they are applied:
+//! in the order of their application:
 //!
-//! - L1 a read or write has at most `max_sectors`, and crosses no chunk boundary;
-//! - L2 where it must be cut anyway, and there is room for it, it is cut at the end of a physical
-//!   block, so that the rest begins aligned;
-//! - L3 it has at most `max_segments` segments, a segment longer than `max_segment_size` or
-//!   crossing `seg_boundary_mask` counting as several;
-//! - L4 segments join without a gap in terms of `virt_boundary_mask`;
-//! - L5 every cut is at a logical block;
-//! - L6 a discard is cut at `max_discard_sectors`, at its granularity; a write-zeroes at its own
+//! - L1 a read or write has at most `max_sectors` and crosses no chunk boundary;
+//! - L2 if it must be cut, it is cut at the end of a physical block where possible, so that the
+//!   rest begins aligned;
+//! - L3 it has at most `max_segments` segments; a segment longer than `max_segment_size`, or one
+//!   that crosses `seg_boundary_mask`, counts as several;
+//! - L4 segments join without a gap with respect to `virt_boundary_mask`;
+//! - L5 every cut is at a logical block boundary;
+//! - L6 a discard is cut at `max_discard_sectors` and at its granularity, a write-zeroes at its own
 //!   limit.
 
 use crate::bio::{Op, Segment};
 use crate::limits::QueueLimits;
 
-/// The front of a range that one request may carry.
+/// The front of a range that fits one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Front {
-    /// Its length, bytes; 0 where not even one logical block fits.
+    /// The length in bytes; 0 if not even one logical block fits.
     pub(crate) len: u64,
-    /// How many segments it counts as.
+    /// The number of segments it counts as.
     pub(crate) nr_segments: u32,
 }
 
-/// The longest front of (`start`, `len`) that `limits` let into one request.
+/// Returns the longest front of (`start`, `len`) that fits one request.
 #[inline]
 pub(crate) fn front(
     limits: &QueueLimits,
@@ -48,7 +48,7 @@ pub(crate) fn front(
     }
 }
 
-/// L1, L2 and L5 for a read or write.
+/// Returns the largest read or write by L1, L2 and L5.
 #[inline]
 fn max_rw(limits: &QueueLimits, op: Op, start: u64, len: u64) -> u64 {
     let max = limits.max_bytes_at(op, start);
@@ -62,7 +62,7 @@ fn max_rw(limits: &QueueLimits, op: Op, start: u64, len: u64) -> u64 {
     round_down(max, limits.logical_block_size)
 }
 
-/// L6 for a discard.
+/// Returns the largest discard by L6.
 fn max_discard(limits: &QueueLimits, start: u64, len: u64) -> u64 {
     let granularity = u64::from(limits.discard_granularity.max(1));
     let max = limits.max_bytes_at(Op::Discard, start);
@@ -74,7 +74,7 @@ fn max_discard(limits: &QueueLimits, start: u64, len: u64) -> u64 {
     if max > beyond { max - beyond } else { max }
 }
 
-/// L3, L4 and L5: as many of the segments as fit, at most `max` bytes.
+/// Returns as many segments as fit by L3, L4 and L5, at most `max` bytes.
 #[inline]
 fn front_of_segments(
     limits: &QueueLimits,
@@ -104,12 +104,12 @@ fn front_of_segments(
     Front { len, nr_segments }
 }
 
-/// L5 where a segment limit ended the front: it may be inside a logical block.
+/// Rounds down a front that a segment limit ended inside a logical block (L5).
 fn cut(limits: &QueueLimits, len: u64, nr_segments: u32) -> Front {
     Front { len: round_down(len, limits.logical_block_size), nr_segments }
 }
 
-/// How many of `want` bytes at `addr` fit in `room` segments, and how many segments they take.
+/// Returns how many of `want` bytes at `addr` fit `room` segments, and how many segments they take.
 #[inline]
 fn pieces(limits: &QueueLimits, addr: usize, want: u64, room: u32) -> (u64, u32) {
     let max_piece = u64::from(limits.max_segment_size);
@@ -128,7 +128,7 @@ fn pieces(limits: &QueueLimits, addr: usize, want: u64, room: u32) -> (u64, u32)
     (taken, nr)
 }
 
-/// Whether a segment at `addr` may not follow one that ends at `previous_end` (L4).
+/// Returns whether a segment at `addr` must not follow one that ends at `previous_end` (L4).
 #[inline]
 pub(crate) fn has_gap(limits: &QueueLimits, previous_end: usize, addr: usize) -> bool {
     (previous_end as u64 | addr as u64) & limits.virt_boundary_mask != 0

@@ -1,24 +1,24 @@
-//! The bios that were cut into several requests.
+//! Bios that are split into several requests.
 
 use crate::queued::QueuedBio;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Bios that were cut, until the last of their requests is done. Each has a part in the request
-/// table or is being cut, so there are at most as many as tags, and one; or waits in the line of a
-/// thread that lacks tags ([`crate::lines`]), one for each thread.
+/// Split bios, kept until the last of their requests is done. Each has a part in the request table
+/// or is being cut, so there are at most as many as tags, plus one. A bio may also wait in the line
+/// of a thread without tags ([`crate::lines`]), one per thread.
 #[derive(Debug)]
 pub(crate) struct Splits {
     slots: Vec<Option<Split>>,
     free: Vec<u32>,
-    /// Boxes for parts.
+    /// Spare boxes for parts.
     spare: Vec<Box<QueuedBio>>,
 }
 
 #[derive(Debug)]
 struct Split {
     bio: Box<QueuedBio>,
-    /// How many requests still cover a part of it.
+    /// The number of requests that still cover a part of the bio.
     nr_parts: u32,
 }
 
@@ -31,12 +31,12 @@ impl Splits {
         }
     }
 
-    /// A box for a part.
+    /// Returns a box for a part.
     pub(crate) fn new_part(&mut self) -> Box<QueuedBio> {
         self.spare.pop().unwrap_or_else(|| QueuedBio::new(0, 0))
     }
 
-    /// Keeps a bio that is being cut, as one part so far.
+    /// Stores a bio that is being cut, with one part so far. Returns its index.
     pub(crate) fn insert(&mut self, bio: Box<QueuedBio>) -> u32 {
         let at = self.free.pop().unwrap_or_else(|| {
             self.slots.push(None);
@@ -60,17 +60,17 @@ impl Splits {
         &mut self.of(at).bio
     }
 
-    /// All bios that are kept.
+    /// Returns all stored bios.
     pub(crate) fn bios_mut(&mut self) -> impl Iterator<Item = &mut QueuedBio> {
         self.slots.iter_mut().flatten().map(|split| &mut *split.bio)
     }
 
-    /// One more request covers a part of it.
+    /// Counts another request that covers a part of the bio.
     pub(crate) fn add_part(&mut self, at: u32) {
         self.of(at).nr_parts += 1;
     }
 
-    /// The part in this box is done. Gives the bio back with the last of them.
+    /// Ends the part in this box. Returns the bio with its last part.
     pub(crate) fn end_part(&mut self, at: u32, part: Box<QueuedBio>) -> Option<Box<QueuedBio>> {
         self.spare.push(part);
         let split = self.of(at);
@@ -82,7 +82,7 @@ impl Splits {
         self.slots[at as usize].take().map(|split| split.bio)
     }
 
-    /// How many bios are kept, and how many parts they have.
+    /// Returns the number of stored bios and of their parts.
     pub(crate) fn count(&self) -> (u32, u32) {
         let parts = self.slots.iter().flatten().map(|split| split.nr_parts);
         (self.slots.iter().flatten().count() as u32, parts.sum())

@@ -1,8 +1,7 @@
-//! What a disk counts, and where the time of its bios went.
+//! Counters of a disk, and the time that its bios spent in each stage.
 //!
-//! Counterpart in Linux: `/proc/diskstats` (`Documentation/admin-guide/iostats.rst`). The counters
-//! are kept per software queue and per hardware context, each with one writer at a time, and added
-//! up by whoever asks.
+//! Counterpart in Linux: `/proc/diskstats` (`Documentation/admin-guide/iostats.rst`). Counters are
+//! kept per software queue and per hardware context, with one writer each. A reader adds them up.
 
 use crate::bio::Op;
 use crate::counter::Counter;
@@ -10,23 +9,23 @@ use crate::histogram::{Histogram, SharedHistogram};
 use crate::merge::MergeKind;
 use crate::plug::UnplugCause;
 
-/// Counters of one operation. All but `bios` are those of a disk in `/proc/diskstats`.
+/// Counters of one operation. All but `bios` match those of a disk in `/proc/diskstats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpStats {
-    /// Bios that have ended.
+    /// Bios that ended.
     pub bios: u64,
-    /// Bios that joined a request of others.
+    /// Bios that merged into a request of other bios.
     pub merges: u64,
-    /// Requests that have completed; each joins one bio or more, or is a part of one.
+    /// Requests that completed. Each joins one or more bios, or is a part of one.
     pub requests: u64,
-    /// Bytes of the requests that have completed.
+    /// Bytes of the completed requests.
     pub bytes: u64,
-    /// The sum of the times from tag to completion, ns; 0 where turns are given no time: under
-    /// `iostats=off`, on a disk without a volatile cache.
+    /// The sum of the times from tag to completion, in nanoseconds. 0 where turns receive no time:
+    /// with `iostats=off` on a disk without a volatile cache.
     pub ticks_ns: u64,
 }
 
-/// Where the time of a bio goes, ns.
+/// Times that bios spend in each stage, in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub struct StageStats {
     /// From queue to unplug, per bio.
@@ -45,74 +44,73 @@ pub struct QueueStats {
     ops: [OpStats; 5],
     merges: [u64; 3],
     unplugs: [u64; 5],
-    /// Parts cut off bios that were larger than a request may be.
+    /// Parts cut off bios that exceeded the size of a request.
     pub splits: u64,
-    /// Commands handed to the driver: more than requests where a request has several steps.
+    /// Commands issued to the driver. More than requests if a request has several steps.
     pub issued: u64,
-    /// Requests that the driver was too busy for, and that waited on the dispatch list.
+    /// Requests that a busy driver refused and that waited on the dispatch list.
     pub requeues: u64,
-    /// Merged requests that failed and were tried again bio by bio.
+    /// Merged requests that failed and were retried bio by bio.
     pub retries: u64,
-    /// Merged requests that failed and were not, because a write may have overtaken them; and rests
-    /// of short writes that were not sent again for the same reason.
+    /// Merged requests that failed and were not retried, because a write may have overtaken them.
+    /// Also the rests of short writes that were not resent for the same reason.
     pub overtaken: u64,
-    /// Batches that the driver was told to commit.
+    /// Batches that were committed to the driver.
     pub commits: u64,
-    /// Steps of requests that asked for a flush: flushes, PREFLUSH, and FUA where the device has
-    /// none. Each is one of the next four, or waits still.
+    /// Steps of requests that need a flush: flushes, PREFLUSH, and FUA without native support. Each
+    /// is counted in one of the next four, or still waits.
     pub flushes_asked: u64,
-    /// Flushes that were issued to the device.
+    /// Flushes issued to the device.
     pub flushes_issued: u64,
-    /// Those that joined one that another had asked for.
+    /// Flushes that joined one requested by another bio.
     pub flushes_joined: u64,
-    /// Those that ended at once: what they would have made durable was.
+    /// Flushes that ended at once because everything they cover was durable.
     pub flushes_elided: u64,
-    /// Those that failed without a flush of their own: something that they cover was lost, or the
-    /// device did not take it.
+    /// Flushes that failed without being issued: something they cover was lost, or the device did
+    /// not accept them.
     pub flushes_refused: u64,
-    /// Bios that had to wait for a tag.
+    /// Bios that waited for a tag.
     pub tag_waits: u64,
-    /// How long they waited, ns; 0 where turns are given no time.
+    /// How long they waited, in nanoseconds; 0 where turns receive no time.
     pub tag_wait_ns: u64,
-    /// Threads that were to be woken because tags were free (none under `wake=fair`, where bios
-    /// wait).
+    /// Threads woken because tags were free. 0 with `wake=fair`, where bios wait.
     pub tag_wakeups: u64,
-    /// Of these, those that found no tag when they came.
+    /// Woken threads that found no tag.
     pub vain_wakeups: u64,
     /// Turns of the hardware contexts: calls of
-    /// [`HardwareContext::turn`](crate::HardwareContext::turn). One run makes several where
-    /// something is published, or completes, during the first.
+    /// [`HardwareContext::turn`](crate::HardwareContext::turn). A run makes several turns if work
+    /// is published or completes during the first.
     pub turns: u64,
-    /// Of these, those that found nothing to issue and nothing completed (R6).
+    /// Turns that issued nothing and completed nothing (R6).
     pub empty_turns: u64,
-    /// Runs that were made: somebody asked for the token and got it. Those that were asked for are
-    /// these and the skipped ones, which left the work to the token's holder (R6). Whoever asks
-    /// counts those, since they do so without the token.
+    /// Runs that were made: a thread requested the token and got it. Requested runs are these plus
+    /// the skipped ones, which left the work to the token's holder (R6). The requesting thread
+    /// counts skipped runs, because it does not hold the token.
     pub runs_made: u64,
-    /// The time during which at least one request was at the driver, ns, the sum of all hardware
-    /// contexts; 0 where turns are given no time.
+    /// The time during which at least one request was at the driver, in nanoseconds, summed over
+    /// all hardware contexts. 0 where turns receive no time.
     pub busy_ns: u64,
-    /// Where the time went; empty under `iostats=off`.
+    /// Times per stage; empty with `iostats=off`.
     pub stages: StageStats,
 }
 
 impl QueueStats {
-    /// The counters of one operation.
+    /// Returns the counters of one operation.
     pub fn op(&self, op: Op) -> &OpStats {
         &self.ops[op as usize]
     }
 
-    /// How many bios joined a request in this way.
+    /// Returns how many bios merged in this way.
     pub fn merges(&self, kind: MergeKind) -> u64 {
         self.merges[kind as usize]
     }
 
-    /// How many times requests of this disk were unplugged for this reason.
+    /// Returns how often requests of this disk were unplugged for this reason.
     pub fn unplugs(&self, cause: UnplugCause) -> u64 {
         self.unplugs[cause as usize]
     }
 
-    /// Adds what a software queue has counted.
+    /// Adds the counters of a software queue.
     pub fn add_plugs(&mut self, counters: &PlugCounters) {
         add_all(&mut self.merges, &counters.merges);
         add_all(&mut self.unplugs, &counters.unplugs);
@@ -121,7 +119,7 @@ impl QueueStats {
         }
     }
 
-    /// Adds what a hardware context has counted.
+    /// Adds the counters of a hardware context.
     pub fn add_runs(&mut self, counters: &RunCounters) {
         for (op, counted) in self.ops.iter_mut().zip(&counters.ops) {
             op.bios += counted.bios.get();
@@ -161,7 +159,7 @@ fn add_all<const N: usize>(sums: &mut [u64; N], counters: &[Counter; N]) {
     }
 }
 
-/// What a software queue counts: written by its thread alone.
+/// The counters of a software queue, written by its thread only.
 #[derive(Debug, Default)]
 pub struct PlugCounters {
     merges_of_op: [Counter; 5],
@@ -180,7 +178,7 @@ impl PlugCounters {
         self.unplugs[cause as usize].add(1);
     }
 
-    /// Adds what another has counted, whose thread has ended.
+    /// Adds the counters of a thread that has ended.
     pub fn take_over(&self, other: &PlugCounters) {
         let pairs = self.merges_of_op.iter().zip(&other.merges_of_op);
         let pairs = pairs.chain(self.merges.iter().zip(&other.merges));
@@ -190,7 +188,7 @@ impl PlugCounters {
     }
 }
 
-/// What a hardware context counts: written by the holder of its token.
+/// The counters of a hardware context, written by the holder of its token.
 #[derive(Debug, Default)]
 pub struct RunCounters {
     pub(crate) ops: [OpCounters; 5],
@@ -228,7 +226,7 @@ pub(crate) struct OpCounters {
 }
 
 impl RunCounters {
-    /// Counts a run: the caller has just taken the token.
+    /// Counts a run. Called right after the token was taken.
     #[inline]
     pub fn count_run(&self) {
         self.runs_made.add(1);

@@ -1,21 +1,21 @@
-//! How a request can fail: the closed set of per-request statuses.
+//! Failure status of a request: a closed set.
 
 use core::fmt;
 
-/// Why a request, and with it a bio, failed.
+/// Why a request, and each of its bios, failed.
 ///
-/// Counterpart in Linux: `blk_status_t` (`BLK_STS_*`) without `BLK_STS_OK`, which is `Ok` here.
-/// It is closed on purpose: whoever handles it must handle all of it. Error numbers of an
-/// operating system or a wire protocol appear only at those edges.
+/// Counterpart in Linux: `blk_status_t` (`BLK_STS_*`) without `BLK_STS_OK`, which is `Ok` here. The
+/// enum is closed on purpose, so that callers handle every case. Error numbers of an operating
+/// system or a wire protocol appear only at those edges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BlockStatus {
-    /// The device reported an error of no better known kind.
+    /// An I/O error of an unspecified kind.
     Io,
     /// These sectors cannot be read or written; others can.
     Medium,
-    /// The device, or the file below it, has no room left.
+    /// The device, or the file below it, has no space left.
     NoSpace,
-    /// The operation is not supported by this device.
+    /// The device does not support the operation.
     NotSupported,
     /// The device did not answer in time.
     Timeout,
@@ -23,18 +23,18 @@ pub enum BlockStatus {
     Transport,
     /// The device is gone.
     Offline,
-    /// Memory or another resource ran out below.
+    /// Memory or another resource is exhausted below the layer.
     Resource,
-    /// The request would have had to wait, and asked not to.
+    /// The request would have to wait, and was marked NOWAIT.
     Again,
-    /// The device does not take writes.
+    /// The device is read-only.
     ReadOnly,
-    /// The device found the request malformed (alignment, address, length).
+    /// The device refused the request as malformed (alignment, address, length).
     Invalid,
 }
 
 impl BlockStatus {
-    /// Every status, for tables and tests.
+    /// All statuses, for tables and tests.
     pub const ALL: [BlockStatus; 11] = [
         BlockStatus::Io,
         BlockStatus::Medium,
@@ -49,7 +49,7 @@ impl BlockStatus {
         BlockStatus::Invalid,
     ];
 
-    /// The short name used in specs and reports.
+    /// Returns the short name used in specs and reports.
     pub const fn name(self) -> &'static str {
         match self {
             BlockStatus::Io => "io",
@@ -66,8 +66,8 @@ impl BlockStatus {
         }
     }
 
-    /// Whether the failure may be that of one bio's sectors, memory or size, so that the others of
-    /// a merged request succeed on their own. Only such failures are tried again bio by bio.
+    /// Returns whether the failure may concern the sectors, memory or size of a single bio, so that
+    /// the other bios of a merged request can succeed. Only such failures are retried bio by bio.
     pub const fn may_be_of_one_bio(self) -> bool {
         matches!(
             self,
@@ -84,10 +84,10 @@ impl fmt::Display for BlockStatus {
             BlockStatus::NoSpace => "no space left on the device",
             BlockStatus::NotSupported => "operation not supported by the device",
             BlockStatus::Timeout => "the device did not answer in time",
-            BlockStatus::Transport => "the path to the device failed",
+            BlockStatus::Transport => "the connection to the device failed",
             BlockStatus::Offline => "the device is gone",
-            BlockStatus::Resource => "out of memory or of another resource",
-            BlockStatus::Again => "would have had to wait",
+            BlockStatus::Resource => "out of memory or another resource",
+            BlockStatus::Again => "the operation would block",
             BlockStatus::ReadOnly => "the device is read-only",
             BlockStatus::Invalid => "the device refused the request as malformed",
         })

@@ -1,20 +1,20 @@
-//! The usual bio, recognised at a glance.
+//! Fast path for plain bios.
 //!
-//! Most bios are a read or write of one segment that fits one request, and ask for nothing special.
-//! What the limits mean for those is worked out once, so that each costs a few comparisons, and
-//! the full rules ([`QueueLimits::check`], [`crate::split`]) are for the others.
+//! Most bios are a read or write of one segment that fits one request and carries no flag. The
+//! consequences of the limits for such bios are computed once per disk. Each then costs a few
+//! comparisons. All other bios take the full rules ([`QueueLimits::check`], [`crate::split`]).
 
 use crate::bio::{Bio, BioFlags, Op, Segments};
 use crate::limits::{QueueLimits, sectors_to_bytes};
 
-/// What the usual bio of a disk is like.
+/// The precomputed limits for plain bios of a disk.
 #[derive(Debug)]
 pub(crate) struct Usual {
     capacity: u64,
     block_mask: u64,
     addr_mask: usize,
     len_mask: u32,
-    /// The longest that is one request, wherever it begins; 0 where that depends.
+    /// The longest bio that fits one request at any offset; 0 if that depends on the offset.
     max_len: u64,
     is_writable: bool,
 }
@@ -35,8 +35,8 @@ impl Usual {
         }
     }
 
-    /// Whether a bio is usual. Then it passes [`QueueLimits::check`], takes one request of one
-    /// segment, and no step but its data.
+    /// Returns whether a bio is plain. A plain bio passes [`QueueLimits::check`] and needs one
+    /// request with one segment and no step but its data.
     #[inline]
     pub(crate) fn is(&self, bio: &Bio) -> bool {
         let Segments::One(segment) = &bio.segments else { return false };
@@ -76,7 +76,7 @@ mod tests {
         ]
     }
 
-    /// Says how many of the bios were usual.
+    /// Returns how many of the bios were plain.
     fn check(limits: &QueueLimits, op: Op) -> usize {
         let usual = Usual::of(limits);
         let starts = [0, 1, 512, 4096, (1 << 20) - 512, 1 << 20, u64::MAX - 511];

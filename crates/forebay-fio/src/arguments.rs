@@ -1,17 +1,16 @@
-//! A job as arguments again: the way back from [`Job`] to fio's options.
+//! Arguments of a job: the way back from [`Job`] to fio's options.
 //!
-//! So a job can be run by another program, or once more with another device. Nothing may get lost
-//! on the way, so [`of`] takes a job apart field by field: a new field does not compile until it is
-//! said here how it is written. An option whose value is the default is left out, because people
-//! read these lines.
+//! With them another program can run the job, or this one on another device. Nothing may get lost,
+//! so [`of`] takes a job apart field by field: a new field does not compile until it is handled
+//! here. Options with default values are left out, because people read these lines.
 
 use std::time::Duration;
 
 use crate::job::{Given, Job};
 use crate::units::Size;
 
-/// The arguments of `job`, for fio and for `forebay bench` alike: `--name=...` and all that follows
-/// from it, but for the layer's own [`policies`], which fio does not know.
+/// Returns the arguments of `job` for fio and `forebay bench`: `--name=...` and the options after
+/// it, without the settings of the layer ([`policies`]), which fio does not know.
 ///
 /// ```
 /// use forebay_fio::arguments;
@@ -21,7 +20,7 @@ use crate::units::Size;
 /// let Parsed::Run(command) = cmdline::parse(args.map(Into::into))? else { unreachable!() };
 /// let args = arguments::of(&command.jobs[0]).join(" ");
 /// assert_eq!(args, "--name=a --rw=randread --bs=8192 --runtime=500ms --time_based");
-/// # Ok::<(), forebay_fio::cmdline::CommandError>(())
+/// # Ok::<(), forebay_fio::cmdline::CommandErrors>(())
 /// ```
 pub fn of(job: &Job) -> Vec<String> {
     #[rustfmt::skip]
@@ -33,13 +32,13 @@ pub fn of(job: &Job) -> Vec<String> {
         sqthread_poll, stonewall, new_group, policies: _, texts,
         // They follow from the jobs before.
         group: _, stage: _,
-        // What follows from the texts.
+        // They follow from the texts.
         sizes: _, variety: _, loops: _, pace: _, ramp_time: _, start_delay: _, measures,
         fdatasync: _, logs: _, checks, warnings: _,
-        // What was said, not what follows from it.
+        // The options as given, not their effects.
         options: _,
     } = job;
-    // What it would be if nothing else were said: depths depend on the depth.
+    // The job without other options: its depths depend on the depth.
     let bare = Given { iodepth: Some(*iodepth), ioengine: *ioengine, ..Given::default() };
     // A job of defaults has no options that contradict each other.
     let bare = Job::new(String::new(), bare, Vec::new()).unwrap_or_else(|_| job.clone());
@@ -85,7 +84,7 @@ pub fn of(job: &Job) -> Vec<String> {
     list.0
 }
 
-/// Options whose values have forms of their own, or are many: they are kept as they were given.
+/// Options that keep their values as given, because their values have a syntax of their own.
 #[rustfmt::skip]
 const BY_TEXT: &[&str] = &[
     "rw_sequencer", "percentage_random", "random_distribution", "bsrange",
@@ -101,7 +100,7 @@ const BY_TEXT: &[&str] = &[
     "log_offset", "per_job_logs",
 ];
 
-/// Whether an option with this value is kept as it was given.
+/// Returns whether an option keeps this value as given.
 pub(crate) fn is_by_text(name: &str, value: &str) -> bool {
     match name {
         "rw" => value.contains(':'),
@@ -110,18 +109,18 @@ pub(crate) fn is_by_text(name: &str, value: &str) -> bool {
     }
 }
 
-/// The arguments of the layer's own options, which `forebay bench` alone knows.
+/// Returns the arguments for the settings of the layer, which only `forebay bench` knows.
 pub fn policies(job: &Job) -> Vec<String> {
     job.policies.iter().map(|(name, value)| format!("--{name}={value}")).collect()
 }
 
-/// The jobs as one line for a shell. They need neither files nor defaults to be the same again.
+/// Returns the jobs as one line for a shell. It needs no job file and no defaults.
 pub fn line(jobs: &[Job]) -> String {
     let words = jobs.iter().flat_map(|job| of(job).into_iter().chain(policies(job)));
     words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
 }
 
-/// A word as a shell takes it.
+/// Returns a word as it is written in a shell.
 pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=.,:/%+@".contains(c);
     match word.chars().all(is_plain) {
@@ -198,7 +197,7 @@ mod tests {
     fn check(args: &str) {
         let before = jobs(args.split_whitespace().map(str::to_owned));
         let again = jobs(before.iter().flat_map(|job| of(job).into_iter().chain(policies(job))));
-        let strip = |job: &Job| Job { options: Vec::new(), ..job.clone() };
+        let strip = |job: &Job| Job { options: Vec::new(), warnings: Vec::new(), ..job.clone() };
         let strip = |jobs: &[Job]| jobs.iter().map(strip).collect::<Vec<_>>();
         assert_eq!(strip(&before), strip(&again), "{args}");
     }

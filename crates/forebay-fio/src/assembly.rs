@@ -1,24 +1,30 @@
 //! Jobs as they come together, from the command line and from job files alike: which defaults a job
-//! starts from, what is remembered for the report, and what is only warned of.
+//! starts from, what is remembered for the report, warnings, and errors.
+
+use std::sync::Arc;
 
 use crate::cmdline::{CommandLine, bare_defaults};
+use crate::errors::{Collected, CommandError, CommandErrors};
 use crate::generator::Direction;
 use crate::job::{Given, Job, RunOptions, number_groups};
 use crate::options::{Found, Kind, UsageError};
+use crate::origin::{Origin, Source};
 
 /// fio's limit on jobs, which bounds what a small file can make of large defaults.
 const JOBS_MAX: usize = 4096;
 
-/// What has been said so far.
+/// Jobs and defaults as far as they have been read.
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
     pub(crate) run: RunOptions,
     /// Defaults of the command line, with which each job file starts.
-    base: Given,
-    /// Defaults that are in force.
-    defaults: Given,
+    base: Draft,
+    /// Defaults in force.
+    defaults: Draft,
     global_options: Vec<(&'static str, String)>,
     jobs: Vec<Job>,
+    /// For each job, where its options were given.
+    origins: Vec<Vec<Arc<Origin>>>,
     /// The job that is open; `None` while defaults are set.
     open: Option<Open>,
     /// Whether the next job is the first of a job file that is not the first.
@@ -26,36 +32,52 @@ pub(crate) struct Assembly {
     warnings: Vec<String>,
     /// The options that have been warned of.
     warned: Vec<&'static str>,
+    errors: Collected,
+}
+
+/// Options as they were given.
+#[derive(Debug, Clone, Default)]
+struct Draft {
+    given: Given,
+    origins: Vec<Arc<Origin>>,
+    /// Whether an option failed. Contradictions of the others are then not reported: they may
+    /// follow from that failure.
+    has_failed: bool,
 }
 
 /// A job to which options are added.
 #[derive(Debug)]
 struct Open {
     name: String,
-    given: Given,
+    draft: Draft,
     options: Vec<(&'static str, String)>,
 }
 
-/// Whether a job of this name only sets defaults. fio looks at the beginning of the name alone.
+/// Returns whether a job of this name only sets defaults. fio compares the beginning alone.
 pub(crate) fn is_global(name: &str) -> bool {
     name.starts_with("global")
 }
 
 impl Assembly {
-    /// Ends the job that is open and begins another, or the defaults.
+    /// Begins a job, or the defaults, when no job is open.
+    ///
+    /// # Errors
+    ///
+    /// There are too many jobs.
     pub(crate) fn open(&mut self, name: &str) -> Result<(), UsageError> {
-        self.close()?;
         if is_global(name) {
             if name != "global" {
-                self.warn(format!("'{name}' sets defaults: in fio, names with 'global' first do"));
+                self.warn(format!(
+                    "'{name}' sets defaults, as in fio: its name begins with 'global'"
+                ));
             }
             return Ok(());
         }
         if self.jobs.len() == JOBS_MAX {
-            return Err(UsageError::Conflict(format!("there are more than {JOBS_MAX} jobs")));
+            return Err(UsageError::TooManyJobs { max: JOBS_MAX });
         }
-        let given = self.defaults.clone();
-        self.open = Some(Open { name: name.to_owned(), given, options: Vec::new() });
+        let draft = self.defaults.clone();
+        self.open = Some(Open { name: name.to_owned(), draft, options: Vec::new() });
         Ok(())
     }
 
@@ -63,25 +85,57 @@ impl Assembly {
     ///
     /// # Errors
     ///
-    /// What its options contradict each other in.
+    /// Options of the job that contradict each other.
     pub(crate) fn close(&mut self) -> Result<(), UsageError> {
-        if let Some(Open { name, given, options }) = self.open.take() {
-            let mut job = Job::new(name, given, options)?;
-            job.stonewall |= std::mem::take(&mut self.follows_file);
+        let Some(Open { name, draft, options }) = self.open.take() else { return Ok(()) };
+        let follows_file = std::mem::take(&mut self.follows_file);
+        if !draft.has_failed {
+            let mut job = Job::new(name, draft.given, options)?;
+            job.stonewall |= follows_file;
             self.jobs.push(job);
+            self.origins.push(draft.origins);
         }
         Ok(())
     }
 
+    /// Records an error of the job or the defaults that are open.
+    pub(crate) fn fail(&mut self, error: impl Into<CommandError>) {
+        self.draft().has_failed = true;
+        self.errors.add(error);
+    }
+
+    /// Ends the job that is open, and records a contradiction of its options.
+    pub(crate) fn close_reporting(&mut self) {
+        if let Err(error) = self.close() {
+            self.errors.add(error);
+        }
+    }
+
+    /// Records an error that is not one of an option.
+    pub(crate) fn fail_outside(&mut self, error: impl Into<CommandError>) {
+        self.errors.add(error);
+    }
+
+    /// Returns whether so many errors were found that reading more is of no use.
+    pub(crate) fn has_enough_errors(&self) -> bool {
+        self.errors.is_full()
+    }
+
+    fn draft(&mut self) -> &mut Draft {
+        match &mut self.open {
+            Some(open) => &mut open.draft,
+            None => &mut self.defaults,
+        }
+    }
+
     /// Sets an option of what is open. `used` is its name as given; a `bare` one has no value.
-    /// `place` stands before a warning.
     pub(crate) fn set(
         &mut self,
         found: Found,
         used: &str,
         value: &str,
         bare: bool,
-        place: &str,
+        source: Source,
     ) -> Result<(), UsageError> {
         let spec = match found {
             Found::Supported(spec) => spec,
@@ -89,18 +143,29 @@ impl Assembly {
                 let name = foreign.names[0];
                 if !self.warned.contains(&name) {
                     self.warned.push(name);
-                    self.warn(format!("{place}{used} is ignored: {why}"));
+                    self.warn(format!("{}{used} is ignored: {why}", source.prefix()));
                 }
                 return Ok(());
             }
+            Found::Refused(foreign, _) if foreign.off.contains(&value) => return Ok(()),
+            Found::Refused(_, instead) => {
+                return Err(UsageError::NotSupported { name: used.to_owned(), instead });
+            }
         };
-        let given = match &mut self.open {
-            Some(open) => &mut open.given,
+        // The borrow of `run` is apart from that of the draft.
+        let draft = match &mut self.open {
+            Some(open) => &mut open.draft,
             None => &mut self.defaults,
         };
-        spec.apply(used, value, given, &mut self.run)?;
+        spec.apply(used, value, &mut draft.given, &mut self.run)?;
+        if spec.is_of_run() {
+            return Ok(());
+        }
+        draft.origins.retain(|origin| origin.name != spec.name);
+        let value_given = value.to_owned();
+        draft.origins.push(Arc::new(Origin { name: spec.name, value: value_given, source }));
         // fio's report lists what was given with a value.
-        if !bare && !spec.is_of_run() {
+        if !bare {
             self.remember(spec.name, value);
         }
         Ok(())
@@ -132,58 +197,65 @@ impl Assembly {
     }
 
     /// Ends the command line, whose defaults job files start from.
-    pub(crate) fn end_arguments(&mut self) -> Result<(), UsageError> {
-        self.close()?;
+    pub(crate) fn end_arguments(&mut self) {
+        self.close_reporting();
         let sections = &self.run.sections;
         if !sections.is_empty() {
-            self.jobs.retain(|job| sections.contains(&job.name));
+            let is_kept: Vec<_> =
+                self.jobs.iter().map(|job| sections.contains(&job.name)).collect();
+            let mut kept = is_kept.iter().copied();
+            self.jobs.retain(|_| kept.next().unwrap_or(false));
+            let mut kept = is_kept.into_iter();
+            self.origins.retain(|_| kept.next().unwrap_or(false));
         }
         self.base = std::mem::take(&mut self.defaults);
-        Ok(())
     }
 
-    /// Begins job file number `nth`. What it says of defaults ends with it, and its first job waits
-    /// for all those of the files before.
+    /// Begins job file number `nth`. Its defaults end with it, and its first job waits for all
+    /// those of the files before.
     pub(crate) fn begin_file(&mut self, nth: usize) {
         self.defaults = self.base.clone();
         self.follows_file = nth > 0;
     }
 
-    /// Whether `--section` leaves this job out.
+    /// Returns whether `--section` leaves this job out.
     pub(crate) fn is_left_out(&self, name: &str) -> bool {
         let sections = &self.run.sections;
         !sections.is_empty() && !is_global(name) && !sections.iter().any(|known| known == name)
     }
 
-    /// All jobs. Without any, and without a file or a section that could have had some, there is
-    /// one of defaults that make a sensible first measurement.
-    pub(crate) fn finish(mut self, nr_files: usize) -> Result<CommandLine, UsageError> {
+    /// Returns all jobs, or all errors. Without a job, and without a file or a section that could
+    /// have had one, there is one job with defaults that make a sensible first measurement.
+    pub(crate) fn finish(mut self, nr_files: usize) -> Result<CommandLine, CommandErrors> {
+        self.errors.check()?;
         self.close()?;
         if self.jobs.is_empty() && nr_files == 0 && self.run.sections.is_empty() {
-            bare_defaults(&mut self.base);
+            bare_defaults(&mut self.base.given);
             let mut options = std::mem::take(&mut self.global_options);
             options.retain(|(name, _)| *name != "name");
-            self.jobs.push(Job::new("bench".to_owned(), self.base, options)?);
+            self.jobs.push(Job::new("bench".to_owned(), self.base.given, options)?);
+            self.origins.push(self.base.origins);
         }
         // fio reads a file without jobs, and then finds nothing to run.
         if self.jobs.is_empty() && !self.run.parse_only {
             let sections = self.run.sections.join(", ");
-            return Err(match self.run.sections[..] {
+            return Err(CommandErrors::from(match self.run.sections[..] {
                 [] => UsageError::NoJob,
-                _ => UsageError::Conflict(format!("--section={sections}: no job is named so")),
-            });
+                _ => UsageError::Conflict(format!("--section={sections}: no job has this name")),
+            }));
         }
         number_groups(&mut self.jobs);
         if self.run.readonly {
             check_read_only(&self.jobs)?;
         }
         if let Some(warning) = self.warnings.first().filter(|_| self.run.warnings_fatal) {
-            return Err(UsageError::Conflict(format!("{warning} (--warnings-fatal)")));
+            return Err(UsageError::Conflict(format!("{warning} (--warnings-fatal)")).into());
         }
         Ok(CommandLine {
             run: self.run,
             global_options: self.global_options,
             jobs: self.jobs,
+            origins: self.origins,
             warnings: self.warnings,
         })
     }
@@ -201,7 +273,8 @@ fn check_read_only(jobs: &[Job]) -> Result<(), UsageError> {
     }
 }
 
-/// Whether an option may stand in a job file, and where a name does something else there.
+/// Returns whether the option is `name`, which opens a job on a command line and renames the
+/// section in a job file.
 pub(crate) fn is_job_name(found: Found) -> bool {
     matches!(found, Found::Supported(spec) if matches!(spec.kind, Kind::JobName))
 }

@@ -8,29 +8,34 @@
 //! they stand: so the defaults hold for the files too, and jobs of the command line come first. Of
 //! two files, the second waits for the first.
 //!
-//! One thing is ours: with no `--name` and no file there is one job, `bench`, with defaults that
-//! make a sensible first measurement ([`bare_defaults`]), where fio would refuse.
+//! Two things differ from fio. Without `--name` and without a file there is one job, `bench`, with
+//! defaults that make a sensible first measurement ([`bare_defaults`]), where fio would refuse. And
+//! all errors are reported at once ([`CommandErrors`]), not only the first.
 
 use std::ffi::OsString;
+use std::iter::Peekable;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
-
-use thiserror::Error;
 
 use crate::assembly::{Assembly, is_job_name};
 use crate::generator::{Direction, Mix, Pattern};
 use crate::host::{Host, NoHost};
 use crate::job::{Engine, Given, Job, RunOptions};
-use crate::jobfile::{self, JobFileError};
+use crate::jobfile;
 use crate::options::{self, Found, Kind, UsageError};
+use crate::origin::{Origin, Source};
 
-/// What a command line asks for.
+pub use crate::errors::{CommandError, CommandErrors};
+
+/// A parsed command line.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Parsed {
     /// Run these jobs.
     Run(CommandLine),
-    /// Show the help text ([`options::help`]).
-    Help,
+    /// Show the help text: of all options ([`options::help`]), or of the one that is named
+    /// ([`options::help_of`]).
+    Help(Option<String>),
 }
 
 /// The jobs of a command line.
@@ -43,27 +48,18 @@ pub struct CommandLine {
     /// The jobs, in the order given; at least one, unless nothing is to be run
     /// ([`RunOptions::parse_only`]).
     pub jobs: Vec<Job>,
-    /// What is ignored, a line each.
+    /// For each job, where its options were given, defaults included.
+    pub origins: Vec<Vec<Arc<Origin>>>,
+    /// Warnings about options that have no effect, a line each.
     pub warnings: Vec<String>,
-}
-
-/// What is wrong with a command line.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum CommandError {
-    /// An argument.
-    #[error(transparent)]
-    Usage(#[from] UsageError),
-    /// A job file that it names.
-    #[error(transparent)]
-    JobFile(#[from] Box<JobFileError>),
 }
 
 /// Parses the arguments that follow `bench`, without job files.
 ///
 /// # Errors
 ///
-/// The first thing that is wrong; that a file cannot be read, if one is named.
-pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, CommandError> {
+/// All errors of the arguments. A job file that is named cannot be read.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, CommandErrors> {
     parse_with(args, &mut NoHost)
 }
 
@@ -71,52 +67,72 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Parsed, Command
 ///
 /// # Errors
 ///
-/// The first thing that is wrong.
+/// All errors of the arguments and of the files.
 pub fn parse_with(
     args: impl IntoIterator<Item = OsString>,
     host: &mut dyn Host,
-) -> Result<Parsed, CommandError> {
+) -> Result<Parsed, CommandErrors> {
     let mut assembly = Assembly::default();
     let mut files = Vec::new();
-    let mut args = args.into_iter();
-    while let Some(argument) = args.next() {
+    let mut args = args.into_iter().peekable();
+    while let Some(argument) = args.next().filter(|_| !assembly.has_enough_errors()) {
         if is_file(&argument) {
             files.push(PathBuf::from(argument));
             continue;
         }
-        let argument = text(argument)?;
-        let Some((name, value)) = split(&argument)? else {
-            return Ok(Parsed::Help);
-        };
-        let found = options::lookup(name)?;
-        let bare = value.is_none() && found.is_flag();
-        let value = match value {
-            Some(value) => value.to_owned(),
-            None if bare => "1".to_owned(),
-            None => match args.next() {
-                Some(next) => text(next)?,
-                None => return Err(missing_value(name, found).into()),
-            },
-        };
-        if is_job_name(found) {
-            assembly.open(&value)?;
-            assembly.remember("name", &value);
-        } else if matches!(found, Found::Supported(spec) if matches!(spec.kind, Kind::Help)) {
-            return Ok(Parsed::Help);
-        } else {
-            assembly.set(found, name, &value, bare, "--")?;
+        match option(&mut assembly, argument, &mut args) {
+            Ok(None) => {}
+            Ok(Some(help)) => return Ok(help),
+            Err(error) => assembly.fail(error),
         }
     }
-    assembly.end_arguments()?;
+    assembly.end_arguments();
     for (nth, file) in files.iter().enumerate() {
         assembly.begin_file(nth);
-        jobfile::read_into(&mut assembly, file, host)?;
+        jobfile::read_into(&mut assembly, file, host);
     }
     Ok(Parsed::Run(assembly.finish(files.len())?))
 }
 
-/// Whether an argument names a job file: `-` is standard input. An option without its dashes does
-/// not.
+/// Takes one option, and its value from `args` if that follows by itself. Returns `Some` if it asks
+/// for help.
+fn option(
+    assembly: &mut Assembly,
+    argument: OsString,
+    args: &mut Peekable<impl Iterator<Item = OsString>>,
+) -> Result<Option<Parsed>, UsageError> {
+    let argument = text(argument)?;
+    let Some((name, value)) = split(&argument)? else { return Ok(Some(Parsed::Help(None))) };
+    let found = options::lookup(name).inspect_err(|_| {
+        if value.is_none() {
+            // It is probably the value, and no file.
+            args.next_if(|next| !next.as_encoded_bytes().starts_with(b"-"));
+        }
+    })?;
+    if matches!(found, Found::Supported(spec) if matches!(spec.kind, Kind::Help)) {
+        return Ok(Some(Parsed::Help(value.map(str::to_owned))));
+    }
+    let bare = value.is_none() && found.is_flag();
+    let value = match value {
+        Some(value) => value.to_owned(),
+        None if bare => "1".to_owned(),
+        None => match args.next() {
+            Some(next) => text(next)?,
+            None => return Err(missing_value(name, found)),
+        },
+    };
+    if is_job_name(found) {
+        assembly.close_reporting();
+        assembly.open(&value)?;
+        assembly.remember("name", &value);
+    } else {
+        assembly.set(found, name, &value, bare, Source::CommandLine)?;
+    }
+    Ok(None)
+}
+
+/// Returns whether an argument names a job file: `-` is standard input. An option without its
+/// dashes does not.
 fn is_file(argument: &OsString) -> bool {
     let bytes = argument.as_encoded_bytes();
     let option = argument.to_str().and_then(|text| text.split_once('='));
@@ -169,7 +185,7 @@ mod tests {
     use super::*;
     use crate::job::OutputFormat;
 
-    fn parse_all(args: &str) -> Result<Parsed, CommandError> {
+    fn parse_all(args: &str) -> Result<Parsed, CommandErrors> {
         parse(args.split_whitespace().map(OsString::from))
     }
 
@@ -226,9 +242,9 @@ mod tests {
         let command = run("--name a --bs 8k --thread --time_based=0 --iodepth 4");
         let job = &command.jobs[0];
         assert_eq!((job.bs, job.iodepth, job.time_based), (8192, 4, false));
-        check_error("--name=a --direct", "--direct needs a value; accepted: 0 or 1");
+        check_error("--name=a --direct", "--direct needs a value (accepted: 0 or 1)");
         // As in fio, the second one is a job file.
-        check_error("--name=a --thread 1", "1: cannot be read: there are no files here");
+        check_error("--name=a --thread 1", "1: cannot read the file: there are no files here");
     }
 
     #[test]
@@ -273,8 +289,9 @@ mod tests {
     #[test]
     fn help_may_stand_anywhere() {
         for args in ["--help", "-h", "--name=a --help --nonsense"] {
-            assert_eq!(parse_all(args), Ok(Parsed::Help), "{args}");
+            assert_eq!(parse_all(args), Ok(Parsed::Help(None)), "{args}");
         }
+        assert_eq!(parse_all("--help=verify"), Ok(Parsed::Help(Some("verify".to_owned()))));
     }
 
     #[test]
@@ -282,8 +299,71 @@ mod tests {
         check_error("bs=4k", "'bs=4k' is not an option; options begin with --");
         check_error("-x=1", "'-x=1' is not an option; options begin with --");
         check_error("--name=a --bogus=1", "unknown option --bogus; see forebay bench --help");
-        check_error("--name=a --time_based", "a: --time_based needs a --runtime");
+        check_error("--name=a --time_based", "a: --time_based needs --runtime");
         assert!(parse_all("--").is_err());
+    }
+
+    #[test]
+    fn all_errors_are_reported_at_once() {
+        check_error(
+            "--name=a --iodpth 4 --rw=raed --name=b --time_based --rate_min=1k --name=c --bs=4z \
+             --runtime=1s",
+            "unknown option --iodpth; did you mean --iodepth?\n\
+             --rw=raed: unknown value 'raed'; did you mean 'read'? (accepted: read, write, \
+             randread, randwrite, rw, readwrite, randrw, trim, randtrim)\n\
+             --rate_min: forebay does not support this fio option; check the figures of the report \
+             (--output-format=json); a job does not end because it is too slow\n\
+             --bs=4z: unknown unit 'z' (accepted: a size such as 4096, 4k, 1m or 1g, where k = \
+             1024 and ki = 1000, or up to three: read,write,trim)",
+        );
+    }
+
+    #[test]
+    fn a_failed_option_hides_what_follows_from_it() {
+        // Without the failed option the job would have a runtime.
+        check_error(
+            "--name=a --time_based --runtim=1s",
+            "unknown option --runtim; did you mean --runtime?",
+        );
+        check_error(
+            "--runtime=x --name=a --time_based",
+            "--runtime=x: not a whole number \
+            (accepted: a time such as 10, 10s, 500ms, 5m or 1h)",
+        );
+    }
+
+    #[test]
+    fn a_list_of_errors_has_an_end() {
+        let args = "--name=a ".to_owned() + &"--bogus=1 ".repeat(30);
+        let errors = parse_all(&args).expect_err("thirty errors");
+        assert!(errors.is_cut() && errors.list().len() == 20);
+        assert!(errors.to_string().ends_with("\ntoo many errors: the rest was not checked"));
+    }
+
+    #[test]
+    fn unsupported_options_are_accepted_with_values_that_switch_them_off() {
+        let args =
+            "--name=a --verify_state_save=0 --continue_on_error=none --io_submit_mode=inline";
+        assert!(run(args).warnings.is_empty());
+        assert!(parse_all("--name=a --verify_state_save=1").is_err());
+        assert!(parse_all("--name=a --exitall --exitall=0").is_err(), "a flag that is on");
+    }
+
+    #[test]
+    fn origins_name_defaults_and_options_of_each_job() {
+        let command = run("--bs=8k --name=a --rw=write --name=b --bs=4k --thread");
+        let names = |job: usize| {
+            let origins = command.origins[job].iter();
+            origins.map(|origin| format!("{}={}", origin.name, origin.value)).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (names(0), names(1)),
+            (
+                vec!["bs=8k".to_owned(), "rw=write".to_owned()],
+                vec!["bs=4k".to_owned(), "thread=1".to_owned()],
+            )
+        );
+        assert_eq!(command.origins[0][0].source, Source::CommandLine);
     }
 
     #[cfg(unix)]

@@ -1,18 +1,17 @@
-//! Where the next I/O goes: fio's sequential and random patterns.
+//! Streams of I/Os: fio's sequential and random patterns.
 //!
 //! Source: fio's HOWTO, options `rw`, `rwmixread`, `norandommap`, `io_size`, `randseed`, and what
-//! 3.33 writes with `write_iolog=`. The rules that can be seen from outside:
+//! 3.33 writes with `write_iolog=`. The visible rules:
 //!
-//! - The region is used in whole blocks; a rest shorter than a block is left alone.
+//! - The region is used in whole blocks; a remainder shorter than a block is not used.
 //! - Sequential I/O starts again at the region's first block when it reaches the end. In a mixed
 //!   workload reads and writes each have their own position.
 //! - Random I/O visits every block once per pass. With `norandommap` each block is drawn on its
 //!   own.
-//! - The generator ends when the bytes handed out reach `io_size`, so the last I/O may go past it.
+//! - The stream ends when its I/Os reach `io_size` bytes, so the last I/O may exceed it.
 //!
-//! Unlike fio, whose every pass repeats the order of the first, each random pass has an order of
-//! its own. The offsets depend on the seed and the stream alone: not on the mix, the machine or the
-//! time.
+//! In fio every random pass repeats the order of the first; here each pass has its own order. The
+//! offsets depend on the seed and the stream only, not on the mix, the machine or the time.
 
 mod directions;
 mod map;
@@ -27,53 +26,53 @@ use self::positions::Order;
 pub use self::stream::Stream;
 use self::varied::Variety;
 
-/// What an I/O does.
+/// The direction of an I/O.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Reads.
     Read,
     /// Writes.
     Write,
-    /// Discards (fio's word is trim).
+    /// Discards; fio calls them trims.
     Trim,
 }
 
 impl Direction {
-    /// All of them, in the order of fio's reports.
+    /// All directions, in the order of fio's reports.
     pub const ALL: [Self; 3] = [Self::Read, Self::Write, Self::Trim];
 
-    /// Its place in [`ALL`](Self::ALL).
+    /// Returns its index in [`ALL`](Self::ALL).
     #[inline]
     pub fn index(self) -> usize {
         self as usize
     }
 
-    /// fio's word for it: `read`, `write` or `trim`.
+    /// Returns fio's name for it: `read`, `write` or `trim`.
     pub fn word(self) -> &'static str {
         ["read", "write", "trim"][self.index()]
     }
 }
 
-/// Which directions a pattern has.
+/// The directions of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mix {
     /// One direction only.
     Only(Direction),
-    /// Reads and writes, in the proportion of `rwmixread`.
+    /// Reads and writes, mixed by `rwmixread`.
     ReadWrite,
 }
 
-/// The value of `rw=`.
+/// An access pattern: the value of `rw=`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pattern {
-    /// Whether the offsets are random rather than sequential.
+    /// Whether the offsets are random, not sequential.
     pub random: bool,
-    /// Which directions there are.
+    /// The directions.
     pub mix: Mix,
 }
 
 impl Pattern {
-    /// The pattern of one of fio's words, such as `randread`.
+    /// Returns the pattern of one of fio's names, such as `randread`.
     pub fn from_word(word: &str) -> Option<Self> {
         let (random, mix) = match word.strip_prefix("rand") {
             Some(rest) => (true, rest),
@@ -90,7 +89,7 @@ impl Pattern {
         Some(Self { random, mix })
     }
 
-    /// The word that fio's report uses for it.
+    /// Returns its name in fio's reports.
     pub fn word(self) -> &'static str {
         match (self.random, self.mix) {
             (false, Mix::Only(direction)) => direction.word(),
@@ -102,7 +101,7 @@ impl Pattern {
         }
     }
 
-    /// Whether I/Os of this direction occur in it.
+    /// Returns whether it has I/Os of this direction.
     pub fn has(self, direction: Direction) -> bool {
         match self.mix {
             Mix::Only(only) => only == direction,
@@ -111,7 +110,7 @@ impl Pattern {
     }
 }
 
-/// The part of a device that a job works on.
+/// The region of a device that a job uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Region {
     /// First byte.
@@ -120,33 +119,33 @@ pub struct Region {
     pub len: u64,
 }
 
-/// Everything that decides a stream of I/Os.
+/// All parameters of a stream of I/Os.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workload {
-    /// Order and directions.
+    /// Access pattern.
     pub pattern: Pattern,
     /// Percentage of reads in a mixed pattern, 0 to 100.
     pub rwmixread: u8,
     /// Bytes per I/O.
     pub bs: u32,
-    /// Where the I/Os go.
+    /// The region of the I/Os.
     pub region: Region,
     /// Bytes after which the stream ends; `None` for a stream without end.
     pub io_size: Option<u64>,
-    /// Whether random blocks are drawn independently.
+    /// Whether random blocks are drawn independently of each other.
     pub norandommap: bool,
     /// The seed of the job.
     pub seed: u64,
-    /// The number of the clone, so that each has a stream of its own.
+    /// The number of the clone. Each clone has its own stream.
     pub stream: u64,
-    /// What [`Generator`] does not do; its place is taken by [`varied::Varied`].
+    /// Properties that need [`varied::Varied`] instead of [`Generator`].
     pub variety: Option<Box<Variety>>,
 }
 
-/// One I/O to be done.
+/// One I/O of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Op {
-    /// What it does.
+    /// Its direction.
     pub direction: Direction,
     /// First byte.
     pub offset: u64,
@@ -154,10 +153,9 @@ pub struct Op {
     pub len: u32,
 }
 
-/// The stream of I/Os of a [`Workload`] of one block size. Drawing one allocates nothing.
+/// The stream of I/Os of a [`Workload`] with one block size. It does not allocate for an I/O.
 ///
-/// What most jobs never ask for is in [`varied::Varied`], a stream of its own, so that it costs
-/// nothing here.
+/// Rare options are in a separate stream, [`varied::Varied`], so that they cost nothing here.
 #[derive(Debug, Clone)]
 pub struct Generator {
     offset: u64,
@@ -169,17 +167,17 @@ pub struct Generator {
     directions: Directions,
 }
 
-/// The stream of I/Os of any [`Workload`], for whoever does not mind a look at each I/O.
+/// The stream of I/Os of any [`Workload`]. It costs one match per I/O.
 #[derive(Debug, Clone)]
 pub enum Ops {
-    /// Of one block size.
+    /// A workload of one block size.
     Plain(Box<Generator>),
-    /// Of a workload with a [`Variety`].
+    /// A workload with a [`Variety`].
     Varied(Box<varied::Varied>),
 }
 
 impl Ops {
-    /// The stream of `workload`, from its beginning.
+    /// Returns the stream of `workload`.
     ///
     /// # Panics
     ///
@@ -204,7 +202,7 @@ impl Iterator for Ops {
 }
 
 impl Generator {
-    /// The stream of `workload`, from its beginning.
+    /// Returns the stream of `workload`.
     ///
     /// # Panics
     ///

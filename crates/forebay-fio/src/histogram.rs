@@ -1,9 +1,9 @@
-//! fio's latency buckets: exact for small values, within 1/128 of the value above.
+//! fio's latency histogram: exact for small values, within 1/128 of the value for larger ones.
 //!
 //! The geometry is fio's (HOWTO, "JSON+ output", and what 3.33 prints): 29 groups of 64 buckets.
 //! Values below 128 ns have a bucket each; from there on every group covers one power of two with
-//! 64 buckets, up to about 17 seconds, and the last bucket takes all that is longer. Whoever
-//! compares percentiles with fio's sees the very same bucket values.
+//! 64 buckets, up to about 17 seconds, and the last bucket takes all longer values. So percentiles
+//! have the same bucket values as fio's.
 
 /// log2 of the number of buckets per group.
 const GROUP_BITS: u32 = 6;
@@ -11,10 +11,10 @@ const GROUP_BITS: u32 = 6;
 const PER_GROUP: usize = 1 << GROUP_BITS;
 /// Groups.
 const GROUPS: usize = 29;
-/// All buckets.
+/// Number of buckets.
 pub const BUCKETS: usize = GROUPS * PER_GROUP;
 
-/// The percentiles that fio lists by default.
+/// The percentiles that fio reports by default.
 pub const PERCENTILES: [f64; 17] = [
     1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95,
     99.99,
@@ -28,7 +28,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// An empty one. It takes 15 KiB from the first latency on.
+    /// Returns an empty histogram. It takes 15 KiB from the first latency on.
     pub fn new() -> Self {
         Self { counts: Box::new([]) }
     }
@@ -49,7 +49,7 @@ impl Histogram {
         self.counts[bucket] = 1;
     }
 
-    /// Adds the counts of another one.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
         if self.counts.is_empty() {
             self.counts.clone_from(&other.counts);
@@ -60,18 +60,18 @@ impl Histogram {
         }
     }
 
-    /// How many latencies were counted.
+    /// Returns the number of latencies.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The buckets that are not empty, as (bucket value in nanoseconds, count).
+    /// Returns the buckets that are not empty, as (bucket value in nanoseconds, count).
     pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let used = self.counts.iter().enumerate().filter(|&(_, &count)| count > 0);
         used.map(|(bucket, &count)| (value_of(bucket), count))
     }
 
-    /// The latencies, in nanoseconds, at the given percentiles (0 to 100, ascending).
+    /// Returns the latencies, in nanoseconds, at the given percentiles (0 to 100, ascending).
     ///
     /// fio's rule: the value of the first bucket up to which at least `percent / 100 * total` of
     /// the latencies lie. Empty if nothing was counted.

@@ -1,31 +1,32 @@
-//! What job files need of the world outside, which this crate does not touch itself.
+//! The environment of job files: files, variables and properties of the machine. This crate does no
+//! I/O itself.
 
 use std::io;
 use std::path::Path;
 
-/// The machine and the files, as the caller sees them.
+/// Access to files and to the machine, implemented by the caller.
 pub trait Host {
-    /// The contents of the file at `path`; of standard input, if that is `-`.
+    /// Returns the contents of the file at `path`, or of standard input if the path is `-`.
     ///
     /// # Errors
     ///
-    /// What the system says; [`io::ErrorKind::NotFound`] if there is no such file.
+    /// The error of the system; [`io::ErrorKind::NotFound`] if the file does not exist.
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>>;
 
-    /// An environment variable; `None` if it is not set.
+    /// Returns an environment variable; `None` if it is not set.
     fn variable(&self, name: &str) -> Option<String>;
 
-    /// `$pagesize`, bytes.
+    /// Returns `$pagesize`: the page size, bytes.
     fn page_size_bytes(&self) -> u64;
 
-    /// `$mb_memory`: the main memory, MiB.
+    /// Returns `$mb_memory`: the size of main memory, MiB.
     fn memory_mib(&self) -> u64;
 
-    /// `$ncpus`: the processors that are online.
+    /// Returns `$ncpus`: the number of processors online.
     fn nr_cpus(&self) -> u64;
 }
 
-/// A host without any file or variable, for command lines that name none.
+/// A host without files and variables, for command lines without job files.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoHost;
 

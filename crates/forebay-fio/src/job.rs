@@ -1,8 +1,8 @@
-//! A job: what was given, and what follows from it.
+//! Jobs: the options as they were given, and the complete job that follows from them.
 //!
-//! [`Given`] holds what the user said, option by option, each present or not. [`Job`] is the whole:
-//! with fio's defaults filled in, and the values that depend on each other brought into line as fio
-//! does it. [`RunOptions`] concern no job, but the whole run.
+//! [`Given`] holds the options of a job, each present or not. [`Job`] is complete: it has fio's
+//! defaults, and values that depend on each other are adjusted as fio does. [`RunOptions`] apply to
+//! the whole run.
 
 mod checks;
 mod engine;
@@ -33,12 +33,12 @@ pub use self::measures::{Measures, Unified};
 pub use self::region::RegionError;
 pub use self::run_options::{Eta, RunOptions};
 
-/// A job, complete.
+/// A complete job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     /// `name`.
     pub name: String,
-    /// `rw`: order and directions.
+    /// `rw`: access pattern.
     pub rw: Pattern,
     /// `rwmixread`: percentage of reads in a mixed pattern.
     pub rwmixread: u8,
@@ -46,99 +46,99 @@ pub struct Job {
     pub bs: u32,
     /// `bs`, `bsrange`, `bssplit`: bytes per I/O, by direction.
     pub sizes: [SizeRule; 3],
-    /// What is asked of the stream of I/Os beyond blocks of one size.
+    /// Properties of the stream of I/Os beyond blocks of one size; `None` if there are none.
     pub variety: Option<Box<Variety>>,
-    /// `loops`: how often all of it is done.
+    /// `loops`: number of passes.
     pub loops: u32,
-    /// `rate`, `thinktime` and their like: when I/Os begin.
+    /// `rate`, `thinktime` and similar options: when I/Os start.
     pub pace: Pace,
-    /// `ramp_time`: how long nothing counts yet.
+    /// `ramp_time`: time before the measurement.
     pub ramp_time: Duration,
-    /// `startdelay`: how long after the others it begins.
+    /// `startdelay`: how long after the other jobs it starts.
     pub start_delay: Duration,
-    /// What is measured and shown.
+    /// Options of measurement and report.
     pub measures: Measures,
-    /// `size`: length of the region; everything there is, if not given.
+    /// `size`: length of the region; `None`: the whole device.
     pub size: Option<Size>,
-    /// `io_size`: bytes to transfer; one pass over the region, if not given.
+    /// `io_size`: bytes to transfer; `None`: one pass over the region.
     pub io_size: Option<Size>,
-    /// `offset`: where the region begins.
+    /// `offset`: start of the region.
     pub offset: Size,
-    /// `iodepth`: I/Os kept in flight; 1 if they are blocking calls.
+    /// `iodepth`: I/Os to keep in flight; 1 for blocking calls.
     pub iodepth: u32,
-    /// `iodepth_batch`: I/Os submitted at a time, 1 to `iodepth`.
+    /// `iodepth_batch`: I/Os to submit at a time, 1 to `iodepth`.
     pub iodepth_batch: u32,
-    /// `iodepth_batch_complete_min`: I/Os waited for when the queue is full, 0 to `iodepth`.
+    /// `iodepth_batch_complete_min`: I/Os to wait for when the queue is full, 0 to `iodepth`.
     pub iodepth_batch_complete_min: u32,
-    /// `iodepth_batch_complete_max`: I/Os reaped at a time at most, between the minimum and
+    /// `iodepth_batch_complete_max`: most I/Os to reap at a time, between the minimum and
     /// `iodepth`.
     pub iodepth_batch_complete_max: u32,
-    /// `iodepth_low`: how far a full queue is drained, 1 to `iodepth`.
+    /// `iodepth_low`: depth to which a full queue is drained, 1 to `iodepth`.
     pub iodepth_low: u32,
-    /// `numjobs`: clones of this job.
+    /// `numjobs`: number of clones.
     pub numjobs: u32,
-    /// `runtime`: when the job ends at the latest.
+    /// `runtime`: limit on the time of the job.
     pub runtime: Option<Duration>,
-    /// `time_based`: whether the job goes on until then.
+    /// `time_based`: whether the job repeats its workload until then.
     pub time_based: bool,
-    /// `direct`: whether the page cache is bypassed, if that was said.
+    /// `direct`: whether to bypass the page cache; `None` if not given.
     pub direct: Option<bool>,
     /// `filename`: the device.
     pub filename: Option<String>,
     /// `ioengine`.
     pub ioengine: Option<Engine>,
-    /// `fixedbufs`: whether buffers are registered with the disk; None: where another job of the
-    /// disk asks for it.
+    /// `fixedbufs`: whether to register the buffers; `None`: if another job of the disk does.
     pub fixedbufs: Option<bool>,
-    /// `sqthread_poll`: whether a thread of the kernel takes what is submitted; None: as the disk's
-    /// spec says.
+    /// `sqthread_poll`: whether a kernel thread polls for submissions; `None`: as in the disk's
+    /// spec.
     pub sqthread_poll: Option<bool>,
-    /// `invalidate`: whether the file's page cache is dropped before the start.
+    /// `invalidate`: whether to drop the file's page cache before the start.
     pub invalidate: bool,
     /// `allow_mounted_write`: whether a mounted block device may be written to.
     pub allow_mounted_write: bool,
-    /// `fsync`: writes between two that are as strong as `fsync`; 0 for none.
+    /// `fsync`: writes between two calls of fsync; 0 for none.
     pub fsync: u32,
-    /// `fdatasync`: the same of plain flushes, counted by itself.
+    /// `fdatasync`: writes between two calls of fdatasync; 0 for none.
     pub fdatasync: u32,
-    /// `end_fsync`, `fsync_on_close`: whether an fsync ends each pass. A job has one file.
+    /// `end_fsync`, `fsync_on_close`: whether each pass ends with an fsync. A job has one file.
     pub end_fsync: bool,
     /// `randseed`.
     pub randseed: u64,
-    /// `norandommap`: whether random blocks are drawn independently.
+    /// `norandommap`: whether random blocks are drawn independently of each other.
     pub norandommap: bool,
-    /// `randrepeat`: whether the seed alone decides; otherwise the caller adds chance to it.
+    /// `randrepeat`: whether the seed alone determines the offsets. If not, the caller adds random
+    /// bits to it.
     pub randrepeat: bool,
-    /// `verify`: whether blocks are checked.
+    /// `verify`: whether blocks are verified.
     pub verify: bool,
-    /// What is logged.
+    /// Options of logs.
     pub logs: LogOptions,
-    /// How, and what data is written.
+    /// How to verify, and what data to write.
     pub checks: Checks,
-    /// Options that are kept as they were given, so that the job can be written down again.
+    /// Options with their values as given, for [`arguments::of`](crate::arguments::of).
     pub texts: Vec<(&'static str, String)>,
-    /// What was accepted and does nothing, to be told.
+    /// Warnings about options that have no effect in this job.
     pub warnings: Vec<String>,
-    /// `do_verify`: whether written blocks are read back.
+    /// `do_verify`: whether to read written blocks back.
     pub do_verify: bool,
-    /// `group_reporting`: whether the clones are reported as one.
+    /// `group_reporting`: whether the jobs of a group are reported as one.
     pub group_reporting: bool,
-    /// `stonewall`: whether it waits for all jobs before it.
+    /// `stonewall`: whether it waits for all earlier jobs.
     pub stonewall: bool,
-    /// `new_group`: whether it begins a group.
+    /// `new_group`: whether it starts a reporting group.
     pub new_group: bool,
-    /// The number of its group: jobs with one number are reported together ([`number_groups`]).
+    /// The number of its reporting group ([`number_groups`]).
     pub group: u32,
-    /// The number of its stage: stages run one after another ([`number_groups`]).
+    /// The number of its stage. Stages run one after another ([`number_groups`]).
     pub stage: u32,
-    /// The layer's own options, as given: key and value for the device's spec.
+    /// Settings of the block layer: keys and values for the device spec.
     pub policies: Vec<(&'static str, String)>,
-    /// What was said for this job itself, for the report: option and text, in the order given.
+    /// The options given for this job itself, for the report: name and text, in the order given.
     pub options: Vec<(&'static str, String)>,
 }
 
 impl Job {
-    /// Completes what was given to a job, with fio's defaults.
+    /// Returns the job of these options, with fio's defaults for the others.
     ///
     /// # Errors
     ///
@@ -148,10 +148,8 @@ impl Job {
         given: Given,
         options: Vec<(&'static str, String)>,
     ) -> Result<Self, UsageError> {
-        let iodepth = match given.ioengine {
-            Some(engine) if engine.is_blocking() => 1,
-            _ => given.iodepth.unwrap_or(1),
-        };
+        let mut warnings = given.warnings;
+        let iodepth = depth(given.ioengine, given.iodepth.unwrap_or(1), &mut warnings);
         // fio: 0 and everything above the depth mean the depth.
         let up_to_depth = |n: u32| if n == 0 { iodepth } else { n.min(iodepth) };
         let min = given.iodepth_batch_complete_min.unwrap_or(1).min(iodepth);
@@ -199,7 +197,7 @@ impl Job {
             verify: given.verify.unwrap_or(false),
             checks: given.checks,
             logs: given.logs,
-            warnings: given.warnings,
+            warnings,
             texts: given.texts,
             do_verify: given.do_verify.unwrap_or(true),
             group_reporting: given.group_reporting.unwrap_or(false),
@@ -214,34 +212,34 @@ impl Job {
         Ok(job)
     }
 
-    /// Whether its I/Os are blocking calls.
+    /// Returns whether its I/Os are blocking calls.
     pub fn is_blocking(&self) -> bool {
         self.ioengine.is_some_and(Engine::is_blocking)
     }
 
-    /// Whether a clock has to be read for each I/O.
+    /// Returns whether the clock must be read for each I/O.
     pub fn is_timed(&self) -> bool {
         self.measures.is_timed()
     }
 
-    /// The rules for the sizes of the directions that occur.
+    /// Returns the size rules of the directions that the pattern has.
     pub fn sizes_used(&self) -> impl Iterator<Item = &SizeRule> {
         let used = Direction::ALL.into_iter().filter(|&direction| self.rw.has(direction));
         used.map(|direction| &self.sizes[direction.index()])
     }
 
-    /// Bytes of the largest I/O.
+    /// Returns the size of the largest I/O, bytes.
     pub fn bs_max(&self) -> u32 {
         self.sizes_used().map(SizeRule::max).max().unwrap_or(self.bs)
     }
 
-    /// The file of clone `clone` if no filename was given: fio's `name.clone.0`.
+    /// Returns the file of clone `clone` in a job without a filename: `name.clone.0`, as in fio.
     pub fn default_filename(&self, clone: u32) -> String {
         format!("{}.{clone}.0", self.name)
     }
 
-    /// The load that clone number `clone` (counted over all jobs) puts on `region`. `chance` is
-    /// mixed into the seed unless the job is repeatable.
+    /// Returns the workload of clone number `clone` (counted over all jobs) on `region`. Unless
+    /// `randrepeat` is set, `chance` is mixed into the seed.
     pub fn workload(&self, region: Region, clone: u64, chance: u64) -> Workload {
         let io_size = match self.io_size {
             _ if self.time_based => None,
@@ -264,41 +262,53 @@ impl Job {
     fn check_conflicts(&self) -> Result<(), UsageError> {
         let conflict = |message: String| Err(UsageError::Conflict(message));
         if self.time_based && self.runtime.is_none() {
-            return conflict(format!("{}: --time_based needs a --runtime", self.name));
+            return conflict(format!("{}: --time_based needs --runtime", self.name));
         }
         let has_header = self.verify && self.checks.method != Method::Pattern;
         if has_header && (self.bs as usize) < verify::HEADER_LEN {
             return conflict(format!(
-                "{}: --verify with a checksum needs a --bs of at least {} bytes",
+                "{}: --verify with a checksum needs --bs of at least {} bytes",
                 self.name,
                 verify::HEADER_LEN
             ));
         }
         if self.checks.method == Method::Pattern && self.checks.pattern.is_none() {
-            return conflict(format!("{}: --verify=pattern needs a --verify_pattern", self.name));
+            return conflict(format!("{}: --verify=pattern needs --verify_pattern", self.name));
         }
         if self.checks.only && !(self.verify && self.do_verify && self.rw.has(Direction::Write)) {
             return conflict(format!(
-                "{}: --verify_only needs a --verify and an --rw that writes",
+                "{}: --verify_only needs --verify, --do_verify=1 and an --rw that writes",
                 self.name
             ));
         }
         if self.checks.only && self.time_based {
             return conflict(format!(
-                "{}: --verify_only needs a job with an end of its own, since how far one of \
-                 --time_based came is not known; leave that out",
+                "{}: --verify_only does not work with --time_based: which blocks an earlier run \
+                 has written depends on its speed; leave out --time_based",
                 self.name
             ));
         }
         if self.verify && self.rw.has(Direction::Trim) {
-            return conflict(format!("{}: --verify does not go with a trim pattern", self.name));
+            return conflict(format!("{}: --verify does not work with trims", self.name));
         }
         Ok(())
     }
 }
 
-/// Numbers the groups and the stages of all jobs. As in fio, a `stonewall` begins a stage and a
-/// group, a `new_group` only a group; neither means anything to the first job.
+/// Returns the depth of a job: 1 if its engine makes blocking calls, with a warning.
+fn depth(engine: Option<Engine>, iodepth: u32, warnings: &mut Vec<String>) -> u32 {
+    let Some(engine) = engine.filter(|engine| engine.is_blocking() && iodepth > 1) else {
+        return iodepth;
+    };
+    warnings.push(format!(
+        "--iodepth={iodepth} has no effect: --ioengine={} makes blocking calls, one at a time",
+        engine.word()
+    ));
+    1
+}
+
+/// Numbers the groups and the stages of all jobs. As in fio, a `stonewall` starts a stage and a
+/// group, a `new_group` only a group. The first job starts both in any case.
 pub fn number_groups(jobs: &mut [Job]) {
     let (mut group, mut stage) = (0, 0);
     for (at, job) in jobs.iter_mut().enumerate() {

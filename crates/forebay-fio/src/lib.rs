@@ -3,7 +3,7 @@
 //! fio is the tool people measure storage with, so a benchmark of a block layer is understood at
 //! once if it takes fio's options, generates fio's kinds of load and prints fio's report. This
 //! crate knows that dialect and nothing else: it opens no file, starts no thread and reads no
-//! clock. Time, seeds and capacities are arguments; what comes out are [`job::Job`]s, offsets,
+//! clock. Time, seeds and capacities are arguments; the results are [`job::Job`]s, offsets,
 //! counters and text.
 //!
 //! It is written from fio's documented behaviour (its HOWTO) and from what fio 3.33 prints.
@@ -37,6 +37,7 @@
 pub mod arguments;
 mod assembly;
 pub mod cmdline;
+pub mod errors;
 pub mod generator;
 pub mod histogram;
 pub mod host;
@@ -44,6 +45,7 @@ pub mod job;
 pub mod jobfile;
 pub mod logs;
 pub mod options;
+pub mod origin;
 pub mod pace;
 pub mod permutation;
 pub mod random;

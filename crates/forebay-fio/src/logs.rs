@@ -1,4 +1,4 @@
-//! Logs of single I/Os, or of means over windows of time: `write_bw_log`, `write_lat_log`,
+//! Logs of single I/Os, or of averages over windows of time: `write_bw_log`, `write_lat_log`,
 //! `write_iops_log`, `log_avg_msec`, `log_offset`.
 //!
 //! Source: fio's HOWTO, and the files that fio 3.33 writes. A line has the milliseconds since the
@@ -11,7 +11,7 @@ use std::fmt::Write;
 use crate::generator::Op;
 use crate::job::Measures;
 
-/// The options; a prefix says that the logs are wanted.
+/// The options. A log is written if it has a file name prefix.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogOptions {
     /// `write_bw_log`.
@@ -20,9 +20,9 @@ pub struct LogOptions {
     pub lat: Option<String>,
     /// `write_iops_log`.
     pub iops: Option<String>,
-    /// `log_avg_msec`: the length of a window; 0 for a line per I/O.
+    /// `log_avg_msec`: the length of a window, ms; 0 for a line per I/O.
     pub avg_msec: u64,
-    /// `log_max_value`: whether a window has the largest latency rather than the mean.
+    /// `log_max_value`: whether a window has the maximum latency, not the mean.
     pub max_value: bool,
     /// `log_offset`.
     pub offset: bool,
@@ -30,7 +30,7 @@ pub struct LogOptions {
     pub shared: bool,
 }
 
-/// What a log is of, as it stands in its file's name.
+/// The kinds of logs, as in file names.
 pub const KINDS: [&str; 5] = ["bw", "slat", "clat", "lat", "iops"];
 
 const BW: usize = 0;
@@ -56,16 +56,16 @@ pub struct Logs {
     window_ns: u64,
 }
 
-/// An I/O, as the logs see it. Times are ns.
+/// An I/O in a log. Times are in ns.
 #[derive(Debug, Clone, Copy)]
 pub struct Sample {
-    /// When it ended.
+    /// The time of its completion.
     pub now_ns: u64,
-    /// Since its submission was over.
+    /// Its completion latency.
     pub clat_ns: u64,
-    /// Since its submission began.
+    /// Its total latency.
     pub lat_ns: u64,
-    /// Whether its submission took a time of its own.
+    /// Whether it has a submission latency. Blocking calls have none.
     pub has_slat: bool,
 }
 
@@ -78,7 +78,7 @@ struct Line {
     direction: u8,
 }
 
-/// What ended in a window, by direction.
+/// The I/Os that ended in a window, in one direction.
 #[derive(Debug, Clone, Default)]
 struct Window {
     ios: [u64; 3],
@@ -99,9 +99,9 @@ impl LogOptions {
 }
 
 impl Logs {
-    /// Empty logs, with room; `None` if none is wanted.
+    /// Returns empty logs with memory for lines; `None` if no log is wanted.
     ///
-    /// What is not measured has an empty log, as in fio.
+    /// The log of a latency that is not measured stays empty, as in fio.
     pub fn new(options: &LogOptions, measures: &Measures) -> Option<Box<Self>> {
         let wanted = |kind| options.prefix(kind).map(|_| vec![chunk()]);
         // The bandwidth of a single I/O follows from its latency.
@@ -127,7 +127,7 @@ impl Logs {
         })
     }
 
-    /// Forgets all of it: times count from `now_ns` on.
+    /// Removes all lines. Times count from `now_ns` on.
     pub fn restart(&mut self, now_ns: u64) {
         for chunks in self.lines.iter_mut().flatten() {
             chunks.truncate(1);
@@ -137,7 +137,7 @@ impl Logs {
         (self.start_ns, self.window_ns) = (now_ns, now_ns);
     }
 
-    /// Notes an I/O that moved `bytes`.
+    /// Records an I/O that moved `bytes`.
     pub fn record(&mut self, op: Op, bytes: u64, sample: Sample) {
         let slat_ns = sample.lat_ns - sample.clat_ns;
         if self.options.avg_msec > 0 {
@@ -173,7 +173,7 @@ impl Logs {
         }
     }
 
-    /// When the open window ends; `u64::MAX` if there are no windows.
+    /// Returns the end of the open window; `u64::MAX` without windows.
     pub fn window_end_ns(&self) -> u64 {
         match self.options.avg_msec {
             0 => u64::MAX,
@@ -181,7 +181,7 @@ impl Logs {
         }
     }
 
-    /// Closes the window. At the `end` of the job a shorter one has latencies, and no rates.
+    /// Closes the window. At the `end` of the job a shorter window has latencies but no rates.
     pub fn close_window(&mut self, now_ns: u64, end: bool) {
         if self.options.avg_msec == 0 {
             return;
@@ -210,7 +210,7 @@ impl Logs {
         self.window_ns = if is_near { due } else { now_ns };
     }
 
-    /// Makes room for `ios` more, at a time when nothing is measured.
+    /// Allocates memory for `ios` more lines. To be called while no I/O is timed.
     pub fn make_room(&mut self, ios: usize) {
         for chunks in self.lines.iter_mut().flatten() {
             if chunks.last().is_none_or(|last| last.capacity() - last.len() < ios) {
@@ -219,7 +219,7 @@ impl Logs {
         }
     }
 
-    /// The files of the clone with this number, from 1 on: name, and text.
+    /// Returns the files of the clone with this number, from 1 on: name and text.
     pub fn files(&self, number: usize) -> Vec<(String, String)> {
         let mut files = Vec::new();
         for (kind, chunks) in self.lines.iter().enumerate() {
@@ -245,7 +245,7 @@ impl Logs {
         files
     }
 
-    /// Whether jobs share the files.
+    /// Returns whether jobs share their files.
     pub fn is_shared(&self) -> bool {
         self.options.shared
     }

@@ -1,33 +1,33 @@
-//! When the next I/O may begin: `rate`, `rate_iops`, `thinktime`.
+//! The schedule of I/Os: `rate`, `rate_iops`, `thinktime`.
 //!
-//! Source: fio's HOWTO and fio 3.33. Each direction has a schedule of its own, which goes on from
-//! where an I/O was due and not from where it began, so that what was late is made up for. No clock
-//! is read here: times come in as nanoseconds since the job's start.
+//! Source: fio's HOWTO and fio 3.33. Each direction has its own schedule. It continues from the
+//! time at which an I/O was due, not at which it started, so that delays are made up for. This
+//! module does not read the clock: times are arguments, in nanoseconds since the job's start.
 
 use std::time::Duration;
 
 use crate::generator::Direction;
 use crate::random::Xoshiro256;
 
-/// The options; zero is "no limit" and "no pause".
+/// The options; zero means no limit, or no pause.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pace {
     /// `rate`: bytes per second, by direction.
     pub rate: [u64; 3],
     /// `rate_iops`: I/Os per second, by direction.
     pub rate_iops: [u64; 3],
-    /// `rate_process=poisson`: whether the gaps are drawn, with the same mean.
+    /// `rate_process=poisson`: whether gaps are exponentially distributed, with the same mean.
     pub poisson: bool,
-    /// `thinktime`: how long nothing is submitted, again and again.
+    /// `thinktime`: the length of a pause.
     pub thinktime: Duration,
-    /// `thinktime_spin`: how much of that time the CPU is kept busy.
+    /// `thinktime_spin`: the part of the pause in which the CPU spins.
     pub thinktime_spin: Duration,
-    /// `thinktime_blocks`: after how many I/Os; 0 is 1.
+    /// `thinktime_blocks`: I/Os between two pauses; 0 means 1.
     pub thinktime_blocks: u32,
 }
 
 impl Pace {
-    /// What keeps to it; nothing if there is nothing to keep to.
+    /// Returns the schedule; `None` if there is neither a limit nor a pause.
     pub fn pacer(&self, seed: u64, stream: u64) -> Option<Pacer> {
         /// Keeps these draws apart from those of offsets.
         const DRAWS_KEY: u64 = 0x7261_7465_0000_0001;
@@ -51,7 +51,7 @@ pub struct Pacer {
 }
 
 impl Pacer {
-    /// Begins the schedules anew at `now_ns`: what was late until now is not made up for.
+    /// Restarts the schedules at `now_ns`. Earlier delays are not made up for.
     pub fn restart(&mut self, now_ns: u64) {
         self.due_ns = [now_ns as f64; 3];
     }
@@ -75,24 +75,25 @@ impl Pacer {
         self.due_ns[at] += gap_ns * factor;
     }
 
-    /// When the next I/O of this direction may begin.
+    /// Returns the time at which the next I/O of this direction may start.
     pub fn due_ns(&self, direction: Direction) -> u64 {
         self.due_ns[direction.index()] as u64
     }
 
-    /// Which of two directions goes next, if the mix says `wanted`: that one, unless it has to wait
-    /// and the other need not, or not so long. So each keeps its own rate, whatever the mix.
+    /// Returns the direction of the next I/O, if the mix chose `wanted`: that one, unless it must
+    /// wait and the other must wait less. So each direction keeps its rate, whatever the mix.
     pub fn choose(&self, wanted: Direction, other: Direction, now_ns: u64) -> Direction {
         let due = |direction: Direction| self.due_ns[direction.index()].max(now_ns as f64);
         if due(other) < due(wanted) { other } else { wanted }
     }
 
-    /// Whether an I/O of some direction, or all of them, would have to wait at `now_ns`.
+    /// Returns whether an I/O of any direction would have to wait at `now_ns`.
     pub fn may_wait(&self, now_ns: u64) -> bool {
         self.due_ns.iter().any(|&due| due as u64 > now_ns) || self.is_time_to_think()
     }
 
-    /// If it is time to pause: for how long, and how much of it busily. Asking begins anew.
+    /// Returns the length of a pause and of its busy part, if a pause is due. The count of I/Os
+    /// then restarts.
     pub fn think(&mut self) -> Option<(Duration, Duration)> {
         if !self.is_time_to_think() {
             return None;

@@ -1,7 +1,7 @@
 //! A random order of the numbers `0..len` that needs no memory per number.
 //!
-//! Random I/O "with a map" visits every block once before it visits any again. A bitmap of what was
-//! visited costs memory per block and gets slower as it fills. Here the order is a keyed bijection
+//! Random I/O "with a map" visits every block once before it visits any again. A bitmap of visited
+//! blocks costs memory per block and gets slower as it fills. Here the order is a keyed bijection
 //! instead: number `i` of the pass *is* block `at(i)`.
 //!
 //! The bijection works on the smallest power of two that holds `len`, as a few rounds of adding a
@@ -34,7 +34,7 @@ struct Round {
 }
 
 impl Permutation {
-    /// The permutation of `0..len` whose keys are the next eight numbers of `rng`.
+    /// Returns the permutation of `0..len` whose keys are the next eight numbers of `rng`.
     ///
     /// # Panics
     ///
@@ -47,7 +47,7 @@ impl Permutation {
         Self { len, mask, fold: bits.div_ceil(2).max(1), rounds }
     }
 
-    /// The number in place `index`.
+    /// Returns the number at position `index`.
     ///
     /// # Panics
     ///

@@ -12,12 +12,12 @@
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// A generator that starts at `seed`.
+    /// Returns a generator that starts at `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number of the stream.
+    /// Returns the next number of the stream.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -34,15 +34,15 @@ pub struct Xoshiro256 {
 }
 
 impl Xoshiro256 {
-    /// The stream number `stream` of a seed. Different streams of one seed are unrelated, so that
-    /// every clone of a job, and every purpose inside it, can have its own.
+    /// Returns stream number `stream` of a seed. Different streams of one seed are unrelated, so
+    /// every clone of a job can have its own, and every purpose inside it too.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut outer = SplitMix64::new(stream);
         let mut inner = SplitMix64::new(seed ^ outer.draw());
         Self { state: std::array::from_fn(|_| inner.draw()) }
     }
 
-    /// The next number of the stream, uniform over all 64-bit values.
+    /// Returns the next number of the stream, uniform over all 64-bit values.
     #[inline]
     pub fn draw(&mut self) -> u64 {
         let s = &mut self.state;
@@ -69,7 +69,7 @@ impl Xoshiro256 {
         }
     }
 
-    /// The next number of the stream, uniform over `0..bound`; 0 if `bound` is 0.
+    /// Returns the next number of the stream, uniform over `0..bound`; 0 if `bound` is 0.
     ///
     /// Lemire's multiply-and-shift without its rejection step: no value is off by more than
     /// `bound` / 2^64, which no benchmark can see, and the cost is one multiplication.

@@ -1,7 +1,7 @@
-//! What a report in fio's JSON says of a run as a whole: fio's, or our own, which has its keys.
+//! The figures of a whole run, read from a JSON report of fio or of Forebay, which has fio's keys.
 //!
-//! Only what two runs are compared by is read. The report has to be that of one group
-//! (`group_reporting`): percentiles of several jobs cannot be put together afterwards.
+//! Only figures that comparisons need are read. The report must have one group (`group_reporting`),
+//! because percentiles of several jobs cannot be combined afterwards.
 //!
 //! Source: the output of fio 3.33, and fio's HOWTO, "JSON output".
 
@@ -15,20 +15,20 @@ use crate::generator::Direction;
 pub struct Sample {
     /// The program and its version, such as `fio-3.33`.
     pub version: String,
-    /// The directions in which there was I/O: reads, writes, trims.
+    /// The directions with I/O: reads, writes, trims.
     pub directions: Vec<DirectionSample>,
-    /// Context switches of the threads of the jobs, voluntary or not.
+    /// Context switches of the job threads, voluntary and involuntary ones.
     pub switches: u64,
-    /// Merges of the disks; fio, which has no layer, says those of the device below.
+    /// Merges of the disks. Those of fio are the device's, because fio has no layer.
     pub merges: u64,
-    /// System calls that our own layer has made; fio does not count its own.
+    /// System calls of the layer; `None` for fio, which does not count its own.
     pub system_calls: Option<u64>,
 }
 
 /// The figures of a direction.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DirectionSample {
-    /// Which one.
+    /// The direction.
     pub direction: Direction,
     /// I/Os.
     pub total_ios: u64,
@@ -36,13 +36,13 @@ pub struct DirectionSample {
     pub iops: f64,
     /// Bytes per second.
     pub bw_bytes: f64,
-    /// Completion latency, mean, ns.
+    /// Mean completion latency, ns.
     pub clat_mean_ns: f64,
-    /// Half of the I/Os took no longer, ns.
+    /// 50th percentile of the completion latency, ns.
     pub clat_p50_ns: Option<f64>,
-    /// 99 of 100 took no longer, ns.
+    /// 99th percentile of the completion latency, ns.
     pub clat_p99_ns: Option<f64>,
-    /// 999 of 1000 took no longer, ns.
+    /// 99.9th percentile of the completion latency, ns.
     pub clat_p999_ns: Option<f64>,
 }
 
@@ -50,23 +50,23 @@ pub struct DirectionSample {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SampleError {
-    /// There is none in the text.
-    #[error("there is no report in JSON; it begins: {0:?}")]
+    /// The text has no report.
+    #[error("no JSON report in the output, which begins: {0:?}")]
     NotJson(String),
     /// A key is missing.
-    #[error("the report has no {0}")]
+    #[error("no {0} in the JSON report")]
     Missing(String),
-    /// Jobs that are not one group.
-    #[error("the report has {0} jobs, not one group")]
+    /// There is more than one entry.
+    #[error("{0} jobs in the JSON report, not one group")]
     NotOneGroup(usize),
 }
 
 impl Sample {
-    /// Reads a report. fio puts warnings before it; they are passed over.
+    /// Reads a report. Warnings of fio before it are skipped.
     ///
     /// # Errors
     ///
-    /// [`SampleError`] if the text holds no report, or none of one group.
+    /// [`SampleError`] if the text has no report, or not one of a single group.
     pub fn parse(text: &str) -> Result<Self, SampleError> {
         let json = text.find("{\n").map_or("", |start| &text[start..]);
         // Behind the report there may be words, too.
@@ -77,7 +77,7 @@ impl Sample {
         Self::of(&report)
     }
 
-    /// I/Os of all directions.
+    /// Returns the I/Os of all directions.
     pub fn total_ios(&self) -> u64 {
         self.directions.iter().map(|direction| direction.total_ios).sum()
     }
@@ -172,12 +172,12 @@ mod tests {
     #[test]
     fn what_is_no_report_is_refused() {
         let error = |text: &str| Sample::parse(text).expect_err(text).to_string();
-        assert_eq!(error("fio: no\n"), "there is no report in JSON; it begins: \"fio: no\"");
-        assert_eq!(error("{\n}"), "the report has no jobs");
-        assert_eq!(error("{\n\"jobs\": [1, 2]}"), "the report has 2 jobs, not one group");
-        assert_eq!(error("{\n\"jobs\": [{}]}"), "the report has no total_ios");
-        assert_eq!(error(&FIO.replace("\"ctx\"", "\"x\"")), "the report has no ctx");
+        assert_eq!(error("fio: no\n"), "no JSON report in the output, which begins: \"fio: no\"");
+        assert_eq!(error("{\n}"), "no jobs in the JSON report");
+        assert_eq!(error("{\n\"jobs\": [1, 2]}"), "2 jobs in the JSON report, not one group");
+        assert_eq!(error("{\n\"jobs\": [{}]}"), "no total_ios in the JSON report");
+        assert_eq!(error(&FIO.replace("\"ctx\"", "\"x\"")), "no ctx in the JSON report");
         let cut = error(&FIO[..FIO.len() / 2]);
-        assert!(cut.starts_with("there is no report in JSON; it begins: \"{"), "{cut}");
+        assert!(cut.starts_with("no JSON report in the output, which begins: \"{"), "{cut}");
     }
 }

@@ -1,4 +1,4 @@
-//! fio's way of writing numbers: sizes, times, percentages and booleans.
+//! Numbers in fio's notation: sizes, times, percentages and booleans.
 //!
 //! Source: fio's HOWTO, section "Parameter types". The base is the default one (`kb_base=1024`), in
 //! which, on purpose and against IEC, `k` is 1024 and `ki` is 1000. Suffixes are case-insensitive,
@@ -11,17 +11,17 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// What `size=`, `io_size=` and `offset=` take: bytes, or a share of what there is.
+/// A value of `size=`, `io_size=` or `offset=`: bytes, or a percentage of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Size {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// So many percent (1 to 100) of the device or file.
+    /// A percentage (1 to 100) of the device or file.
     Percent(u8),
 }
 
 impl Size {
-    /// The number of bytes this stands for on something of `whole` bytes.
+    /// Returns the number of bytes, on a device of `whole` bytes.
     pub fn of(self, whole: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -32,42 +32,42 @@ impl Size {
     }
 }
 
-/// Why a text is not a number in fio's sense.
+/// Why a text is not a number in fio's notation.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NumberError {
-    /// There is no digit where one is needed.
-    #[error("it does not start with a whole number")]
+    /// The text does not start with a digit.
+    #[error("not a whole number")]
     NoDigits,
-    /// The digits are followed by something that is not a unit.
-    #[error("'{0}' is not a unit here")]
+    /// The text after the digits is not a unit.
+    #[error("unknown unit '{0}'")]
     Suffix(String),
-    /// There are several numbers where one is taken.
-    #[error("it is a list, and one value is taken")]
+    /// A list where one number is expected.
+    #[error("a list, where one value is expected")]
     List,
     /// The value does not fit into 64 bits (for times: of microseconds).
-    #[error("it is too large")]
+    #[error("too large")]
     TooLarge,
     /// A percentage outside 1 to 100.
-    #[error("a percentage goes from 1% to 100%")]
+    #[error("a percentage must be from 1% to 100%")]
     Percentage,
-    /// An expression with something in the wrong place.
-    #[error("the expression is wrong: {0}")]
+    /// An expression with a syntax error.
+    #[error("error in the expression: {0}")]
     Expression(String),
     /// An expression that divides by zero.
-    #[error("it divides by zero")]
+    #[error("division by zero")]
     DivisionByZero,
-    /// An expression with a fraction where only whole numbers make sense.
-    #[error("% and ^ take whole numbers")]
+    /// An expression that applies `%` or `^` to a fraction.
+    #[error("% and ^ need whole numbers")]
     NotWhole,
     /// An expression whose value is negative.
-    #[error("it is below zero")]
+    #[error("negative value")]
     Negative,
     /// An expression that is nested too deeply.
-    #[error("its parentheses are too deep")]
+    #[error("too many nested parentheses")]
     TooDeep,
-    /// Not one of the words and digits that a boolean may be.
-    #[error("it is neither 0 nor 1")]
+    /// Not a boolean.
+    #[error("neither 0 nor 1")]
     NotBoolean,
 }
 

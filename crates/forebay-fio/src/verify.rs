@@ -1,16 +1,16 @@
-//! Blocks that can be checked: a header with a checksum, and data that follows from it.
+//! Verification of blocks: a header with a checksum, and data that follows from it.
 //!
-//! With `verify=crc32c` or `xxhash` every written block begins with a header that names what
-//! belongs there, so that a later read finds data that is torn, stale, in the wrong place, or
-//! changed. fio's HOWTO describes the same idea; the layout is our own, and fio does not check our
-//! blocks, nor we fio's. Blocks of `verify=pattern` are as fio's.
+//! With `verify=crc32c` or `xxhash` every written block begins with a header that describes the
+//! block, so that a later read detects torn, stale, misplaced and changed data. fio's HOWTO
+//! describes the same idea, but the layout differs: neither program can verify the other's blocks.
+//! Blocks of `verify=pattern` are the same as fio's.
 //!
 //! | bytes | content (little-endian) |
 //! |---|---|
 //! | 0..4 | magic, [`MAGIC`] |
 //! | 4..8 | length of the block in bytes |
 //! | 8..16 | offset of the block in bytes |
-//! | 16..24 | generation: one number per run, so that an older run's data is noticed |
+//! | 16..24 | generation: one number per run, which shows data of an older run |
 //! | 24..32 | seed of the job |
 //! | 32..36 | checksum of the data that follows the header |
 //! | 36..40 | CRC-32C of the 36 bytes before |
@@ -27,10 +27,10 @@ use thiserror::Error;
 use self::pattern::Pattern;
 use crate::random::Xoshiro256;
 
-/// The first four bytes of a verifiable block, as a little-endian number ("FBvc").
+/// The first four bytes of a block with CRC-32C, as a little-endian number ("FBvc").
 pub const MAGIC: u32 = u32::from_le_bytes(*b"FBvc");
 
-/// The same of blocks that carry an XXH32 ("FBvx").
+/// The first four bytes of a block with XXH32 ("FBvx").
 pub const MAGIC_XXHASH: u32 = u32::from_le_bytes(*b"FBvx");
 
 /// The checksum in a block's header.
@@ -59,10 +59,10 @@ impl Checksum {
     }
 }
 
-/// Bytes of the header: the smallest block that can be verified.
+/// Bytes of the header, and of the smallest block that can be verified.
 pub const HEADER_LEN: usize = 40;
 
-/// What a job writes into its blocks besides their place.
+/// The identity of the job and the run in a block's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// The seed of the job.
@@ -71,44 +71,44 @@ pub struct Stamp {
     pub generation: u64,
 }
 
-/// What is wrong with a block. Offsets and lengths are in bytes.
+/// An error in a block. Offsets and lengths are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Mismatch {
-    /// There is no header.
+    /// The block has no header.
     #[error(
-        "verify: no header at offset {offset}: expected magic {expected:#010x}, \
-         found {found:#010x} (was this block written with the same verify and bs?)"
+        "verify: no header at offset {offset}: expected magic {expected:#010x}, found \
+         {found:#010x}; check that the block was written with the same verify and bs"
     )]
     Magic {
-        /// Where it was read.
+        /// The offset of the block.
         offset: u64,
-        /// What is expected.
+        /// The expected magic number.
         expected: u32,
-        /// What is there instead.
+        /// The bytes found.
         found: u32,
     },
-    /// The header's own checksum is wrong.
+    /// The checksum of the header is wrong.
     #[error(
         "verify: damaged header at offset {offset}: expected crc {expected:#010x}, \
          found {found:#010x}"
     )]
     Header {
-        /// Where it was read.
+        /// The offset of the block.
         offset: u64,
-        /// The checksum that the header's bytes have.
+        /// The checksum of the header's bytes.
         expected: u32,
-        /// The checksum that it says.
+        /// The checksum in the header.
         found: u32,
     },
-    /// The block belongs somewhere else.
+    /// The block belongs to another offset.
     #[error(
         "verify: misplaced block at offset {offset}: expected offset {offset}, found offset {found}"
     )]
     Offset {
-        /// Where it was read.
+        /// The offset of the block.
         offset: u64,
-        /// Where it says that it belongs.
+        /// The offset in the header.
         found: u64,
     },
     /// The block was written with another block size.
@@ -116,11 +116,11 @@ pub enum Mismatch {
         "verify: block of another size at offset {offset}: expected {expected} bytes, found {found}"
     )]
     Length {
-        /// Where it was read.
+        /// The offset of the block.
         offset: u64,
-        /// Bytes that were read.
+        /// The length of the block that was read.
         expected: u64,
-        /// Bytes that it says.
+        /// The length in the header.
         found: u64,
     },
     /// The block is from another run or another job.
@@ -129,39 +129,39 @@ pub enum Mismatch {
          {}, seed {}", expected.generation, expected.seed, found.generation, found.seed
     )]
     Stale {
-        /// Where it was read.
+        /// The offset of the block.
         offset: u64,
-        /// What was written last.
+        /// The identity of the last write.
         expected: Stamp,
-        /// What is there.
+        /// The identity in the header.
         found: Stamp,
     },
-    /// The data does not fit its checksum.
+    /// The checksum of the data is wrong.
     #[error(
         "verify: damaged data at offset {offset}: expected crc {expected:#010x}, \
          found {found:#010x}"
     )]
     Data {
-        /// Where it was read.
+        /// The offset of the block.
         offset: u64,
         /// The checksum in the header.
         expected: u32,
-        /// The checksum of what is there.
+        /// The checksum of the data.
         found: u32,
     },
-    /// A byte is not as the pattern has it.
+    /// A byte differs from the pattern.
     #[error(
         "verify: bad pattern at offset {offset}, byte {at}: expected {expected:#04x}, \
          found {found:#04x}"
     )]
     Pattern {
-        /// Where the block was read.
+        /// The offset of the block.
         offset: u64,
-        /// The byte's place in the block.
+        /// The position of the byte in the block.
         at: usize,
-        /// What the pattern has there.
+        /// The byte of the pattern.
         expected: u8,
-        /// What is there.
+        /// The byte found.
         found: u8,
     },
 }
@@ -175,7 +175,8 @@ pub fn fill(block: &mut [u8], offset: u64, stamp: Stamp) {
     fill_with(block, offset, stamp, Checksum::Crc32c, None);
 }
 
-/// The same with another checksum, or with the pattern as data.
+/// Fills a block as [`fill`] does, with this checksum, and with the pattern as data if there is
+/// one.
 ///
 /// # Panics
 ///
@@ -217,12 +218,12 @@ pub fn check_pattern(block: &[u8], offset: u64, pattern: &Pattern) -> Result<(),
     }
 }
 
-/// Checks a block that was read at `offset`: its header, its place, its data, and, if `expected` is
-/// given, that it is from this run.
+/// Checks a block that was read at `offset`: header, offset, data and, if `expected` is given, the
+/// run that wrote it.
 ///
 /// # Errors
 ///
-/// The first [`Mismatch`], which names the offset, what was expected, and what was found.
+/// The first [`Mismatch`]: the offset, the expected value, and the value found.
 ///
 /// # Panics
 ///
@@ -231,7 +232,7 @@ pub fn check(block: &[u8], offset: u64, expected: Option<Stamp>) -> Result<(), M
     check_with(block, offset, expected, Checksum::Crc32c)
 }
 
-/// The same with another checksum.
+/// Checks a block as [`check`] does, with this checksum.
 ///
 /// # Errors
 ///

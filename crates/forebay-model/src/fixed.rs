@@ -1,22 +1,22 @@
-//! A device of a fixed latency, with several channels.
+//! A device with a fixed latency and several channels.
 
 use crate::{Command, Model, Random, Service};
 use alloc::boxed::Box;
 
-/// Every command takes the same time, on the channel that is free first; nothing fails. With one
-/// channel commands are done in the order in which they began.
+/// Every command takes the same time, on the channel that becomes free first. Nothing fails. With
+/// one channel, commands complete in the order in which they began.
 #[derive(Clone, Debug)]
 pub struct Fixed {
     latency_ns: u64,
-    /// When each channel has done all it was given.
+    /// When each channel will have finished its commands.
     free_at_ns: Box<[u64]>,
 }
 
 impl Fixed {
-    /// A device of this latency, which works on `nr_channels` commands at once.
+    /// Creates a device that works on `nr_channels` commands at once.
     ///
     /// # Panics
-    /// If there is no channel.
+    /// Panics if `nr_channels` is 0.
     pub fn new(latency_ns: u64, nr_channels: u32) -> Fixed {
         assert!(nr_channels > 0, "a device has a channel");
         Fixed { latency_ns, free_at_ns: alloc::vec![0; nr_channels as usize].into() }

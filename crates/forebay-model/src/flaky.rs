@@ -1,59 +1,59 @@
-//! A device on which commands overtake each other and go wrong.
+//! A device on which commands overtake each other and fail.
 //!
-//! The fault model, each fault with a probability of its own:
+//! The fault model; each fault has a probability of its own:
 //!
-//! - a command takes the shortest latency and an exponential time more, so commands overtake each
-//!   other; now and then one takes a hundred times that;
-//! - the device is busy, or refuses a command when it is handed over;
-//! - a command fails with a status of those drawn for this device;
-//! - a read or write moves fewer blocks than asked for, or none (the end of a file, for a read);
-//! - a block goes bad: from then on what touches it fails, or comes back short before it. A write
-//!   may mend it.
+//! - a command takes the minimum latency plus an exponential time, so commands overtake each other;
+//!   a straggler takes a hundred times as long;
+//! - the device is busy, or refuses a command at submission;
+//! - a command fails with one of the statuses chosen for this device;
+//! - a read or write moves fewer blocks than requested, or none (for a read, the end of a file);
+//! - a block goes bad: commands that touch it then fail, or come back short before it. A write may
+//!   repair it.
 
 use crate::{Admission, Command, Model, Random, Service};
 use alloc::vec::Vec;
 use forebay_core::{BlockStatus, Op};
 
-/// Probabilities are counted in parts of this.
+/// The unit of probabilities.
 pub const PER_MILLION: u32 = 1_000_000;
 
-/// How many blocks are bad at once at most.
+/// The maximum number of bad blocks at a time.
 const BAD_BLOCKS_MAX: usize = 8;
 
-/// How much longer a straggler takes.
+/// The factor by which a straggler takes longer.
 const STRAGGLER_FACTOR: u64 = 100;
 
-/// How often each fault occurs, per million commands.
+/// The frequency of each fault, per million commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// It fails, with one of the statuses in `statuses`.
+    /// The command fails with one of `statuses`.
     pub fail: u32,
-    /// Which statuses a failure has: a set of bits, by the place in [`BlockStatus::ALL`].
+    /// The possible statuses of a failure: a bit set, indexed as [`BlockStatus::ALL`].
     pub statuses: u16,
     /// The device is gone: [`BlockStatus::Offline`].
     pub offline: u32,
-    /// It is refused when it is handed over.
+    /// The command is refused at submission.
     pub refuse: u32,
     /// The device is busy.
     pub busy: u32,
-    /// Fewer blocks are moved than were asked for, one at least.
+    /// Fewer blocks are moved than requested, but at least one.
     pub short: u32,
-    /// None is moved.
+    /// No block is moved.
     pub none: u32,
-    /// One of its blocks goes bad.
+    /// One block of the command goes bad.
     pub bad_block: u32,
-    /// It takes a hundred times as long.
+    /// The command takes a hundred times as long.
     pub straggler: u32,
 }
 
 impl Faults {
-    /// A set of statuses.
+    /// Returns a set of statuses.
     pub fn statuses(list: &[BlockStatus]) -> u16 {
         let place = |status| BlockStatus::ALL.iter().position(|known| known == status);
         list.iter().filter_map(place).fold(0, |set, place| set | 1 << place)
     }
 
-    /// One of the statuses; [`BlockStatus::Io`] where there are none.
+    /// Draws a status; [`BlockStatus::Io`] if the set is empty.
     fn status(&self, random: &mut Random) -> BlockStatus {
         let nr = u64::from(self.statuses.count_ones());
         let nth = random.below(nr) as usize;
@@ -63,26 +63,26 @@ impl Faults {
     }
 }
 
-/// See the module.
+/// A device with faults. See the module documentation.
 #[derive(Clone, Debug)]
 pub struct Flaky {
     block: u64,
     min_ns: u64,
     mean_ns: u64,
     faults: Faults,
-    /// The first bytes of the blocks that are bad.
+    /// The first bytes of the bad blocks.
     bad: Vec<u64>,
 }
 
 impl Flaky {
-    /// A device of this logical block size, with a latency of `min_ns` and an exponential part of
-    /// `mean_ns` on average.
+    /// Creates a device with the given logical block size. Its latency is `min_ns` plus an
+    /// exponential part with the mean `mean_ns`.
     pub fn new(logical_block_size: u32, min_ns: u64, mean_ns: u64, faults: Faults) -> Flaky {
         let bad = Vec::with_capacity(BAD_BLOCKS_MAX);
         Flaky { block: logical_block_size.into(), min_ns, mean_ns, faults, bad }
     }
 
-    /// What becomes of a read or write.
+    /// Returns the result of a read or write.
     fn move_data(&mut self, command: &Command, random: &mut Random) -> Result<u64, BlockStatus> {
         let nr_blocks = command.len / self.block;
         if random.chance(self.faults.bad_block, PER_MILLION) && self.bad.len() < BAD_BLOCKS_MAX {

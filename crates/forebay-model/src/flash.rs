@@ -1,4 +1,4 @@
-//! Two disks of flash: many channels, and one pipe behind them.
+//! Two flash disks: many channels and one pipe behind them.
 
 use crate::machine::{Done, Machine, transfer_ns};
 use crate::parameters::{NUMBER, PER_S, TIME_NS, params};
@@ -9,19 +9,19 @@ params! {
     /// The constants of an [`SsdSas`].
     ///
     /// Source: the 1.8 TB disk of the mails "blk-mq: provide more tags for woken-up process when
-    /// tag allocation is busy" (2020). Its 1077 reads of 1 MiB per second give the rate, which no
-    /// SATA link has, hence the name; its 198k reads of 4 KiB per second give the other limit.
-    /// (Rows of 394k to 986k are not the device's: they would pass its rate several times over.)
-    /// Latency and channels are not published: they are typical of flash, and far from being the
-    /// limit at the published depths.
+    /// tag allocation is busy" (2020). Its 1077 reads of 1 MiB per second give the byte rate; no
+    /// SATA link is that fast, hence the name. Its 198k reads of 4 KiB per second give the command
+    /// rate. (Rows of 394k to 986k exceed the byte rate several times, so they are not the
+    /// device's.) Latency and channels are not published. The values are typical of flash and far
+    /// from the limit at the published depths.
     pub struct SsdSasParams {
-        /// Bytes that the disk moves in a second: 1077 x 1 MiB.
+        /// Bytes that the disk moves per second: 1077 x 1 MiB.
         bytes_per_s: 1_129_000_000, PER_S;
-        /// Commands that the disk does in a second at most.
+        /// The maximum number of commands per second.
         commands_per_s: 198_000, PER_S;
-        /// The time from a command's begin to its data, ns.
+        /// The time from the start of a command to its data, ns.
         latency_ns: 90_000, TIME_NS;
-        /// How many commands it looks for at once.
+        /// The number of commands in the latency stage at once.
         nr_channels: 64, NUMBER;
     }
 }
@@ -29,24 +29,24 @@ params! {
 params! {
     /// The constants of an [`Nvme`].
     ///
-    /// Source: the 1.5 TB disk in the same mails as [`SsdSasParams`]. One rate explains both its
-    /// 3018 reads of 1 MiB and its 774k reads of 4 KiB per second, to 0.3 %. What one job reaches,
-    /// 369k to 406k, is a limit of its processor (2.5 us per I/O) and not of the disk. Latency and
-    /// channels are not published: they are typical of flash, and far from being the limit at the
-    /// published depths.
+    /// Source: the 1.5 TB disk of the same mails as [`SsdSasParams`]. One rate explains both its
+    /// 3018 reads of 1 MiB and its 774k reads of 4 KiB per second, within 0.3 %. A single job
+    /// reaches 369k to 406k, which is a limit of its processor (2.5 us per I/O) and not of the
+    /// disk. Latency and channels are not published. The values are typical of flash and far from
+    /// the limit at the published depths.
     pub struct NvmeParams {
-        /// Bytes that the disk moves in a second: 3018 x 1 MiB.
+        /// Bytes that the disk moves per second: 3018 x 1 MiB.
         bytes_per_s: 3_165_000_000, PER_S;
-        /// The time from a command's begin to its data, ns.
+        /// The time from the start of a command to its data, ns.
         latency_ns: 80_000, TIME_NS;
-        /// How many commands it looks for at once.
+        /// The number of commands in the latency stage at once.
         nr_channels: 128, NUMBER;
     }
 }
 
-/// A disk of flash with two limits, bytes and commands per second: a command keeps the one pipe
-/// busy for whichever takes longer. Commands are done in the order in which they began; what moves
-/// no data is done at once; nothing fails.
+/// A flash disk with two limits, bytes and commands per second. A command occupies the one pipe for
+/// the longer of the two times. Commands complete in the order in which they began. Commands that
+/// move no data complete at once. Nothing fails.
 #[derive(Clone, Debug)]
 pub struct SsdSas {
     params: SsdSasParams,
@@ -54,10 +54,10 @@ pub struct SsdSas {
 }
 
 impl SsdSas {
-    /// A disk that is idle.
+    /// Creates an idle disk.
     ///
     /// # Panics
-    /// If it has no channel, or moves no bytes or commands.
+    /// Panics if a rate or the number of channels is 0.
     pub fn new(params: SsdSasParams) -> SsdSas {
         assert!(params.bytes_per_s > 0 && params.commands_per_s > 0, "it would do nothing");
         SsdSas { params, pipe: Pipe::new(params.latency_ns, Some(params.nr_channels)) }
@@ -80,8 +80,8 @@ impl Machine for SsdSas {
     }
 }
 
-/// A disk of flash with one limit, bytes per second, of one pipe. Commands are done in the order in
-/// which they began; what moves no data is done at once; nothing fails.
+/// A flash disk with one limit, the bytes per second of its pipe. Commands complete in the order in
+/// which they began. Commands that move no data complete at once. Nothing fails.
 #[derive(Clone, Debug)]
 pub struct Nvme {
     bytes_per_s: u64,
@@ -89,10 +89,10 @@ pub struct Nvme {
 }
 
 impl Nvme {
-    /// A disk that is idle.
+    /// Creates an idle disk.
     ///
     /// # Panics
-    /// If it has no channel, or moves no bytes.
+    /// Panics if the rate or the number of channels is 0.
     pub fn new(params: NvmeParams) -> Nvme {
         assert!(params.bytes_per_s > 0, "it would do nothing");
         let pipe = Pipe::new(params.latency_ns, Some(params.nr_channels));

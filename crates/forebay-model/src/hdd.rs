@@ -1,4 +1,4 @@
-//! A disk that turns: one arm, which sweeps.
+//! A rotational disk with one arm that sweeps.
 
 use crate::machine::{Done, Ends, Machine, transfer_ns};
 use crate::parameters::{NUMBER, PER_S, TIME_NS, params};
@@ -11,51 +11,51 @@ params! {
     ///
     /// Source: the 4 TB disk of the mails "blk-mq: provide more tags for woken-up process when tag
     /// allocation is busy" (2020): 120 random reads of 1 MiB per second with one job, each in four
-    /// requests of 256 KiB. That row gives the sum: 8.33 ms are one positioning and four transfers.
-    /// How it is divided, and among how many commands the disk chooses, is not published. A SATA
-    /// disk takes 32 commands at once (NCQ); it sorts those, and what does not fit waits in order
-    /// of coming. 163 MB/s is what disks of that size move on average over all of their surface,
-    /// 1.6 ms per request; the rest of the 8.33 ms, 1.9 ms, is a positioning that was chosen
-    /// among 32, and agrees with the rows of more jobs. (With 3.33 ms, 1.25 ms and a sweep over
-    /// 256, which fit that row as well, tags that are taken one by one tear apart fewer reads than
-    /// was published: 113, 108 and 104 reads per second with 24, 48 and 72 jobs, and not 105, 102
-    /// and 100.)
+    /// requests of 256 KiB. That row gives only a sum: one positioning and four transfers take 8.33
+    /// ms. Neither the division of that sum nor the number of commands that the disk sorts is
+    /// published. A SATA disk takes 32 commands at once (NCQ). It sorts those, and the others wait
+    /// in order of arrival. 163 MB/s is an average rate over the surface of disks of that size, 1.6
+    /// ms per request. The rest of the 8.33 ms, 1.9 ms, is a positioning chosen among 32 commands.
+    /// These values were chosen so that the rows with more jobs agree too: they are a fit. With
+    /// 3.33 ms, 1.25 ms and a sweep over 256, which fit the one-job row as well, separately taken
+    /// tags split fewer reads apart than was published: 113, 108 and 104 reads per second with 24,
+    /// 48 and 72 jobs, instead of 105, 102 and 100.
     pub struct HddParams {
-        /// The mean time to position the arm, ns; each time it is 0.5 to 1.5 times that.
+        /// The mean time to position the arm, ns. Each positioning takes 0.5 to 1.5 times that.
         seek_ns: 1_900_000, TIME_NS;
         /// Bytes that pass the head in a second: 256 KiB in 1.6 ms.
         bytes_per_s: 163_000_000, PER_S;
-        /// Among how many commands it chooses; others wait in the order of their coming.
+        /// The number of commands that the disk sorts. Others wait in order of arrival.
         nr_sorted: 32, NUMBER;
     }
 }
 
 /// One arm serves one command at a time: the one at the next higher address, and after the highest
-/// the lowest again (the sweep of an elevator in one direction). A command that begins where the
-/// last one ended needs no positioning. So four parts of one I/O, in order, cost one positioning
-/// if nothing comes between them, and four otherwise.
+/// the lowest (a one-directional elevator). A command that begins where the last one ended needs no
+/// positioning. So four parts of one I/O, in order, cost one positioning if nothing comes between
+/// them, and four otherwise.
 ///
-/// There are no deadlines: a stream of neighbours can keep the arm. What moves no data is done at
-/// once, since nothing published says what it costs; nothing fails.
+/// There are no deadlines: a stream of neighbours can keep the arm. Commands that move no data
+/// complete at once, because their cost is not published. Nothing fails.
 #[derive(Clone, Debug)]
 pub struct Hdd {
     params: HddParams,
-    /// Where the last command ended, bytes.
+    /// The offset where the last command ended, in bytes.
     head: u64,
-    /// Of these it chooses, by address; of one address, in the order of their coming.
+    /// Commands to sort, by address; at one address in order of arrival.
     sorted: Vec<(u32, Command)>,
-    /// These have no room there.
+    /// Commands that wait for room in `sorted`.
     outside: VecDeque<(u32, Command)>,
-    /// What is being served, and when it is done.
+    /// The command being served, and its completion time.
     serving: Option<(u32, Command, u64)>,
     ends: Ends,
 }
 
 impl Hdd {
-    /// A disk whose arm is at its beginning.
+    /// Creates a disk with the arm at its beginning.
     ///
     /// # Panics
-    /// If it may choose among no command, or moves no bytes.
+    /// Panics if `nr_sorted` or the rate is 0.
     pub fn new(params: HddParams) -> Hdd {
         assert!(params.nr_sorted > 0 && params.bytes_per_s > 0, "it would do nothing");
         Hdd {
@@ -68,7 +68,7 @@ impl Hdd {
         }
     }
 
-    /// What is being served counts as one of those it chooses among.
+    /// The command being served counts as one of the sorted ones.
     fn has_room(&self) -> bool {
         let nr = self.sorted.len() + usize::from(self.serving.is_some());
         (nr as u64) < self.params.nr_sorted
@@ -79,7 +79,7 @@ impl Hdd {
         self.sorted.insert(at, (id, command));
     }
 
-    /// Serves the next in the sweep, if there is one.
+    /// Serves the next command of the sweep, if there is one.
     fn serve_next(&mut self, now: u64, random: &mut Random) {
         if self.sorted.is_empty() {
             return;
@@ -95,7 +95,8 @@ impl Hdd {
         self.serving = Some((id, command, now.saturating_add(took_ns)));
     }
 
-    /// Ends what is done by now, and serves others in its place, each from the end of the last on.
+    /// Completes what is done by `now`, and serves the next commands, each from the end of the
+    /// last.
     fn advance(&mut self, now: u64, random: &mut Random) {
         while let Some((id, command, done_at_ns)) = self.serving.filter(|serving| serving.2 <= now)
         {
@@ -125,7 +126,7 @@ impl Machine for Hdd {
     }
 
     fn next_at_ns(&self) -> Option<u64> {
-        // What has ended is older than what is being served.
+        // A completed command is older than the one being served.
         self.ends.next_at_ns().or(self.serving.map(|(_, _, done_at_ns)| done_at_ns))
     }
 
@@ -157,7 +158,7 @@ mod tests {
         let mut hdd = Hdd::new(HddParams::default());
         let iops = closed_loop(&mut hdd, 64, 1 << 20, 256 << 10, 2000);
         assert!((118..=122).contains(&iops), "{iops}");
-        // Deeper than it sorts: the others wait, and it does not matter.
+        // Deeper than it sorts: the others wait, which does not matter here.
         let mut hdd = Hdd::new(HddParams::default());
         let iops = closed_loop(&mut hdd, 1024, 1 << 20, 256 << 10, 2000);
         assert!((118..=122).contains(&iops), "{iops}");
@@ -183,7 +184,7 @@ mod tests {
 
     #[test]
     fn the_arm_sweeps_upwards_and_begins_again_at_the_lowest() {
-        // The first is served at once; the arm is at 500 then.
+        // The first is served at once. The arm is then at 500.
         let starts = [496, 300, 900, 100, 700, 200].map(|nr: u64| nr << 20);
         assert_eq!(ids_in_order(HddParams::default(), &starts), [0, 4, 2, 3, 5, 1]);
     }
@@ -192,7 +193,7 @@ mod tests {
     fn it_chooses_among_so_many_and_no_more() {
         let params = HddParams { nr_sorted: 2, ..HddParams::default() };
         let starts = [10, 50, 40, 30].map(|nr: u64| nr << 20);
-        // When the first is done, 40 has come in, and 30 has not.
+        // When the first is done, 40 has arrived and 30 has not.
         assert_eq!(ids_in_order(params, &starts), [0, 2, 1, 3]);
     }
 

@@ -1,27 +1,30 @@
-//! Device models: from a device's state, a command and the time to when it is done, and how.
+//! Device models: completion time and result as a function of device state, command and time.
 //!
-//! A [`Model`] has no clock, no data and no randomness of its own: the time and a [`Random`] stream
-//! are arguments. All of its arithmetic is in whole numbers, so the same seed gives the same
-//! answers on every machine. The simulator runs models in virtual time.
+//! A [`Model`] has no clock, no data and no random source of its own. The time and a [`Random`]
+//! stream are arguments. All arithmetic uses integers, so the same seed gives the same results on
+//! every machine. The simulator runs models in virtual time.
 //!
-//! - [`Fixed`]: a number of channels, each of which takes the same time for every command;
-//! - [`Flaky`]: every command takes a time of its own, so they overtake each other, and some fail,
-//!   come back short, or find the device busy.
+//! - [`Fixed`]: several channels, each with the same time for every command;
+//! - [`Flaky`]: random times, so commands overtake each other; some fail, come back short, or find
+//!   the device busy.
 //!
-//! A [`Machine`] is a device that chooses what to serve next, and so knows the end of a command
-//! only when it has come so far. These are the devices of published experiments, by name in
-//! [`machines`]:
+//! A [`Machine`] is a device that chooses what to serve next, so the completion time of a command
+//! is known only when it is served. These are the devices of published experiments, listed by name
+//! in [`machines`]:
 //!
-//! - [`Hdd`]: one arm, which sweeps over what is queued;
+//! - [`Hdd`]: one arm that sweeps over the queued commands;
 //! - [`SsdSas`], [`Nvme`]: flash, with limits of bytes and commands per second;
-//! - [`VirtioRam`]: a host's memory, behind a virtual controller;
-//! - [`Sata`]: a volatile cache, and a flush that is never beside another command.
+//! - [`VirtioRam`]: host memory behind a virtual controller;
+//! - [`Sata`]: a volatile cache, and a flush that runs only by itself.
+//!
+//! [`ErrSeq`] reports the write-back errors of a device that is a file.
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 extern crate alloc;
 
+mod errseq;
 mod fixed;
 mod flaky;
 mod flash;
@@ -36,6 +39,7 @@ mod sata;
 mod testing;
 mod virtio_ram;
 
+pub use errseq::{ErrCursor, ErrSeq};
 pub use fixed::Fixed;
 pub use flaky::{Faults, Flaky, PER_MILLION};
 pub use flash::{Nvme, NvmeParams, SsdSas, SsdSasParams};
@@ -49,45 +53,46 @@ pub use virtio_ram::{VirtioRam, VirtioRamParams};
 use core::fmt::Debug;
 use forebay_core::{BlockStatus, Op};
 
-/// What a device is asked to do: a request, without its memory.
+/// A command for a device: a request without its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
     /// The operation.
     pub op: Op,
     /// The first byte; 0 for a flush.
     pub start: u64,
-    /// How many bytes; 0 for a flush. Of a discard of several ranges, their sum.
+    /// The number of bytes; 0 for a flush. For a discard of several ranges, their sum.
     pub len: u64,
 }
 
-/// Whether a device takes a command.
+/// Whether a device accepts a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It does. [`Model::serve`] follows.
+    /// Accepted. [`Model::serve`] follows.
     Taken,
-    /// It has no room now.
+    /// The device has no room now.
     Busy,
-    /// It does not, and never will.
+    /// The device refuses the command for good.
     Refused(BlockStatus),
 }
 
-/// When a command is done, and how.
+/// The completion time and result of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// The time, ns; not before it began.
+    /// The time in nanoseconds, not before the command began.
     pub done_at_ns: u64,
-    /// Bytes moved from its start (its length for what moves none), or the failure.
+    /// The number of bytes moved from the start of the command, or the failure. For operations that
+    /// move no data it is the command's length.
     pub result: Result<u64, BlockStatus>,
 }
 
-/// A device, as far as time and success go.
+/// A device's times and results.
 pub trait Model: Debug + Send {
-    /// Whether the device takes a command.
+    /// Returns whether the device accepts a command.
     fn admit(&mut self, command: &Command, random: &mut Random) -> Admission {
         let _ = (command, random);
         Admission::Taken
     }
 
-    /// Begins a command that was taken. Times do not go backwards.
+    /// Begins an accepted command. Times do not go backwards.
     fn serve(&mut self, command: &Command, now: u64, random: &mut Random) -> Service;
 }

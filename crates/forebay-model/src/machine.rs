@@ -5,61 +5,62 @@ use alloc::collections::VecDeque;
 use core::fmt::Debug;
 use forebay_core::BlockStatus;
 
-/// A device that works through what it was given in an order of its own.
+/// A device that serves its commands in an order of its own.
 ///
-/// A [`Model`](crate::Model) says at the beginning of a command when it will be done. A machine
-/// cannot: what comes later may be served earlier. So it is asked when something is done next, and
-/// told when that time has come. What it does depends on what it was given and when, and not on how
-/// often it was asked in between. One thread at a time uses it.
+/// A [`Model`](crate::Model) knows the completion time of a command when it begins. A machine does
+/// not, because a later command may be served earlier. Its user asks when the next completion is
+/// due, and advances the machine to that time. Its behaviour depends on the commands and on
+/// their times, not on how often it is asked. One thread at a time uses it.
 pub trait Machine: Debug + Send {
-    /// Whether it takes a command at this time. What it does not take, whoever drives it answers as
-    /// busy; it may take it once one of those that are under way is done.
+    /// Returns whether the machine accepts a command at this time. If not, its user answers "busy".
+    /// The machine may accept the command once another one has completed.
     fn may_begin(&self, command: &Command, now: u64) -> bool {
         let _ = (command, now);
         true
     }
 
-    /// Begins a command that was handed over; `id` names it until it is done. Times do not go
-    /// backwards, from one call of any of these functions to the next.
+    /// Begins an accepted command. `id` names it until it completes. Times do not go backwards
+    /// between calls of any of these methods.
     ///
     /// # Panics
-    /// If it [does not take](Machine::may_begin) the command.
+    /// Panics if the machine [does not accept](Machine::may_begin) the command.
     fn begin(&mut self, id: u32, command: &Command, now: u64, random: &mut Random);
 
-    /// When the next command is done, ns; None where nothing is under way. It may be in the past.
-    /// What begins later may make it earlier.
+    /// Returns when the next command completes, in nanoseconds, or `None` if there is none. The
+    /// time may be in the past. A command that begins later may make it earlier.
     fn next_at_ns(&self) -> Option<u64>;
 
-    /// Takes the next command that is done by `now`, in order of time. It may begin others in its
-    /// place.
+    /// Takes the next command that completed by `now`, in order of time. The machine may begin
+    /// others.
     fn take_done(&mut self, now: u64, random: &mut Random) -> Option<Done>;
 }
 
-/// A command that is done.
+/// A completed command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
-    /// The name under which it was begun.
+    /// The id that it was begun with.
     pub id: u32,
-    /// When it was done, ns.
+    /// The completion time in nanoseconds.
     pub done_at_ns: u64,
-    /// Bytes moved from its start (its length for what moves none), or the failure.
+    /// The number of bytes moved from the start of the command, or the failure. For operations that
+    /// move no data it is the command's length.
     pub result: Result<u64, BlockStatus>,
 }
 
-/// Commands whose end is known, in the order of their ends; of one time, in the order of their
-/// coming. What every machine here ends with.
+/// Commands with a known completion time, ordered by that time and then by arrival. Every machine
+/// of this crate uses it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ends(VecDeque<Done>);
 
 impl Ends {
-    /// A command will be done at this time, and succeed.
+    /// Adds a command that completes successfully at `done_at_ns`.
     pub(crate) fn add(&mut self, id: u32, command: &Command, done_at_ns: u64) {
-        // Mostly it is the last.
+        // Usually the new one is the last.
         let at = self.0.partition_point(|done| done.done_at_ns <= done_at_ns);
         self.0.insert(at, Done { id, done_at_ns, result: Ok(command.len) });
     }
 
-    /// How many are done after this time.
+    /// Returns how many commands complete after `now`.
     pub(crate) fn nr_after(&self, now: u64) -> usize {
         self.0.len() - self.0.partition_point(|done| done.done_at_ns <= now)
     }
@@ -73,7 +74,7 @@ impl Ends {
     }
 }
 
-/// How long so many bytes take at this rate, ns, rounded up.
+/// Returns how long a transfer takes at this rate, in nanoseconds, rounded up.
 pub(crate) fn transfer_ns(len_bytes: u64, bytes_per_s: u64) -> u64 {
     (u128::from(len_bytes) * 1_000_000_000).div_ceil(bytes_per_s.into()) as u64
 }

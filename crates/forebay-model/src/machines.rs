@@ -1,4 +1,4 @@
-//! The machines by name: what a driver, a simulator and a program share.
+//! The machines by name, for drivers, simulators and programs.
 
 use crate::{
     Hdd, HddParams, Machine, Nvme, NvmeParams, Parameter, Sata, SataParams, SsdSas, SsdSasParams,
@@ -7,26 +7,26 @@ use crate::{
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// The device of a published experiment.
+/// A device of a published experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Preset {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// A one-line description.
     pub summary: &'static str,
-    /// Its size, bytes.
+    /// The size in bytes.
     pub capacity_bytes: u64,
-    /// Whether it turns.
+    /// Whether the device is rotational.
     pub rotational: bool,
-    /// The largest request in the experiment, sectors of 512 bytes.
+    /// The largest request of the experiment, in sectors of 512 bytes.
     pub max_sectors: u32,
-    /// How many requests were at the device at once at most.
+    /// The maximum number of requests at the device at once.
     pub queue_depth: u32,
-    /// Whether what was written may be lost until a flush. Without it a flush ends at once.
+    /// Whether writes may be lost before the next flush. If not, a flush completes at once.
     pub volatile_cache: bool,
-    /// Whether a flush may be at the device beside other commands.
+    /// Whether a flush may be in flight together with other commands.
     pub flush_queueable: bool,
-    /// Its constants, in order.
+    /// The constants, in order.
     pub parameters: &'static [Parameter],
     build: fn(&[u64]) -> Box<dyn Machine>,
 }
@@ -34,7 +34,7 @@ pub struct Preset {
 /// The largest request of the experiments with reads of 1 MiB: `max_sectors_kb` was 256.
 const KIB_256: u32 = 512;
 
-/// All of them.
+/// All machines.
 pub static ALL: [Preset; 5] = [
     Preset {
         name: "hdd",
@@ -42,7 +42,7 @@ pub static ALL: [Preset; 5] = [
         capacity_bytes: 4_000_000_000_000,
         rotational: true,
         max_sectors: KIB_256,
-        // Not published: the block layer's usual number, of which the disk sorts a part.
+        // Not published. This is the block layer's usual number, of which the disk sorts a part.
         queue_depth: 256,
         volatile_cache: false,
         flush_queueable: true,
@@ -64,7 +64,7 @@ pub static ALL: [Preset; 5] = [
     Preset {
         name: "nvme",
         summary: "an NVMe disk of 1.5 TB of flash: 3.165 GB/s",
-        // Whole blocks of 4 KiB.
+        // A multiple of 4 KiB.
         capacity_bytes: 1_500_000_000_000 / 4096 * 4096,
         rotational: false,
         max_sectors: KIB_256,
@@ -80,7 +80,7 @@ pub static ALL: [Preset; 5] = [
         capacity_bytes: 64 << 30,
         rotational: false,
         max_sectors: KIB_256,
-        // The deepest row.
+        // The deepest published row.
         queue_depth: 1024,
         volatile_cache: false,
         flush_queueable: true,
@@ -101,21 +101,21 @@ pub static ALL: [Preset; 5] = [
     },
 ];
 
-/// The device of this name, if there is one.
+/// Returns the machine with this name.
 pub fn named(name: &str) -> Option<&'static Preset> {
     ALL.iter().find(|preset| preset.name == name)
 }
 
 impl Preset {
-    /// The machine with its published constants.
+    /// Creates the machine with its published constants.
     pub fn machine(&self) -> Box<dyn Machine> {
         self.machine_of(&self.defaults())
     }
 
-    /// The machine with these constants, in the order of its parameters.
+    /// Creates the machine with these constants, in the order of its parameters.
     ///
     /// # Panics
-    /// If there are more or fewer, or one is out of its range.
+    /// Panics if the number of values is wrong or a value is out of range.
     pub fn machine_of(&self, values: &[u64]) -> Box<dyn Machine> {
         for (parameter, value) in self.parameters.iter().zip(values) {
             let Parameter { name, min, max, .. } = parameter;
@@ -124,12 +124,12 @@ impl Preset {
         (self.build)(values)
     }
 
-    /// The published constants, in the order of its parameters.
+    /// Returns the published constants, in the order of the parameters.
     pub fn defaults(&self) -> Vec<u64> {
         self.parameters.iter().map(|parameter| parameter.default).collect()
     }
 
-    /// The place of the parameter of this name.
+    /// Returns the index of the parameter with this name.
     pub fn place_of(&self, name: &str) -> Option<usize> {
         self.parameters.iter().position(|parameter| parameter.name == name)
     }
@@ -170,7 +170,7 @@ mod tests {
         named("nvme").expect("it is there").machine_of(&[0, 0, 1]);
     }
 
-    /// A hundred commands at random times and places, with `nr_looks` looks in between.
+    /// Runs a hundred commands at random times and places, with `nr_looks` looks in between.
     fn run(preset: &Preset, seed: u64, nr_looks: u32) -> Vec<Done> {
         let (mut places, mut random) = (Random::new(seed, 1), Random::new(seed, 2));
         let mut machine = preset.machine();

@@ -1,23 +1,24 @@
-//! The constants of a machine, by name: so that whoever builds one from text needs no list of them.
+//! Constants of a machine by name, so that code that builds a machine from text needs no list of
+//! them.
 
-/// One constant of a machine.
+/// A constant of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Its name, which ends with its unit.
+    /// The name, which ends with the unit.
     pub name: &'static str,
-    /// What it is, in a few words.
+    /// A short description.
     pub what: &'static str,
-    /// The published value, or what was calibrated on published ones.
+    /// The published value, or one calibrated on published figures.
     pub default: u64,
-    /// The least that makes sense.
+    /// The smallest allowed value.
     pub min: u64,
-    /// The most that makes sense.
+    /// The largest allowed value.
     pub max: u64,
-    /// The same in words, for whoever gave something else.
+    /// The allowed range in words, for error messages.
     pub expected: &'static str,
 }
 
-/// What values a constant may have.
+/// The allowed values of a constant.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) min: u64,
@@ -40,11 +41,11 @@ pub(crate) const PER_S: Span =
 pub(crate) const BYTES: Span =
     Span { min: 0, max: 1 << 50, expected: "a number of bytes, up to 1024t" };
 
-/// How many.
-pub(crate) const NUMBER: Span = Span { min: 1, max: 65_536, expected: "a number of 1 to 65536" };
+/// A count.
+pub(crate) const NUMBER: Span = Span { min: 1, max: 65_536, expected: "a number from 1 to 65536" };
 
-/// Makes the struct of a machine's constants from one list: its fields, their documentation,
-/// published values, ranges and names.
+/// Defines the struct of a machine's constants from one list: fields, documentation, published
+/// values, ranges and names.
 macro_rules! params {
     (
         $(#[$doc:meta])*
@@ -77,10 +78,10 @@ macro_rules! params {
                 },)+
             ];
 
-            /// The constants from their values, in the order of [`PARAMETERS`](Self::PARAMETERS).
+            /// Creates the constants from values in the order of [`PARAMETERS`](Self::PARAMETERS).
             ///
             /// # Panics
-            /// If there are more or fewer.
+            /// Panics if the number of values is wrong.
             pub fn from_values(values: &[u64]) -> $name {
                 let [$($field),+] = *values else {
                     panic!("{} values for {} constants", values.len(), Self::PARAMETERS.len());

@@ -1,35 +1,37 @@
-//! What devices without an arm have in common: commands pass through a latency, many at a time, and
-//! then through one pipe, one at a time.
+//! The common part of devices without an arm: commands pass a latency stage, many at a time, and
+//! then one pipe, one at a time.
 
 use crate::Command;
 use crate::machine::{Done, Ends};
 use alloc::boxed::Box;
 
-/// Channels, each of which holds a command for the device's latency; and the one pipe behind them.
-/// All commands have one latency, so they pass both in the order in which they began.
+/// Channels that each hold a command for the device's latency, and the one pipe behind them. All
+/// commands have the same latency, so they pass both stages in the order in which they began.
 #[derive(Clone, Debug)]
 pub(crate) struct Pipe {
     latency_ns: u64,
-    /// When each channel is free. One after another takes a command: the next is the one that was
-    /// taken longest ago, and is free first. None where there is no limit.
+    /// When each channel becomes free. Channels take commands in turn, so the next one is the one
+    /// that was used longest ago and is free first. `None` means no limit.
     channels: Option<Box<[u64]>>,
     next_channel: usize,
-    /// When the pipe has passed all it was given.
+    /// When the pipe will have passed all of its commands.
     free_at_ns: u64,
     ends: Ends,
 }
 
 impl Pipe {
+    /// Creates an idle pipe.
+    ///
     /// # Panics
-    /// If there is no channel.
+    /// Panics if the number of channels is 0.
     pub(crate) fn new(latency_ns: u64, nr_channels: Option<u64>) -> Pipe {
         assert!(nr_channels != Some(0), "a device has a channel");
         let channels = nr_channels.map(|nr| alloc::vec![0; nr as usize].into());
         Pipe { latency_ns, channels, next_channel: 0, free_at_ns: 0, ends: Ends::default() }
     }
 
-    /// Begins a command that keeps the pipe busy for `cost_ns`. What moves no data passes by: it is
-    /// done at once, since nothing published says what it costs.
+    /// Begins a command that occupies the pipe for `cost_ns`. A command that moves no data
+    /// completes at once, because its cost is not published.
     pub(crate) fn begin(&mut self, id: u32, command: &Command, cost_ns: u64, now: u64) {
         if !command.op.moves_data() {
             return self.ends.add(id, command, now);
@@ -61,7 +63,7 @@ mod tests {
     use alloc::vec::Vec;
     use forebay_core::Op;
 
-    /// When commands of this cost that begin at these times are done.
+    /// Returns when commands of this cost that begin at these times complete.
     fn ends(mut pipe: Pipe, cost_ns: u64, begins: &[u64]) -> Vec<u64> {
         begins.iter().for_each(|&now| pipe.begin(0, &READ, cost_ns, now));
         core::iter::from_fn(|| pipe.take_done(u64::MAX)).map(|done| done.done_at_ns).collect()

@@ -1,24 +1,25 @@
-//! A small deterministic stream of random numbers.
+//! A small deterministic random number generator.
 //!
-//! Source: xoshiro256++ and SplitMix64, by David Blackman and Sebastiano Vigna
-//! (prng.di.unimi.it), both in the public domain; SplitMix64 seeds, as its authors advise. Written
-//! down here because the numbers are part of what a seed means: no other version may change them.
+//! Source: xoshiro256++ and SplitMix64, by David Blackman and Sebastiano Vigna (prng.di.unimi.it),
+//! both in the public domain. SplitMix64 seeds the generator, as its authors advise. The code is
+//! here because its numbers are part of the meaning of a seed: no other version may change them.
 
-/// A stream, named by a seed and a number. Streams of one seed do not depend on each other's use.
+/// A stream, identified by a seed and a number. Streams of one seed are independent of each other's
+/// use.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: [u64; 4],
 }
 
 impl Random {
-    /// The stream of this number.
+    /// Creates the stream with this number.
     pub fn new(seed: u64, stream: u64) -> Random {
         let mut outer = stream;
         let mut inner = seed ^ split_mix(&mut outer);
         Random { state: core::array::from_fn(|_| split_mix(&mut inner)) }
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     #[inline]
     pub fn draw(&mut self) -> u64 {
         let s = &mut self.state;
@@ -33,37 +34,38 @@ impl Random {
         result
     }
 
-    /// A number below `bound`; 0 if that is 0.
+    /// Returns a number below `bound`, or 0 if `bound` is 0.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number from `min` to `max`, both included.
+    /// Returns a number from `min` to `max`, both included.
     pub fn between(&mut self, min: u64, max: u64) -> u64 {
         assert!(min <= max);
         min + self.below(max - min + 1)
     }
 
-    /// True `nr` times of `of`.
+    /// Returns true with the probability `nr` / `of`.
     #[inline]
     pub fn chance(&mut self, nr: u32, of: u32) -> bool {
         self.below(of.into()) < nr.into()
     }
 
-    /// One of a list.
+    /// Returns a random element of a list.
     ///
     /// # Panics
-    /// If the list is empty.
+    /// Panics if the list is empty.
     pub fn pick<T: Copy>(&mut self, list: &[T]) -> T {
         list[self.below(list.len() as u64) as usize]
     }
 
-    /// A number of an exponential distribution of this mean, within 1 %, and at most 45 times it.
+    /// Draws from an exponential distribution with this mean, within 1 % and at most 45 times the
+    /// mean.
     ///
-    /// It is the mean times -ln(u) for an even u in (0, 1], by whole numbers alone: the leading
-    /// zeroes of the draw are the whole part of -log2(u), and f + 0.344 f (1 - f) stands for
-    /// log2(1 + f) in the rest.
+    /// The result is the mean times -ln(u) for a uniform u in (0, 1], computed with integers. The
+    /// leading zeroes of the draw are the integer part of -log2(u). For the rest, f + 0.344 f (1 -
+    /// f) approximates log2(1 + f).
     pub fn exponential(&mut self, mean: u64) -> u64 {
         const LN_2: u128 = 45_426;
         let draw = self.draw() | 1;
@@ -109,7 +111,7 @@ mod tests {
         }
         let mean = sum / draws;
         assert!((9_800..10_200).contains(&mean), "{mean}");
-        // e^-3 of them are above three times the mean: 4.98 %.
+        // A share of e^-3 exceeds three times the mean: 4.98 %.
         assert!((9_500..10_400).contains(&above), "{above}");
     }
 

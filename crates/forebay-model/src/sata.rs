@@ -1,4 +1,4 @@
-//! A SATA disk with a volatile cache, which takes a flush only by itself.
+//! A SATA disk with a volatile cache and a flush that runs only by itself.
 
 use crate::machine::{Done, Ends, Machine, transfer_ns};
 use crate::parameters::{BYTES, NUMBER, PER_S, TIME_NS, params};
@@ -8,45 +8,45 @@ use forebay_core::Op;
 params! {
     /// The constants of a [`Sata`].
     ///
-    /// Source: "block: hold queue if flush is running for non-queueable flush drive" (2011), which
-    /// says of its disk that it is one of SATA, whose flush is not queued, and of its experiment
-    /// one figure: sysbench's fileio lost about a fifth. All constants but one are usual figures
-    /// of such disks at that time: 32 commands at once (NCQ), a link of 3 Gbit/s, 32 MiB of cache,
-    /// 100 MB/s from there to the medium, 20 us for what a command costs beside its bytes; and a
-    /// clean flush costs 0.2 to 0.5 ms, of which 0.35 is the middle. The one that is left,
-    /// `position_ns`, is chosen so that the fifth comes out; `bench/LAB.md` says how.
+    /// Source: "block: hold queue if flush is running for non-queueable flush drive" (2011). It
+    /// describes a SATA disk whose flush is not queued, and reports one figure: sysbench's fileio
+    /// lost about a fifth. All constants but one are usual figures of such disks at that time: 32
+    /// commands at once (NCQ), a link of 3 Gbit/s, 32 MiB of cache, 100 MB/s from the cache to the
+    /// medium, and 20 us per command besides its bytes. A clean flush took 0.2 to 0.5 ms; 0.35 is
+    /// the middle. The remaining constant, `position_ns`, is calibrated on the published fifth;
+    /// `bench/LAB.md` says how.
     pub struct SataParams {
-        /// What a command costs beside its bytes, one after another, ns.
+        /// The serial cost of a command besides its bytes, ns.
         command_ns: 20_000, TIME_NS;
-        /// Bytes that pass the link to the cache in a second.
+        /// Bytes that pass the link to the cache per second.
         link_bytes_per_s: 300_000_000, PER_S;
-        /// What a flush costs that finds the cache clean, ns.
+        /// The cost of a flush that finds the cache clean, ns.
         flush_ns: 350_000, TIME_NS;
-        /// What each extent in the cache costs to write back, beside its bytes, ns: the arm's way
-        /// from the last, all of them in a good order.
+        /// The cost of writing back one extent besides its bytes, ns: the arm's way from the last
+        /// extent, with all of them in a good order.
         position_ns: 940_000, TIME_NS;
-        /// Bytes that get from the cache to the medium in a second, or from there.
+        /// Bytes that move between the cache and the medium per second.
         bytes_per_s: 100_000_000, PER_S;
-        /// Bytes that have room in the cache. A write that finds none waits for what it displaces.
+        /// The size of the cache in bytes. A write without room waits for what it displaces.
         cache_bytes: 32 << 20, BYTES;
-        /// What a read costs beside its bytes, ns: 8.5 ms of the arm, and half a turn.
+        /// The cost of a read besides its bytes, ns: 8.5 ms of the arm and half a rotation.
         seek_ns: 12_700_000, TIME_NS;
-        /// How many commands it takes at once.
+        /// The number of commands that the disk accepts at once.
         ncq_depth: 32, NUMBER;
     }
 }
 
-/// Commands are served one after another, in the order of their coming. A write goes into the
-/// cache, which takes a time and one for its bytes; a flush writes back what is dirty there, extent
-/// by extent. It begins only while nothing else is at the device, and nothing else begins until it
-/// is done: what comes at another time is refused as busy. Nothing is written back otherwise,
-/// unless the cache is full. What begins where the write before it ended is of the same extent. A
-/// read finds nothing in the cache. Discards and write-zeroes take a command's time, and are an
-/// extent of no bytes. Nothing fails.
+/// Commands are served one after another in order of arrival. A write goes into the cache and costs
+/// a fixed time plus a time for its bytes. A flush writes back the dirty extents one by one. It
+/// begins only while nothing else is at the device, and nothing else begins until it is done; a
+/// command at another time is refused as busy. Otherwise nothing is written back unless the cache
+/// is full. A write that begins where the previous one ended belongs to the same extent. A read
+/// finds nothing in the cache. A discard or write-zeroes takes a command's time and is an extent
+/// without bytes. Nothing fails.
 #[derive(Clone, Debug)]
 pub struct Sata {
     params: SataParams,
-    /// When all is done that it was given.
+    /// When all accepted commands will be done.
     free_at_ns: u64,
     /// When the last flush is done.
     flushed_at_ns: u64,
@@ -58,10 +58,10 @@ pub struct Sata {
 }
 
 impl Sata {
-    /// A disk that is idle, and whose cache is clean.
+    /// Creates an idle disk with a clean cache.
     ///
     /// # Panics
-    /// If it would take no command.
+    /// Panics if `ncq_depth` is 0.
     pub fn new(params: SataParams) -> Sata {
         assert!(params.ncq_depth > 0, "it would take no command");
         Sata {
@@ -75,7 +75,7 @@ impl Sata {
         }
     }
 
-    /// Does to the cache what a command does. Says how long that keeps the disk busy, ns.
+    /// Applies a command to the cache. Returns how long it keeps the disk busy, in nanoseconds.
     fn serve(&mut self, command: &Command) -> u64 {
         let SataParams { command_ns, flush_ns, seek_ns, link_bytes_per_s, .. } = self.params;
         match command.op {
@@ -97,14 +97,14 @@ impl Sata {
         }
     }
 
-    /// Takes so many bytes out of the cache, the extents that have them included. Says how long
-    /// that takes, ns.
+    /// Removes this many bytes from the cache, with the extents that hold them. Returns how long
+    /// that takes, in nanoseconds.
     fn write_back(&mut self, len_bytes: u64) -> u64 {
         let SataParams { position_ns, bytes_per_s, .. } = self.params;
         let len_bytes = len_bytes.min(self.dirty_bytes);
         let nr_extents = match len_bytes == self.dirty_bytes {
             true => self.nr_dirty_extents,
-            // All are taken to be of one length.
+            // All extents are assumed to have the same length.
             false => (u128::from(self.nr_dirty_extents) * u128::from(len_bytes))
                 .div_ceil(self.dirty_bytes.into()) as u64,
         };
@@ -154,8 +154,8 @@ mod tests {
     const FLUSH: Command = Command { op: Op::Flush, start: 0, len: 0 };
     const WRITE: Command = Command { op: Op::Write, start: 0, len: 4096 };
 
-    /// Figures that are easy to add up: a write of 4 KiB takes 10 + 4 us; a clean flush 100 us, and
-    /// 1000 us more for each extent, and 41 us (rounded up) for each 4 KiB.
+    /// Figures that are easy to add up. A write of 4 KiB takes 10 + 4 us. A clean flush takes 100
+    /// us, plus 1000 us per extent and 41 us (rounded up) per 4 KiB.
     const ROUND: SataParams = SataParams {
         command_ns: 10_000,
         link_bytes_per_s: 1_024_000_000,
@@ -167,7 +167,7 @@ mod tests {
         ncq_depth: 2,
     };
 
-    /// A write of 4 KiB, not beside any with another number.
+    /// A write of 4 KiB that is no neighbour of a write with another number.
     fn write(nr: u64) -> Command {
         Command { start: nr << 20, ..WRITE }
     }
@@ -191,7 +191,7 @@ mod tests {
             self.sata.may_begin(command, self.now)
         }
 
-        /// Runs a command from its beginning to its end. Says how long it took.
+        /// Runs a command from start to end. Returns how long it took.
         fn run(&mut self, command: &Command) -> u64 {
             self.begin(command);
             let begun = self.now;
@@ -248,7 +248,7 @@ mod tests {
         disk.begin(&WRITE);
         disk.now = 13_999;
         assert!(!disk.may_begin(&FLUSH));
-        // It is done then, whether somebody has taken it or not.
+        // It is done at that time, even if its completion was not taken.
         disk.now = 14_000;
         assert!(disk.may_begin(&FLUSH));
     }

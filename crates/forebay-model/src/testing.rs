@@ -1,4 +1,4 @@
-//! What the tests of machines share: loads in virtual time.
+//! Loads in virtual time, shared by the tests of machines.
 
 use crate::{Command, Done, Machine, Random};
 use alloc::vec;
@@ -7,7 +7,7 @@ use forebay_core::Op;
 
 pub(crate) const READ: Command = Command { op: Op::Read, start: 0, len: 4096 };
 
-/// Runs a machine until it has done all it was given.
+/// Runs a machine until all of its commands are done.
 pub(crate) fn finish(machine: &mut dyn Machine, random: &mut Random) -> Vec<Done> {
     let mut done = Vec::new();
     while let Some(at) = machine.next_at_ns() {
@@ -18,8 +18,8 @@ pub(crate) fn finish(machine: &mut dyn Machine, random: &mut Random) -> Vec<Done
     done
 }
 
-/// One job that keeps `depth` random reads in flight, each in requests of at most `part` bytes,
-/// until `nr_ios` are done. Returns how many that is per second.
+/// Keeps `depth` random reads in flight, each in requests of at most `part` bytes, until `nr_ios`
+/// are done. Returns the number of reads per second.
 pub(crate) fn closed_loop(
     machine: &mut dyn Machine,
     depth: u32,
@@ -30,7 +30,7 @@ pub(crate) fn closed_loop(
     closed_loop_thinking(machine, depth, len, part, nr_ios, 0)
 }
 
-/// The same, where each I/O takes its turn at a processor for `cpu_ns` before it is handed over.
+/// As [`closed_loop`], but each I/O takes a turn at a processor for `cpu_ns` before its submission.
 pub(crate) fn closed_loop_thinking(
     machine: &mut dyn Machine,
     depth: u32,
@@ -41,7 +41,7 @@ pub(crate) fn closed_loop_thinking(
 ) -> u64 {
     let (mut places, mut random) = (Random::new(11, 0), Random::new(11, 1));
     let mut left = vec![0; depth as usize];
-    // When I/Os are handed over, in order; the slot of each.
+    // When I/Os are submitted, in order, with the slot of each.
     let mut ready: Vec<(u64, u32)> = Vec::new();
     let mut free_at = 0;
     let mut think = |ready: &mut Vec<(u64, u32)>, now: u64, io: u32| {

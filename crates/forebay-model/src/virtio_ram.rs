@@ -1,4 +1,4 @@
-//! A RAM disk of a host, behind a virtual controller.
+//! A RAM disk of a host behind a virtual controller.
 
 use crate::machine::{Done, Machine};
 use crate::parameters::{TIME_NS, params};
@@ -10,30 +10,30 @@ params! {
     ///
     /// Source of the defaults: the RAM disk behind a virtual SCSI controller (Hyper-V) of "blk-mq:
     /// avoid repeatedly scheduling the same work to run hardware queue" (2019). Eight jobs reach
-    /// 190k reads of 4 KiB per second with 16 in flight together, before and after that change, and
-    /// at most 256k with more. The second is the limit of the guest's processors, 4.0 us per I/O,
-    /// which is not the device's and no part of this model. The first is one of latency: 16 in
-    /// flight at 190k per second are 84.2 us each, of which the processor's 4.0 us and the move's
-    /// 0.4 us are taken off. What the host's memory moves is not published: 4 KiB in 0.4 us is
-    /// usual, and far above what was reached.
+    /// 190k reads of 4 KiB per second with 16 in flight in total, before and after that change, and
+    /// at most 256k with more. The second figure is the limit of the guest's processors, 4.0 us per
+    /// I/O; it is not part of this model. The first figure is a latency: 16 in flight at 190k per
+    /// second are 84.2 us each, minus 4.0 us of the processor and 0.4 us of the transfer. The rate
+    /// of the host's memory is not published. 4 KiB in 0.4 us is usual, and far above what was
+    /// reached.
     ///
     /// With `req_ns` 10100, `page_ns` 4000 and no latency it is the virtual disk of "blk-plug:
     /// don't flush nested plug lists" (2015): 70.9k reads of 4 KiB per second one by one, and
-    /// 215.9k in requests of 16 of them (published: 70.9k and 218k). There each I/O's share of the
-    /// processor's time is part of `page_ns`, a page being an I/O.
+    /// 215.9k in requests of 16 (published: 70.9k and 218k). There each I/O's share of processor
+    /// time is part of `page_ns`, and a page is an I/O.
     pub struct VirtioRamParams {
-        /// What the host takes for a request, one after another, ns.
+        /// The serial cost of a request on the host, ns.
         req_ns: 0, TIME_NS;
-        /// What it takes for each 4 KiB that are moved, one after another, ns.
+        /// The serial cost of each 4 KiB moved, ns.
         page_ns: 400, TIME_NS;
-        /// How long the way to the host and back is, for all requests side by side, ns.
+        /// The latency to the host and back, overlapping for all requests, ns.
         latency_ns: 79_800, TIME_NS;
     }
 }
 
-/// Memory of a host: each request waits for its turn there, costs a time of its own and a time for
-/// each 4 KiB, and any number are on their way at once. They are done in the order in which they
-/// began; what moves no data is done at once; nothing fails.
+/// Host memory. Each request waits for its turn there and costs a fixed time plus a time for each 4
+/// KiB. Any number may be on their way at once. They complete in the order in which they began.
+/// Requests that move no data complete at once. Nothing fails.
 #[derive(Clone, Debug)]
 pub struct VirtioRam {
     params: VirtioRamParams,
@@ -41,7 +41,7 @@ pub struct VirtioRam {
 }
 
 impl VirtioRam {
-    /// A disk that is idle.
+    /// Creates an idle disk.
     pub fn new(params: VirtioRamParams) -> VirtioRam {
         VirtioRam { params, pipe: Pipe::new(params.latency_ns, None) }
     }

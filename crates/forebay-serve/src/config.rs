@@ -56,8 +56,10 @@ pub struct Limits {
     pub connections: usize,
     /// Threads that serve connections; 0 is taken for 1.
     pub threads: usize,
-    /// Memory for payloads, bytes, of all connections together.
-    pub memory_bytes: usize,
+    /// Memory for payloads, bytes, of all connections together. Each thread needs two pieces of 4
+    /// KiB per connection, larger where a disk has larger blocks, and at least 1 MiB. `None`: 64
+    /// MiB, or as much as that is.
+    pub memory_bytes: Option<usize>,
 }
 
 /// Requests of one connection that are under way at once; more wait in its socket. Four times as
@@ -68,6 +70,6 @@ pub(crate) const MAX_IN_FLIGHT: u32 = 512;
 impl Default for Limits {
     fn default() -> Limits {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Limits { connections: 100, threads, memory_bytes: 64 << 20 }
+        Limits { connections: 100, threads, memory_bytes: None }
     }
 }

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 pub(crate) const END: Duration = Duration::from_secs(60);
 
 /// Has workers end by `drain`, and then makes durable what clients have written: after this nothing
-/// is lost by a power failure. Says what has failed, the gravest first.
+/// is lost by a power failure. Returns what has failed, the gravest first. A flush that failed
+/// where no write was waiting for it is not a failure, and goes to `note`.
 ///
 /// One disk that fails, or does not answer, keeps no other from being flushed. Where workers still
 /// wait for one at half of the time, the disks are flushed all the same; and again, if the workers
@@ -23,6 +24,7 @@ pub(crate) fn drain_and_flush(
     limit: Duration,
     drain: impl FnOnce() -> Result<(), ServeError> + Send + 'static,
     exports: &Arc<[Export]>,
+    note: impl FnMut(String),
 ) -> Vec<ServeError> {
     let until = Instant::now() + limit;
     let (ended, flushes) = match begin(drain) {
@@ -39,7 +41,7 @@ pub(crate) fn drain_and_flush(
         }
         Err(error) => (Ok(Err(error)), begin_flushes(exports)),
     };
-    let mut failures = failed_flushes(flushes, exports, until, limit);
+    let mut failures = failed_flushes(flushes, exports, (until, limit), note);
     let ended = ended.unwrap_or_else(|error| match error {
         RecvTimeoutError::Timeout => Err(ServeError::Hangs { limit }),
         RecvTimeoutError::Disconnected => Err(ServeError::Panicked),
@@ -64,8 +66,11 @@ fn begin<T: Send + 'static>(
     thread.map(|_| result).map_err(failed)
 }
 
+/// The outcome of a flush: whether it failed without a loss, and how.
+type Flushed = Result<Option<String>, ServeError>;
+
 /// The last flush of an export, by its number; without a thread it is still to be made.
-type Flush = (usize, Result<Receiver<Result<(), ServeError>>, ServeError>);
+type Flush = (usize, Result<Receiver<Flushed>, ServeError>);
 
 /// Begins to flush all disks at once.
 fn begin_flushes(exports: &Arc<[Export]>) -> Vec<Flush> {
@@ -77,33 +82,44 @@ fn begin_flushes(exports: &Arc<[Export]>) -> Vec<Flush> {
     written.map(begin_one).collect()
 }
 
-/// Says which have failed, or have not come to their end by then.
+/// Returns those that have failed, or have not ended by then.
 fn failed_flushes(
     flushes: Vec<Flush>,
     exports: &Arc<[Export]>,
-    until: Instant,
-    limit: Duration,
+    (until, limit): (Instant, Duration),
+    mut note: impl FnMut(String),
 ) -> Vec<ServeError> {
-    let ended = flushes.into_iter().map(|(nr, result)| {
-        // Without a thread it is made here, without a limit: better late than never.
-        let Ok(result) = result else { return flush(&exports[nr]) };
-        result.recv_timeout(left(until)).unwrap_or_else(|error| match error {
-            RecvTimeoutError::Disconnected => Err(ServeError::Panicked),
-            RecvTimeoutError::Timeout => {
-                let spec = exports[nr].disk.info().spec.clone();
-                Err(ServeError::FlushHangs { spec, limit })
-            }
-        })
-    });
-    ended.filter_map(Result::err).collect()
+    let mut failures = Vec::new();
+    for (nr, result) in flushes {
+        let flushed = match result {
+            // Without a thread it is made here, without a limit: better late than never.
+            Err(_) => flush(&exports[nr]),
+            Ok(result) => result.recv_timeout(left(until)).unwrap_or_else(|error| match error {
+                RecvTimeoutError::Disconnected => Err(ServeError::Panicked),
+                RecvTimeoutError::Timeout => {
+                    let spec = exports[nr].disk.info().spec.clone();
+                    Err(ServeError::FlushHangs { spec, limit })
+                }
+            }),
+        };
+        match flushed {
+            Ok(harmless) => harmless.into_iter().for_each(&mut note),
+            Err(failure) => failures.push(failure),
+        }
+    }
+    failures
 }
 
-fn flush(export: &Export) -> Result<(), ServeError> {
-    let has_unflushed = export.has_unflushed_writes();
-    export.disk.flush().map_err(|source| {
-        let spec = export.disk.info().spec.clone();
-        ServeError::LastFlush { spec, has_unflushed, source }
-    })
+fn flush(export: &Export) -> Flushed {
+    let had_unflushed = export.has_unflushed_writes();
+    let Err(source) = export.disk.flush() else { return Ok(None) };
+    let spec = export.disk.info().spec.clone();
+    // Asked again: the flush may have found a loss, or a worker that ends late may have written.
+    if had_unflushed || export.has_unflushed_writes() {
+        return Err(ServeError::LastFlush { spec, source });
+    }
+    let what = "the last flush failed; no write of a client was waiting for it, so none is lost";
+    Ok(Some(format!("{spec}: {what}: {source}")))
 }
 
 /// The end of a server that has failed in these ways, the gravest first, which is the loss of data:
@@ -141,7 +157,7 @@ mod tests {
         let (_never, waits) = channel::<()>();
         let limit = Duration::from_millis(800);
         let drain = move || waits.recv().map_err(|_| ServeError::Panicked);
-        let failures = drain_and_flush(limit, drain, &exports);
+        let failures = drain_and_flush(limit, drain, &exports, |note| panic!("{note}"));
         let [ServeError::FlushHangs { spec, .. }, ServeError::Hangs { .. }] = &failures[..] else {
             panic!("{failures:?}")
         };
@@ -166,7 +182,7 @@ mod tests {
             at_work[1].disk.write_at(&[1; 4096], 0).unwrap();
             Ok(())
         };
-        let failures = drain_and_flush(limit, drain, &exports);
+        let failures = drain_and_flush(limit, drain, &exports, |note| panic!("{note}"));
         let [ServeError::FlushHangs { spec, .. }] = &failures[..] else { panic!("{failures:?}") };
         assert!(spec.starts_with("fault:"), "{spec}");
         assert!(!exports[1].has_unflushed_writes());
@@ -177,10 +193,10 @@ mod tests {
     fn who_ends_in_time_has_everything_flushed() {
         let exports: Arc<[Export]> = [export("", "ram:1M")].into();
         let drain = || Err(ServeError::Panicked);
-        let failures = drain_and_flush(Duration::from_secs(60), drain, &exports);
+        let failures = drain_and_flush(Duration::from_secs(60), drain, &exports, drop);
         assert!(matches!(failures[..], [ServeError::Panicked]), "{failures:?}");
         let panics = || panic!("a test does this");
-        let failures = drain_and_flush(Duration::from_secs(60), panics, &exports);
+        let failures = drain_and_flush(Duration::from_secs(60), panics, &exports, drop);
         assert!(matches!(failures[..], [ServeError::Panicked]), "{failures:?}");
     }
 

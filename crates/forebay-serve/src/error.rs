@@ -48,6 +48,24 @@ pub enum ServeError {
     /// Nothing to serve.
     #[error("no disk to serve")]
     NoExport,
+    /// Less memory than the connections need.
+    #[error(
+        "{} MiB of memory is too little: {connections} connections on {threads} threads need {} \
+         MiB, so that each can always have {} KiB",
+        .given >> 20, .needed.div_ceil(1 << 20), .piece >> 10
+    )]
+    Memory {
+        /// The memory of the limits, bytes.
+        given: usize,
+        /// The least that would do, bytes.
+        needed: usize,
+        /// Connections of the limits.
+        connections: usize,
+        /// Threads of the limits.
+        threads: usize,
+        /// What each connection must be able to have, bytes.
+        piece: usize,
+    },
     /// Two exports of one name.
     #[error("two exports are named `{0}`")]
     SameName(String),
@@ -92,24 +110,14 @@ pub enum ServeError {
         /// How long it was waited for.
         limit: Duration,
     },
-    /// A flush at the end failed: what clients have written last may not be on stable storage.
-    #[error("{spec}: the last flush failed{}: {source}", lost(*.has_unflushed))]
+    /// A flush at the end failed, and writes may be lost.
+    #[error("{spec}: the last flush failed, and writes may be lost: {source}")]
     LastFlush {
         /// The disk.
         spec: String,
-        /// Whether there are writes that no earlier flush has covered.
-        has_unflushed: bool,
         /// How it failed.
         source: forebay::IoError,
     },
-}
-
-/// What a failed flush may cost.
-fn lost(has_unflushed: bool) -> &'static str {
-    match has_unflushed {
-        true => ", and writes may be lost",
-        false => ", and nothing is lost, since all that was written had been flushed before",
-    }
 }
 
 /// Names what the failed system call was for.

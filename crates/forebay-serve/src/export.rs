@@ -3,11 +3,13 @@
 use crate::config::ExportOptions;
 use crate::error::ServeError;
 use crate::pool::PIECE_MAX;
-use forebay::Disk;
+use forebay::{Disk, OpenError};
 use forebay_nbd::export::{Abilities, BlockSizes, ExportInfo};
 
-/// The largest payload of a read or a write, bytes: what clients may take for granted.
-const PAYLOAD_MAX: u32 = 32 << 20;
+/// The largest payload of a read or a write, bytes, as in nbdkit. The protocol lets clients assume
+/// 32 MiB; kernels have sent requests of 49.9 MB. Memory does not depend on it: larger payloads
+/// than [`PIECE_MAX`] travel in pieces.
+const PAYLOAD_MAX: u32 = 64 << 20;
 
 /// A disk that is served.
 #[derive(Debug)]
@@ -21,16 +23,14 @@ pub(crate) struct Export {
     opened_point: u64,
     /// Whether a read fills its memory. Where not, that is cleared: it has been somebody else's.
     pub(crate) keeps_data: bool,
+    /// Whether a read fills a cache that later reads find.
+    pub(crate) caches_reads: bool,
 }
 
 impl Export {
     /// Opens the disk of an export.
     pub(crate) fn open(options: &ExportOptions) -> Result<Export, ServeError> {
-        let failed = |source| ServeError::Open { spec: options.spec.clone(), source };
-        let disk = Disk::open(&spec(options)).map_err(failed)?;
-        let Some(size_bytes) = disk.capacity_bytes() else {
-            return Err(ServeError::Grows { spec: options.spec.clone() });
-        };
+        let (disk, size_bytes) = open_disk(options)?;
         let (limits, facts) = (disk.limits(), disk.info().facts);
         // Whoever copies it would have a copy without its end, and not know.
         if facts.out_of_reach_bytes > 0 {
@@ -67,23 +67,51 @@ impl Export {
         info.check().map_err(|why| ServeError::NotOffered { spec: options.spec.clone(), why })?;
         let discards_to_zeroes = can.trim && facts.discards_to_zeroes;
         let opened_point = disk.durable_point();
-        let keeps_data = facts.keeps_data;
-        Ok(Export { disk, info, discards_to_zeroes, opened_point, keeps_data })
+        let (keeps_data, caches_reads) = (facts.keeps_data, facts.caches_reads);
+        Ok(Export { disk, info, discards_to_zeroes, opened_point, keeps_data, caches_reads })
     }
 
-    /// Whether writes have ended, and no flush has succeeded since.
+    /// Returns whether a client's write may not be on stable storage: one has ended and no flush
+    /// has succeeded since, or a failed flush has lost some. A flush that fails before any write
+    /// loses at most what others wrote before the disk was opened.
     pub(crate) fn has_unflushed_writes(&self) -> bool {
         let point = self.disk.durable_point();
-        point != self.opened_point && !self.disk.is_durable(point)
+        let is_unflushed = point != self.opened_point && !self.disk.is_durable(point);
+        let lost = self.disk.lost_writes();
+        is_unflushed || lost.is_some_and(|lost| lost.up_to > self.opened_point)
     }
+}
+
+/// Opens the disk of an export, and returns it with its size in bytes.
+fn open_disk(options: &ExportOptions) -> Result<(Disk, u64), ServeError> {
+    let failed = |source| ServeError::Open { spec: options.spec.clone(), source };
+    let spec = spec(options);
+    let disk = match Disk::open(&spec) {
+        // The library has no disk of size 0, since few programs mean one. Servers of NBD have.
+        // A disk that may grow has no size of its own, and no client gets beyond that of the
+        // export.
+        Err(OpenError::TooSmall { len: 0, .. }) => {
+            let disk = Disk::open(&with_key(&spec, "capacity=growing")).map_err(failed)?;
+            return Ok((disk, 0));
+        }
+        opened => opened.map_err(failed)?,
+    };
+    let Some(size_bytes) = disk.capacity_bytes() else {
+        return Err(ServeError::Grows { spec: options.spec.clone() });
+    };
+    Ok((disk, size_bytes))
+}
+
+/// Returns a spec with one more key.
+fn with_key(spec: &str, key: &str) -> String {
+    format!("{spec}{}{key}", if spec.contains('?') { '&' } else { '?' })
 }
 
 /// The spec of an export's disk. One that is not to be written to is not opened for that, either.
 fn spec(options: &ExportOptions) -> String {
     let spec = &options.spec;
     match options.read_only && !spec.contains("read_only=") {
-        true if spec.contains('?') => format!("{spec}&read_only=on"),
-        true => format!("{spec}?read_only=on"),
+        true => with_key(spec, "read_only=on"),
         false => spec.clone(),
     }
 }

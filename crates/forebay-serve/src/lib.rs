@@ -1,12 +1,12 @@
-//! An NBD server: disks of the layer for the network.
+//! NBD server: exports disks of the block layer to the network.
 //!
-//! [`Server::open`] opens disks and sockets; [`Server::run`] serves them until it is told to stop.
-//! Connections are spread over a few threads. Each takes everything that its clients have sent,
-//! submits it to the disks within one plug, so that neighbours merge whoever sent them, and answers
-//! in as few system calls.
+//! [`Server::open`] opens disks and sockets; [`Server::run`] serves them until the caller stops it.
+//! A few threads share the connections. Each thread reads everything that its clients have sent and
+//! submits it to the disks within one plug, so that neighbouring I/Os merge even if different
+//! clients sent them. It answers in as few system calls.
 //!
-//! The process is the caller's: nothing here touches its signals, its limits or its rights, and it
-//! may have several servers. `forebay serve` is the program around one.
+//! The process belongs to the caller: the server changes no signal handler, resource limit or
+//! privilege, and a process may have several servers. `forebay serve` is the program around one.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
@@ -15,6 +15,7 @@ mod config;
 mod end;
 mod error;
 mod export;
+mod handle;
 mod listen;
 mod log;
 mod metrics;
@@ -26,7 +27,8 @@ mod worker;
 
 pub use config::{ExportOptions, Limits, Options, TlsOptions};
 pub use error::ServeError;
+pub use handle::ServerHandle;
 pub use listen::{Address, AddressError, ListenError};
-pub use metrics::{EndpointError, metrics_address};
+pub use metrics::{EndpointError, last_part, metrics_address};
 pub use server::{Needs, Observer, Server};
 pub use tls::TlsError;

@@ -5,6 +5,7 @@ mod disks;
 mod families;
 mod http;
 mod kinds;
+mod label;
 mod process;
 mod registry;
 mod text;
@@ -13,6 +14,8 @@ mod traffic;
 pub(crate) use http::Endpoint;
 pub use http::{EndpointError, metrics_address};
 pub(crate) use kinds::{ConnectionRefusal, HandshakeFailure, RequestKind, Stage};
+pub(crate) use label::labels;
+pub use label::last_part;
 pub(crate) use registry::{CountedExport, Counters, OpenConnection, WorkerCounters};
 #[cfg(test)]
 pub(crate) use traffic::Traffic;

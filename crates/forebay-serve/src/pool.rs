@@ -4,15 +4,18 @@
 //! pieces of a few sizes, and kept for the next request when it comes back; an idle worker gives it
 //! up.
 //!
-//! **Who gets how much.** A client that does not take its replies keeps their memory. So that such
-//! clients cannot starve the others, half of the budget is divided evenly: everybody may have that
-//! share at any time. Of the other half a client may have no more than what is left of it
-//! afterwards. That is how switches share the memory of their ports (Choudhury and Hahne, "Dynamic
-//! queue length thresholds for shared-memory packet switches", 1998).
+//! **Shares.** A client that does not take its replies keeps their memory, and so does one that
+//! sends half of a payload. So that such clients cannot starve the others, half of the budget is
+//! divided evenly: each client may have that share at any time, and the server does not start with
+//! less memory than a piece per share. Of the other half a client may have no more than what is
+//! left of it afterwards. That is how switches share the memory of their ports (Choudhury and
+//! Hahne, "Dynamic queue length thresholds for shared-memory packet switches", 1998).
 
+use crate::config::Limits;
+use crate::error::ServeError;
 use forebay::Buf;
 
-/// The smallest piece, bytes.
+/// The smallest piece, bytes; larger where a disk has larger blocks.
 const PIECE_MIN: usize = 4 << 10;
 /// The largest piece, bytes: larger payloads travel in several.
 pub(crate) const PIECE_MAX: usize = 256 << 10;
@@ -22,6 +25,47 @@ pub(crate) const PIECE_MAX: usize = 256 << 10;
 const HELD_MAX: usize = 2 << 20;
 /// Piece sizes: the powers of two from the smallest to the largest.
 const NR_CLASSES: usize = (PIECE_MAX / PIECE_MIN).ilog2() as usize + 1;
+
+/// Memory of a server that was given no number, bytes. More where its limits need it.
+const MEMORY_BYTES: usize = 64 << 20;
+
+/// How a server divides its memory among workers and clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Budget {
+    /// Bytes of one worker.
+    bytes: usize,
+    /// Clients that may be at one worker: all of them, since clients choose which of their
+    /// connections they close.
+    nr_clients: usize,
+    /// The smallest piece, bytes.
+    piece_min: usize,
+}
+
+impl Budget {
+    /// Divides the memory of `limits`. `block` is the largest logical block of all disks, a power
+    /// of two.
+    ///
+    /// # Errors
+    /// Returns an error if the memory is too little for a piece per client.
+    pub(crate) fn new(limits: &Limits, block: u32) -> Result<Budget, ServeError> {
+        let (threads, connections) = (limits.threads.max(1), limits.connections.max(1));
+        let piece_min = PIECE_MIN.max(block as usize);
+        let bytes_min = (2 * piece_min).saturating_mul(connections).max(4 * PIECE_MAX);
+        let needed = bytes_min.saturating_mul(threads);
+        let given = limits.memory_bytes.unwrap_or(MEMORY_BYTES.max(needed));
+        if given < needed {
+            let piece = piece_min;
+            return Err(ServeError::Memory { given, needed, connections, threads, piece });
+        }
+        Ok(Budget { bytes: given / threads, nr_clients: connections, piece_min })
+    }
+
+    /// Returns the memory of all workers, if it is more than the usual.
+    pub(crate) fn raised_bytes(&self, limits: &Limits) -> Option<usize> {
+        let bytes = self.bytes * limits.threads.max(1);
+        (limits.memory_bytes.is_none() && bytes > MEMORY_BYTES).then_some(bytes)
+    }
+}
 
 /// Pieces of memory, and how many bytes of them may be lent. Of one thread.
 #[derive(Debug)]
@@ -38,6 +82,10 @@ pub(crate) struct Pool {
     share_bytes: usize,
     /// What clients have beyond their shares, together.
     beyond_bytes: usize,
+    piece_min: usize,
+    /// Whether a client was refused a piece because others have the memory, since this was last
+    /// asked.
+    is_short: bool,
 }
 
 /// How many bytes of a pool one client has.
@@ -54,16 +102,17 @@ fn class(piece_bytes: usize) -> usize {
 }
 
 impl Pool {
-    /// A pool that lends at most `budget_bytes` to at most `nr_clients`.
-    pub(crate) fn new(budget_bytes: usize, nr_clients: usize) -> Pool {
-        let budget_bytes = budget_bytes.max(4 * PIECE_MAX);
+    /// Returns a pool with the budget of one worker.
+    pub(crate) fn new(budget: Budget) -> Pool {
         Pool {
             free: Default::default(),
             kept_bytes: 0,
             lent_bytes: 0,
-            budget_bytes,
-            share_bytes: (budget_bytes / 2 / nr_clients.max(1)).max(PIECE_MIN),
+            budget_bytes: budget.bytes,
+            share_bytes: budget.bytes / 2 / budget.nr_clients,
             beyond_bytes: 0,
+            piece_min: budget.piece_min,
+            is_short: false,
         }
     }
 
@@ -82,14 +131,15 @@ impl Pool {
         self.lent_bytes + piece <= self.budget_bytes && (more == 0 || beyond + more <= left)
     }
 
-    /// A piece for `len` bytes, or for the first of them: as large as may be lent to somebody who
-    /// has so much already. None: nothing may be, until something comes back. What a piece contains
-    /// is left from others.
+    /// Returns a piece for `len` bytes, or for the first of them: as large as may be lent to a
+    /// client that has so much already. `None`: nothing may be, until something comes back. The
+    /// contents of a piece are those of its last use.
     pub(crate) fn take(&mut self, len: usize, held: &mut Held) -> Option<Buf> {
         let mut piece = piece_bytes(len);
         while !self.may_have(piece, held) {
             piece /= 2;
-            if piece < PIECE_MIN {
+            if piece < self.piece_min {
+                self.is_short |= held.0 + self.piece_min <= HELD_MAX;
                 return None;
             }
         }
@@ -138,6 +188,23 @@ impl Pool {
         self.kept_bytes = 0;
     }
 
+    /// Returns whether everything that was lent has come back.
+    #[cfg(test)]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.lent_bytes == 0 && self.beyond_bytes == 0
+    }
+
+    /// Returns whether a client waits for memory that others have.
+    pub(crate) fn is_short(&self) -> bool {
+        self.is_short
+    }
+
+    /// The same, for the time since this was last called: a client that still waits asks again in
+    /// the same round.
+    pub(crate) fn take_shortage(&mut self) -> bool {
+        std::mem::take(&mut self.is_short)
+    }
+
     /// Whether anything is kept.
     pub(crate) fn keeps_any(&self) -> bool {
         self.kept_bytes > 0
@@ -148,9 +215,76 @@ impl Pool {
 mod tests {
     use super::*;
 
+    fn limits(memory_bytes: Option<usize>, connections: usize, threads: usize) -> Limits {
+        Limits { memory_bytes, connections, threads }
+    }
+
+    fn pool(memory_bytes: usize, connections: usize) -> Pool {
+        Pool::new(Budget::new(&limits(Some(memory_bytes), connections, 1), 512).unwrap())
+    }
+
+    #[test]
+    fn memory_for_a_piece_per_client_is_needed_at_each_worker() {
+        for (connections, threads, block, needed) in [
+            (100, 1, 512, 1 << 20),
+            (100, 4, 4096, 4 << 20),
+            (1000, 1, 512, 1000 * 8192),
+            (1000, 3, 1, 3000 * 8192),
+            (100, 2, 1 << 16, 2 * 100 * (128 << 10)),
+        ] {
+            let of = |memory| Budget::new(&limits(memory, connections, threads), block);
+            of(Some(needed)).unwrap();
+            let Err(ServeError::Memory { needed: told, .. }) = of(Some(needed - 1)) else {
+                panic!("{needed} is too much")
+            };
+            assert_eq!(told, needed);
+            // Without a number there is always enough.
+            let raised = of(None).unwrap().raised_bytes(&limits(None, connections, threads));
+            assert_eq!(raised, (needed > MEMORY_BYTES).then_some(needed));
+        }
+        let many = limits(None, 5000, 2);
+        let raised = Budget::new(&many, 512).unwrap().raised_bytes(&many);
+        assert_eq!(raised, Some(2 * 5000 * 8192));
+        Budget::new(&limits(Some(usize::MAX), usize::MAX, usize::MAX), 512).unwrap();
+    }
+
+    /// With the least memory there can be, and all others greedy.
+    #[test]
+    fn each_client_gets_a_piece_whatever_the_others_have() {
+        for (nr_clients, block) in [(1, 512), (200, 512), (300, 4096), (50, 1 << 16)] {
+            let needed = (2 * PIECE_MIN.max(block) * nr_clients).max(1 << 20);
+            let limits = limits(Some(needed), nr_clients, 1);
+            let mut pool = Pool::new(Budget::new(&limits, block as u32).unwrap());
+            let mut clients: Vec<_> = (0..nr_clients).map(|_| Held::default()).collect();
+            let (last, others) = clients.split_last_mut().unwrap();
+            let mut taken = Vec::new();
+            for held in others {
+                let all = take_all(&mut pool, held);
+                assert!(!all.is_empty() && all.iter().all(|buf| buf.len() >= block));
+                taken.push(all);
+            }
+            let buf = pool.take(block, last).expect("its share");
+            assert!(buf.len() >= block, "{} bytes for a block of {block}", buf.len());
+        }
+    }
+
+    #[test]
+    fn a_shortage_is_noted_where_others_have_the_memory() {
+        let mut pool = pool(16 << 20, 2);
+        let (mut one, mut other) = (Held::default(), Held::default());
+        let all = take_all(&mut pool, &mut one);
+        assert!(!pool.take_shortage(), "it has all that one client may have");
+        all.into_iter().for_each(|buf| pool.give(buf, &mut one));
+        let mut pool = super::tests::pool(1 << 20, 100);
+        let _one = take_all(&mut pool, &mut one);
+        let _other = take_all(&mut pool, &mut other);
+        assert!(pool.take_shortage());
+        assert!(!pool.take_shortage());
+    }
+
     #[test]
     fn a_piece_is_as_large_as_asked_for_up_to_the_largest() {
-        let mut pool = Pool::new(8 << 20, 1);
+        let mut pool = pool(8 << 20, 1);
         let held = &mut Held::default();
         assert_eq!(pool.take(1, held).unwrap().len(), PIECE_MIN);
         assert_eq!(pool.take(4097, held).unwrap().len(), 8192);
@@ -166,7 +300,7 @@ mod tests {
     #[test]
     fn greedy_clients_leave_everybody_a_share() {
         let (budget, nr_clients) = (4 << 20, 50);
-        let mut pool = Pool::new(budget, nr_clients);
+        let mut pool = pool(budget, nr_clients);
         let mut clients: Vec<_> = (0..nr_clients).map(|_| (Held::default(), Vec::new())).collect();
         for (held, bufs) in &mut clients {
             bufs.extend(take_all(&mut pool, held));
@@ -180,7 +314,7 @@ mod tests {
 
     #[test]
     fn the_budget_is_never_exceeded_and_everything_comes_back() {
-        let mut pool = Pool::new(1 << 20, 2);
+        let mut pool = pool(1 << 20, 2);
         for len in [4096, 65536, 1, 262_144, 9000] {
             let mut helds = [Held::default(), Held::default()];
             let mut lent: Vec<Vec<Buf>> = Vec::new();

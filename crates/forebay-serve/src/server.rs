@@ -1,15 +1,17 @@
-//! The server as a whole: what it opens, and how it runs from its begin to its end.
+//! The server: what it opens, and how it runs from start to shutdown.
 
 use crate::accept::accept_until;
 use crate::config::{Limits, Options};
 use crate::end::{self, END};
 use crate::error::{ServeError, system};
 use crate::export::Export;
+use crate::handle::ServerHandle;
 use crate::listen::Listener;
 use crate::log::Log;
-use crate::metrics::{CountedExport, Counters, Endpoint};
+use crate::metrics::{CountedExport, Counters, Endpoint, labels};
+use crate::pool::Budget;
 use crate::threads::Threads;
-use crate::tls::server_config;
+use crate::tls::Tls;
 use forebay::{Disk, now_ns};
 use forebay_nbd::export::ExportInfo;
 use forebay_nbd::server::TlsPolicy;
@@ -19,21 +21,22 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-/// What all threads of a server know.
+/// State that all threads of a server share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) exports: Arc<[Export]>,
     pub(crate) infos: Vec<ExportInfo>,
-    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
+    pub(crate) tls: Option<Tls>,
     pub(crate) tls_policy: TlsPolicy,
     pub(crate) limits: Limits,
+    pub(crate) budget: Budget,
     /// Connections that have chosen an export.
     pub(crate) nr_open: Arc<AtomicUsize>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) log: Log,
 }
 
-/// A server whose disks are open and whose sockets listen.
+/// An NBD server whose disks are open and whose sockets listen.
 ///
 /// ```
 /// use forebay_serve::{Address, ExportOptions, Options, Server};
@@ -47,7 +50,7 @@ pub(crate) struct Shared {
 ///     ..Options::default()
 /// };
 /// let server = Server::open(options)?;
-/// // Any descriptor says when to stop. This one does when its other end is dropped.
+/// // The server stops when this descriptor is readable: when the other end is dropped.
 /// let (stop, stopped) = UnixStream::pair()?;
 /// let thread = std::thread::spawn(move || server.run(&stopped, &mut ()));
 /// drop(stop);
@@ -62,48 +65,45 @@ pub struct Server {
     metrics: Option<Endpoint>,
 }
 
-/// Who is told how far a server is, on the thread that runs it. `()` is somebody whom it does not
-/// interest.
+/// Lifecycle callbacks, called on the thread that runs [`Server::run`]. `()` ignores them.
 pub trait Observer {
-    /// How often [`Observer::alive`] is to be called, at least; `None`: never.
+    /// Returns the longest time between two calls of [`Observer::alive`]. `None`: no calls.
     fn interval(&self) -> Option<Duration> {
         None
     }
 
-    /// It serves.
+    /// Called when the server has started to serve.
     fn ready(&mut self) {}
 
-    /// It still accepts connections.
+    /// Called from time to time while the server accepts connections.
     fn alive(&mut self) {}
 
-    /// It takes no connections any more, and ends, which takes a minute at most.
+    /// Called when the server stops accepting connections. It ends within a minute.
     fn stopping(&mut self) {}
 }
 
 impl Observer for () {}
 
-/// What a server that is open still needs of the system, for who confines the process.
+/// Rights that an open server still needs, for a caller that confines the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// The socket files that it removes at its end.
+    /// Socket files that the server removes when it ends.
     pub socket_files: Vec<PathBuf>,
+    /// Directories whose files a reload reads ([`ServerHandle::reload`]).
+    pub readable: Vec<PathBuf>,
     /// Whether a disk may connect to another server.
     pub connects: bool,
 }
 
 impl Server {
-    /// Opens the disks and the sockets. From here on clients may connect, and wait.
+    /// Opens the disks and the sockets. From here on clients can connect; they wait until the
+    /// server runs.
     ///
     /// # Errors
-    /// What cannot be opened, and what to do.
+    /// Returns an error that names what cannot be opened, and the remedy.
     pub fn open(options: Options) -> Result<Server, ServeError> {
-        let tls = options.tls.as_ref();
-        let tls_policy = match tls.map(|tls| tls.is_required) {
-            None => TlsPolicy::Off,
-            Some(false) => TlsPolicy::On,
-            Some(true) => TlsPolicy::Require,
-        };
-        let tls = tls.map(|tls| server_config(&tls.certificates, tls.verify_peer)).transpose()?;
+        let tls = options.tls.map(Tls::open).transpose()?;
+        let tls_policy = tls.as_ref().map_or(TlsPolicy::Off, Tls::policy);
         if options.exports.is_empty() {
             return Err(ServeError::NoExport);
         }
@@ -114,9 +114,14 @@ impl Server {
             }
             exports.push(Export::open(export)?);
         }
+        let blocks = exports.iter().map(|export| export.info.block_size.min);
+        let budget = Budget::new(&options.limits, blocks.max().unwrap_or(1))?;
         let mut listeners = Vec::new();
         for socket in options.sockets {
-            listeners.push(Listener::adopt(socket).map_err(system("a socket to take over"))?);
+            listeners.push(
+                Listener::adopt(socket)
+                    .map_err(system("cannot use a socket that was passed in"))?,
+            );
         }
         for address in &options.listen {
             listeners.push(Listener::open(address)?);
@@ -124,8 +129,10 @@ impl Server {
         if listeners.is_empty() {
             return Err(ServeError::NoSocket);
         }
-        let counted = exports.iter().map(|export| CountedExport {
-            name: export.info.name.clone(),
+        let named = options.exports.iter().map(|export| (&*export.name, &*export.spec));
+        let labels = labels(&named.collect::<Vec<_>>());
+        let counted = exports.iter().zip(labels).map(|(export, label)| CountedExport {
+            name: label.to_owned(),
             disk: export.disk.clone(),
         });
         let counters = Counters::new(counted.collect());
@@ -139,6 +146,7 @@ impl Server {
             tls,
             tls_policy,
             limits: options.limits,
+            budget,
             nr_open: Arc::default(),
             counters,
             log: Log::to(options.log),
@@ -146,12 +154,12 @@ impl Server {
         Ok(Server { shared, listeners, metrics })
     }
 
-    /// The disks that are served, in the order of the exports.
+    /// Returns the disks that are served, in the order of the exports.
     pub fn disks(&self) -> impl Iterator<Item = &Disk> {
         self.shared.exports.iter().map(|export| &export.disk)
     }
 
-    /// The NBD URIs of all exports, at every socket.
+    /// Returns the NBD URIs of all exports, at every socket.
     pub fn uris(&self) -> Vec<String> {
         let is_tls = self.shared.tls_policy == TlsPolicy::Require;
         let of = |listener: &Listener| {
@@ -161,30 +169,45 @@ impl Server {
         self.listeners.iter().flat_map(of).collect()
     }
 
-    /// What is still needed from here on, beside what is open: its files are opened again for
-    /// queues of their own.
+    /// Returns a handle for other threads.
+    pub fn handle(&self) -> ServerHandle {
+        ServerHandle::new(&self.shared)
+    }
+
+    /// Returns the rights that the server needs from now on, beyond what it has open. Its open
+    /// files are opened again, once for each queue.
     pub fn needs(&self) -> Needs {
         let files = self.listeners.iter().filter_map(Listener::file);
         let files = files.chain(self.metrics.as_ref().and_then(Endpoint::file));
         let mut exports = self.shared.exports.iter();
         Needs {
             socket_files: files.map(Path::to_owned).collect(),
+            readable: self.shared.tls.as_ref().map_or_else(Vec::new, Tls::directories),
             connects: exports.any(|export| export.disk.info().facts.uses_tcp),
         }
     }
 
-    /// Serves until `stop` is readable, or its other end is closed. Then no more connections are
-    /// accepted, what was begun is finished and answered, and every disk is flushed. No thread of
-    /// the server's is left, but one that waits for a disk which does not answer.
+    /// Serves until `stop` is readable or its other end is closed. Then it accepts no more
+    /// connections, completes and answers the requests in flight, and flushes every disk. No thread
+    /// of the server remains, except one that waits for a disk that does not answer.
     ///
     /// # Errors
-    /// If a thread cannot be started or has panicked, a flush at the end fails, or a disk does not
-    /// answer any more: then its thread is left behind, and the process had better end. Of several
-    /// failures the gravest is returned, and the others are logged.
+    /// Returns an error if a thread cannot be started or panics, if a last flush fails and writes
+    /// may be lost, or if a disk does not answer: then its thread remains, and the process should
+    /// end. Of several errors it returns the gravest, and logs the others.
     pub fn run(mut self, stop: impl AsFd, observer: &mut dyn Observer) -> Result<(), ServeError> {
         let metrics = self.metrics.take();
         if let Some(metrics) = &metrics {
-            self.shared.log.line(now_ns(), format_args!("metrics at {}", metrics.place()));
+            self.shared.log.line(now_ns(), format_args!("serving metrics at {}", metrics.place()));
+        }
+        if let Some(bytes) = self.shared.budget.raised_bytes(&self.shared.limits) {
+            let Limits { connections, threads, .. } = self.shared.limits;
+            let line = format_args!(
+                "memory for data in flight: {} MiB, as {connections} connections on {threads} \
+                 threads need",
+                bytes.div_ceil(1 << 20)
+            );
+            self.shared.log.line(now_ns(), line);
         }
         let _metrics = metrics.map(Endpoint::start).transpose()?;
         let threads = Threads::start(&self.shared)?;
@@ -200,7 +223,9 @@ impl Server {
         observer.ready();
         let accepted = accept_until(stop, &self.listeners, &threads, &self.shared, observer);
         observer.stopping();
-        let mut failures = end::drain_and_flush(END, || threads.end(), &self.shared.exports);
+        let shared = &self.shared;
+        let note = |note| shared.log.line(now_ns(), note);
+        let mut failures = end::drain_and_flush(END, || threads.end(), &shared.exports, note);
         failures.extend(accepted.err());
         end::gravest(&self.shared.log, failures)
     }

@@ -1,8 +1,12 @@
-//! TLS for connections: certificates from a folder that is laid out as nbdkit, QEMU and libnbd know
-//! it, and a stream over a socket that does not block.
+//! TLS for connections: certificates from a directory with the file names of nbdkit, QEMU and
+//! libnbd, and a stream over a non-blocking socket.
 //!
-//! X.509 only: rustls has no shared keys of its users' choice (`tls-psk`).
+//! X.509 only: rustls has no pre-shared keys (`tls-psk`).
+//!
+//! RSA keys: the server signs, and ring signs only with 2048, 3072 and 4096 bits. It verifies
+//! clients' keys from 2048 to 8192 bits.
 
+mod current;
 mod stream;
 
 use std::fmt;
@@ -14,6 +18,7 @@ use rustls::{RootCertStore, ServerConfig};
 use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 
+pub(crate) use current::Tls;
 pub(crate) use stream::TlsStream;
 
 const CA_CERT: &str = "ca-cert.pem";
@@ -21,9 +26,9 @@ const CA_CRL: &str = "ca-crl.pem";
 const SERVER_CERT: &str = "server-cert.pem";
 const SERVER_KEY: &str = "server-key.pem";
 
-/// Why there can be no TLS.
+/// Error of setting up TLS. Its message names the file, the problem and the remedy.
 #[derive(Debug, thiserror::Error)]
-#[error("no TLS: {}: {problem}", .file.display())]
+#[error("cannot set up TLS: {}: {problem}", .file.display())]
 pub struct TlsError {
     file: PathBuf,
     problem: Problem,
@@ -43,45 +48,42 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Problem::Unreadable(pem::Error::Io(error)) => write!(f, "{error}"),
-            Problem::Unreadable(error) => write!(f, "this is no PEM file: {error}"),
+            Problem::Unreadable(error) => write!(f, "not a PEM file: {error}"),
             Problem::NothingThere(what) => f.write_str(what),
             Problem::BadKey(error) => write!(
                 f,
-                "this key cannot be used ({error}); it must be RSA of 2048 to 8192 bits, ECDSA on \
-                 P-256 or P-384, or Ed25519. If it is one, as those of `certtool --ecc` are, \
-                 `openssl pkcs8 -topk8 -nocrypt -in OLD -out NEW` writes it anew in a way that can \
-                 be read"
+                "cannot use this key ({error}): the server needs RSA of 2048, 3072 or 4096 bits, \
+                 ECDSA on P-256 or P-384, or Ed25519; `openssl pkey -in KEY -noout -text` shows \
+                 the type and the size. If they are right, the format of the file is not, as with \
+                 `certtool --ecc`: convert it with `openssl pkcs8 -topk8 -nocrypt -in OLD -out NEW`"
             ),
             Problem::NotOfTheKey(error) => write!(
                 f,
-                "this certificate is not of the key in {SERVER_KEY} ({error}); put the key there \
-                 that it was made with, or make a new certificate with this key"
+                "this certificate does not match the key in {SERVER_KEY} ({error}): use the key \
+                 that the certificate was made with, or make a new certificate with this key"
             ),
-            Problem::BadCertificate(error) => write!(f, "a certificate is broken ({error})"),
-            Problem::BadCrl(error) => write!(f, "the list of revoked certificates: {error}"),
+            Problem::BadCertificate(error) => write!(f, "cannot use this certificate ({error})"),
+            Problem::BadCrl(error) => write!(f, "cannot use this revocation list: {error}"),
         }
     }
 }
 
-/// What all TLS connections of a server share, from the files of `folder`: `server-cert.pem` with
-/// the certificate and those between it and the CA's, and `server-key.pem`. With `verify_peer` also
-/// `ca-cert.pem`, by which a client must prove itself, and, if it is there, `ca-crl.pem`, with what
-/// that CA has revoked.
+/// Returns the configuration that all TLS connections of a server share, from the files in
+/// `folder`: `server-cert.pem` with the certificate and the intermediate ones, and
+/// `server-key.pem`. With `verify_peer` also `ca-cert.pem`, which must have signed the certificate
+/// of a client, and, if it exists, `ca-crl.pem` with the certificates that this CA has revoked.
 ///
 /// TLS 1.2 and 1.3. Sessions are not resumed: NBD connections are few and long.
 ///
 /// # Errors
-/// Names the file and what is wrong with it.
-pub(crate) fn server_config(
-    folder: &Path,
-    verify_peer: bool,
-) -> Result<Arc<ServerConfig>, TlsError> {
+/// Names the file and the problem.
+fn server_config(folder: &Path, verify_peer: bool) -> Result<Arc<ServerConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let certificate_file = folder.join(SERVER_CERT);
     let chain = certificates(&certificate_file)?;
     let key_file = folder.join(SERVER_KEY);
     let key = private_key(&key_file)?;
-    // By itself first: else a key that cannot be read is taken for one of another certificate.
+    // The key alone first: else an unreadable key is reported as one of another certificate.
     provider
         .key_provider
         .load_private_key(key.clone_key())
@@ -105,6 +107,7 @@ pub(crate) fn server_config(
     config.send_tls13_tickets = 0;
     Ok(Arc::new(config))
 }
+
 fn client_verifier(
     folder: &Path,
     provider: Arc<rustls::crypto::CryptoProvider>,
@@ -136,7 +139,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let certificates = CertificateDer::pem_file_iter(file).map_err(unreadable)?;
     let certificates = certificates.collect::<Result<Vec<_>, _>>().map_err(unreadable)?;
     if certificates.is_empty() {
-        return Err(failed(Problem::NothingThere("there is no certificate in it")));
+        return Err(failed(Problem::NothingThere("no certificate in this file")));
     }
     Ok(certificates)
 }
@@ -146,15 +149,15 @@ fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
         file: file.to_owned(),
         problem: match error {
             pem::Error::NoItemsFound => Problem::NothingThere(
-                "there is no private key in it that is not encrypted; \
-                 `openssl pkey -in OLD -out NEW` decrypts one",
+                "no unencrypted private key in this file; to decrypt one: `openssl pkey -in OLD \
+                 -out NEW`",
             ),
             error => Problem::Unreadable(error),
         },
     })
 }
 
-/// The lists of revoked certificates; none, if there is no such file.
+/// Returns the lists of revoked certificates; none if the file does not exist.
 fn revocations(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
     let failed = |problem| TlsError { file: file.to_owned(), problem };
     let lists = match CertificateRevocationListDer::pem_file_iter(file) {
@@ -166,10 +169,8 @@ fn revocations(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>
     };
     let lists = lists.map_err(|error| failed(Problem::Unreadable(error)))?;
     if lists.is_empty() {
-        // Going on without would let in whom somebody meant to keep out.
-        return Err(failed(Problem::NothingThere(
-            "there is no list of revoked certificates in it",
-        )));
+        // To go on without a list would admit clients whose certificates were revoked.
+        return Err(failed(Problem::NothingThere("no revocation list (X509 CRL) in this file")));
     }
     Ok(lists)
 }

@@ -2,8 +2,10 @@
 //!
 //! Each block holds one number, which says which bio wrote it, and which of its blocks it was.
 
+use crate::check::Checks;
 use crate::check::bios::{BioRow, Bios};
 use crate::check::cover::Piece;
+use crate::file::SwarmFile;
 use crate::plant::Plant;
 use crate::sparse::Sparse;
 use forebay_core::Op;
@@ -30,6 +32,7 @@ pub(crate) struct Device {
     is_flushing: bool,
     /// When the flush was issued that completed last.
     pub(crate) flush_before: u64,
+    pub(crate) file: Option<SwarmFile>,
     plant: Option<Plant>,
     plant_random: Random,
 }
@@ -46,6 +49,7 @@ impl Device {
         model: Box<dyn Model>,
         random: Random,
         is_flush_queueable: bool,
+        file: Option<SwarmFile>,
         plant: Option<Plant>,
         plant_random: Random,
     ) -> Device {
@@ -58,6 +62,7 @@ impl Device {
             nr_taken: 0,
             is_flushing: false,
             flush_before: 0,
+            file,
             plant,
             plant_random,
         }
@@ -67,6 +72,13 @@ impl Device {
     pub(crate) fn is_busy_with(&self, op: Op) -> bool {
         let is_alone = op == Op::Flush && self.nr_taken > 0;
         !self.is_flush_queueable && (is_alone || self.is_flushing)
+    }
+
+    /// Lets happen to a file what may happen at any time.
+    pub(crate) fn stir(&mut self, checks: &mut Checks) {
+        if let Some(file) = &mut self.file {
+            file.stir(&mut self.random, checks);
+        }
     }
 
     /// A command is taken.

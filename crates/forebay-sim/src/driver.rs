@@ -28,6 +28,10 @@ struct Row {
     is_fua: bool,
     /// When it was issued, for a flush.
     mark: u64,
+    /// The sync of a file has found an error of the file, or has made durable what it covers.
+    is_synced: bool,
+    /// Its blocks were lost before its own sync had checked for that.
+    is_lost: bool,
 }
 
 /// The state of the driver of one hardware context.
@@ -56,6 +60,8 @@ impl DriverState {
             is_applied: false,
             is_fua: false,
             mark: 0,
+            is_synced: false,
+            is_lost: false,
         };
         DriverState {
             hctx,
@@ -72,8 +78,8 @@ impl DriverState {
         self.has_kick || self.ready.len() >= nr as usize
     }
 
-    /// Of a driver for which the device will do nothing any more: how many commands have not
-    /// begun, and how many have and are lost.
+    /// Returns, for a device that does nothing any more, how many commands have not begun, and how
+    /// many have begun and are lost.
     pub(crate) fn nr_stuck(&self) -> (usize, usize) {
         let nr_live = self.rows.iter().filter(|row| row.is_live).count();
         (self.queued.len(), nr_live.saturating_sub(self.queued.len() + self.ready.len()))
@@ -87,8 +93,10 @@ impl DriverState {
     /// A command is done.
     pub(crate) fn done(&mut self, tag: usize, device: &mut Device, checks: &mut Checks) {
         let row = &mut self.rows[tag];
-        assert!(row.is_live, "what is done was begun");
+        assert!(row.is_live, "only a command that was begun completes");
         device.end(row.command.op);
+        device.stir(checks);
+        end_sync(self.hctx, row, device, checks);
         apply(row, device, checks);
         let mut result = row.result;
         let len = row.command.len;
@@ -108,6 +116,41 @@ impl DriverState {
             self.ready.push_back((Tag::from_index(tag), result));
         }
     }
+}
+
+/// Ends the sync of a file that is a part of a command: it may report an error. A flush that does
+/// not is done.
+fn end_sync(hctx: usize, row: &mut Row, device: &mut Device, checks: &mut Checks) {
+    let is_flush = row.command.op == Op::Flush;
+    let Some(file) = device.file.as_mut().filter(|_| is_flush || row.is_fua) else { return };
+    row.is_lost = file.settings.has_page_cache && checks.is_struck(&row.pieces);
+    if let Err(status) = file.errors.sync(hctx) {
+        checks.trace.note_of(DEVICE, Kind::SyncError, hctx as u64, 0);
+        row.is_synced = true;
+        // io_uring may report the bytes before the failure instead of it.
+        let block_size = u64::from(checks.limits.logical_block_size);
+        let is_short = !is_flush && row.command.len > block_size && device.random.chance(1, 3);
+        row.result = if is_short { Ok(block_size) } else { Err(status) };
+    } else if is_flush && row.result.is_ok() {
+        row.is_synced = true;
+        complete_flush(row, row.result, device, checks);
+    }
+}
+
+/// Records the blocks that a completed flush makes durable.
+fn complete_flush(
+    row: &Row,
+    result: Result<u64, BlockStatus>,
+    device: &mut Device,
+    checks: &mut Checks,
+) {
+    if result.is_ok() && device.shows(Plant::LieFlush) {
+        return;
+    }
+    let late = device.shows(Plant::JoinLate);
+    let issued = if late { device.flush_before } else { row.mark };
+    device.flush_before = row.mark;
+    checks.complete_flush(issued, result);
 }
 
 /// Moves the data of a command, once.
@@ -150,7 +193,7 @@ impl Port<'_> {
     }
 
     fn take(&mut self, rq: &IssuedRequest<'_>, command: Command) {
-        let Port { state, checks, .. } = self;
+        let Port { state, device, checks, .. } = self;
         if rq.op == Op::Flush {
             let is_flush = |row: &&Row| row.is_live && row.command.op == Op::Flush;
             checks.check_flush(state.hctx, state.rows.iter().filter(is_flush).count());
@@ -158,6 +201,10 @@ impl Port<'_> {
         let row = &mut state.rows[rq.tag.index()];
         (row.is_live, row.command, row.is_applied) = (true, command, false);
         (row.is_fua, row.mark) = (rq.fua, checks.issue(rq.op, &row.pieces));
+        (row.is_synced, row.is_lost) = (false, false);
+        if let Some(file) = device.file.as_mut().filter(|_| rq.op.is_write()) {
+            row.pieces.iter().for_each(|piece| file.write(piece.block));
+        }
     }
 
     /// Begins everything that was queued.
@@ -187,6 +234,7 @@ impl Driver for Port<'_> {
             // The run ends with this step; until then, no more of it.
             return Issue::Failed(BlockStatus::Io);
         }
+        self.device.stir(self.checks);
         let command = Command { op: rq.op, start: rq.start, len: rq.len };
         let is_busy = self.device.is_busy_with(rq.op);
         let Device { model, random, .. } = &mut *self.device;
@@ -231,6 +279,7 @@ impl Driver for Port<'_> {
             self.checks.expect(broken(rules::K8, what));
         }
         self.state.has_kick = false;
+        self.device.stir(self.checks);
         while let Some((tag, result)) = self.state.ready.pop_front() {
             self.checks.note(Kind::Complete, tag.index() as u64, code(result));
             self.hand_over(tag.index(), result);
@@ -248,7 +297,7 @@ impl Driver for Port<'_> {
 }
 
 impl Port<'_> {
-    /// Notes what the layer is told of a command's blocks.
+    /// Records the result of a command for its blocks, as the layer gets it.
     fn hand_over(&mut self, tag: usize, result: Result<u64, BlockStatus>) {
         let Port { state, checks, device, .. } = self;
         let row = &mut state.rows[tag];
@@ -263,6 +312,12 @@ impl Port<'_> {
         if let Err(status) = result {
             checks.bios.failed(row.command.op, status);
         }
+        let nr_blocks = row.pieces.iter().map(|piece| piece.nr as u64).sum::<u64>();
+        let is_whole = result == Ok(nr_blocks * u64::from(checks.limits.logical_block_size));
+        if device.file.is_some() && row.is_fua && !is_whole {
+            // It counts as a failed sync.
+            checks.bios.flush_failed(result.err().unwrap_or(BlockStatus::Io));
+        }
         if result == Ok(0) && row.command.len > 0 {
             checks.bios.moved_none();
         }
@@ -276,15 +331,10 @@ impl Port<'_> {
         };
         checks.complete_units(&row.pieces, nr_moved, rest);
         match row.command.op {
-            Op::Flush if result.is_ok() && device.shows(Plant::LieFlush) => {}
-            Op::Flush => {
-                let late = device.shows(Plant::JoinLate);
-                let issued = if late { device.flush_before } else { row.mark };
-                device.flush_before = row.mark;
-                checks.complete_flush(issued, result);
-            }
+            Op::Flush if row.is_synced => {}
+            Op::Flush => complete_flush(row, result, device, checks),
             op if op.is_write() => {
-                let is_fua = row.is_fua && !device.shows(Plant::IgnoreFua);
+                let is_fua = row.is_fua && !row.is_lost && !device.shows(Plant::IgnoreFua);
                 checks.complete_write(op, is_fua, &row.pieces, nr_moved);
             }
             _ => {}

@@ -23,8 +23,10 @@ struct Version {
     value: u64,
     began: u64,
     ended: u64,
-    /// It was under way when all was lost: no flush makes it durable.
+    /// It was under way when all was lost, or its block was: no flush makes it durable.
     is_lost: bool,
+    /// It was under way when the write-back of its block failed.
+    is_struck: bool,
 }
 
 /// How a write ended.
@@ -62,7 +64,13 @@ impl Image {
     fn of(&mut self, block: u64) -> &mut Vec<Version> {
         let versions = self.blocks.at_mut(block);
         if versions.is_empty() {
-            versions.push(Version { value: INITIAL, began: 0, ended: 0, is_lost: false });
+            versions.push(Version {
+                value: INITIAL,
+                began: 0,
+                ended: 0,
+                is_lost: false,
+                is_struck: false,
+            });
         }
         versions
     }
@@ -83,7 +91,13 @@ impl Image {
     /// A write begins.
     pub(crate) fn begin(&mut self, block: u64, value: u64) {
         let began = self.mark();
-        self.of(block).push(Version { value, began, ended: NEVER, is_lost: false });
+        self.of(block).push(Version {
+            value,
+            began,
+            ended: NEVER,
+            is_lost: false,
+            is_struck: false,
+        });
     }
 
     /// A write that began never was there.
@@ -164,6 +178,29 @@ impl Image {
         for version in self.blocks.all().flatten().filter(|version| version.ended == NEVER) {
             version.is_lost = true;
         }
+    }
+
+    /// The write-back of a block has failed: no flush makes durable what was written there. That
+    /// includes writes that are under way, whose data may be in the cache already.
+    pub(crate) fn lose_block(&mut self, block: u64) {
+        self.cached.retain(|cached| cached.block != block);
+        for version in self.of(block).iter_mut().filter(|version| version.ended == NEVER) {
+            (version.is_lost, version.is_struck) = (true, true);
+        }
+    }
+
+    /// Returns whether a write of this value is under way and was lost by a failed write-back.
+    pub(crate) fn is_struck(&self, block: u64, value: u64) -> bool {
+        let versions = self.blocks.at(block).map_or(&[][..], Vec::as_slice);
+        let is_it = |version: &Version| version.value == value && version.ended == NEVER;
+        versions.iter().any(|version| is_it(version) && version.is_struck)
+    }
+
+    /// Returns whether something was written to a block that the next flush would make durable.
+    pub(crate) fn is_dirty(&self, block: u64) -> bool {
+        let versions = self.blocks.at(block).map_or(&[][..], Vec::as_slice);
+        let is_under_way = |version: &Version| version.ended == NEVER && !version.is_lost;
+        self.cached.iter().any(|cached| cached.block == block) || versions.iter().any(is_under_way)
     }
 
     /// What a block may hold after a crash.
@@ -255,5 +292,22 @@ mod tests {
         let mark = image.mark();
         image.settle(mark, &mut Vec::new());
         assert_eq!(values(&image), [0, 1, 2]);
+    }
+
+    #[test]
+    fn failed_write_back_loses_one_block_and_what_is_under_way_to_it() {
+        let mut image = two();
+        image.begin(0, 3);
+        image.begin(1, 4);
+        assert!(image.is_dirty(0) && image.is_dirty(1) && !image.is_dirty(2));
+        image.lose_block(0);
+        assert!(!image.is_dirty(0) && image.is_struck(0, 3) && !image.is_struck(1, 4));
+        image.end(0, 3, Outcome::Cached(3));
+        image.end(1, 4, Outcome::Cached(4));
+        assert!(!image.is_dirty(0) && !image.is_struck(0, 3));
+        let mark = image.mark();
+        image.settle(mark, &mut Vec::new());
+        assert_eq!(values(&image), [0, 1, 2, 3]);
+        assert_eq!(image.values(1).collect::<Vec<_>>(), [4]);
     }
 }

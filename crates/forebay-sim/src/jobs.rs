@@ -161,5 +161,6 @@ fn scenario(jobs: &[Job], tasks: &[JobTask], seed: u64, model: &ModelSpec, block
         step_ns: random.between(20, 100),
         budget: None,
         bound: u64::MAX,
+        file: None,
     }
 }

@@ -30,6 +30,7 @@
 mod check;
 mod device;
 mod driver;
+mod file;
 mod heap;
 pub mod histories;
 mod image;

@@ -117,11 +117,17 @@ pub enum Plant {
     KeepHold,
     /// The limits given to the layer allow larger requests than the device takes (K3).
     WideLimits,
+    /// The limits do not declare that a write with FUA syncs the file.
+    UndeclaredSync,
+    /// The limits declare that writes with FUA may run beside other syncs, which get their errors.
+    UndeclaredCache,
+    /// Nothing checks for errors that were reported before a context opened the file.
+    UncheckedOpen,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Plant; 54] = [
+    pub const ALL: [Plant; 57] = [
         Plant::SkipWake,
         Plant::SkipKick,
         Plant::DropBaton,
@@ -176,6 +182,9 @@ impl Plant {
         Plant::MergeFua,
         Plant::KeepHold,
         Plant::WideLimits,
+        Plant::UndeclaredSync,
+        Plant::UndeclaredCache,
+        Plant::UncheckedOpen,
     ];
 
     /// The rule of tags or of runs that it breaks, and is found by.
@@ -205,6 +214,7 @@ impl Plant {
             Plant::ParkBlindly => rules::W1,
             Plant::LieFlush | Plant::IgnoreFua | Plant::MergeFua => rules::P2,
             Plant::JoinLate | Plant::ElideTooMany => rules::P2,
+            Plant::UndeclaredSync | Plant::UndeclaredCache | Plant::UncheckedOpen => rules::P2,
             Plant::KeepHold => rules::F5,
             _ => return None,
         })

@@ -4,6 +4,7 @@
 //! rather than all of them in moderation.
 
 use crate::Options;
+use crate::file::FileSettings;
 use crate::scheduler::PREEMPT_OF;
 use crate::task::random::Load;
 use forebay_core::{
@@ -27,6 +28,8 @@ pub(crate) struct Scenario {
     pub(crate) budget: Option<BudgetSettings>,
     /// How many may overtake a bio.
     pub(crate) bound: u64,
+    /// How the device behaves if it is a file.
+    pub(crate) file: Option<FileSettings>,
 }
 
 impl Scenario {
@@ -70,10 +73,15 @@ pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) 
         step_ns: random.pick(&[1, 50, 500]),
         budget: random.chance(1, 3).then(|| budget(random)),
         bound: if has_faults { OVERTAKEN_MAX_WITH_FAULTS } else { 0 },
+        file: None,
         limits,
     };
     scenario.choose(options);
-    let load = load(random, &scenario, options.nr_bios);
+    let mut load = load(random, &scenario, options.nr_bios);
+    scenario.file = file(random, &mut scenario.limits);
+    if scenario.file.is_some() {
+        load.reopens = random.pick(&[0, 5, 20]);
+    }
     (scenario, load)
 }
 
@@ -119,6 +127,20 @@ fn limits(random: &mut Random) -> QueueLimits {
         flush_queueable: random.chance(1, 2),
         ..QueueLimits::default()
     }
+}
+
+/// Makes some devices with a volatile cache files.
+fn file(random: &mut Random, limits: &mut QueueLimits) -> Option<FileSettings> {
+    if !limits.volatile_cache || random.chance(1, 3) {
+        return None;
+    }
+    let has_page_cache = random.chance(1, 2);
+    (limits.fua_is_sync, limits.fua_queueable) = (true, !has_page_cache);
+    Some(FileSettings {
+        has_page_cache,
+        write_back_error: random.pick(&[2, 20, 100]),
+        sync_elsewhere: random.pick(&[0, 50, 1000]),
+    })
 }
 
 fn policy(random: &mut Random, nr_tasks: usize) -> Policy {
@@ -197,6 +219,7 @@ fn load(random: &mut Random, scenario: &Scenario, nr_bios: u32) -> Load {
         queue_depth: scenario.policy.queue_depth,
         sequential: percent(&[80, 95, 99]).max(10),
         gates: percent(&[1, 5]),
+        reopens: 0,
         forget: percent(&[2, 20]),
         cut: percent(&[20, 100]),
         may_cut_anywhere: limits.virt_boundary_mask == 0 && limits.max_segments > 2,

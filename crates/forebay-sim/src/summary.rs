@@ -103,6 +103,10 @@ impl Summary {
             ("gates opened", Kind::Open),
             ("devices revived", Kind::Revive),
             ("losses acknowledged", Kind::Acknowledge),
+            ("failed write-backs", Kind::WriteBackError),
+            ("syncs of other programs after one", Kind::SyncElsewhere),
+            ("syncs that report one", Kind::SyncError),
+            ("errors that a check of the place found", Kind::PlaceError),
         ];
         let mut counts: Vec<_> =
             kinds.iter().map(|&(name, kind)| (name, self.count(kind))).collect();

@@ -7,7 +7,7 @@ use std::fmt;
 const NR_SHOWN: usize = 60;
 
 /// How many kinds of events there are.
-pub(crate) const NR_KINDS: usize = Kind::Acknowledge as usize + 1;
+pub(crate) const NR_KINDS: usize = Kind::PlaceError as usize + 1;
 
 /// What happened. The meaning of the two numbers stands with each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,14 @@ pub(crate) enum Kind {
     Revive,
     /// A loss was acknowledged: after this durable point, up to that one.
     Acknowledge,
+    /// The write-back of a file has failed: block, 0.
+    WriteBackError,
+    /// Another program synced the file: 0, 0.
+    SyncElsewhere,
+    /// A sync found an error of the file: context, 0.
+    SyncError,
+    /// A check of the place found an error that no description may report: task, 0.
+    PlaceError,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -6,6 +6,7 @@ use crate::check::stall;
 use crate::check::waits::Waits;
 use crate::check::{Broken, Checks, Verdict, broken};
 use crate::device::Device;
+use crate::file::SwarmFile;
 use crate::heap::Event;
 use crate::plant::Plant;
 use crate::runtime::budget::Budget;
@@ -66,12 +67,14 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64, scenario: Scenario, plant: Option<Plant>) -> Rc<World> {
-        let Scenario { limits, policy, model, nr_tasks, preempt, nap, step_ns, budget, bound } =
-            scenario;
+        let Scenario { limits, policy, model, nr_tasks, preempt, nap, step_ns, .. } = scenario;
+        let Scenario { budget, bound, file, .. } = scenario;
         let stream = |nth| Random::new(seed, nth);
         let nr_hctxs = policy.nr_hw_queues as usize;
         let told = match plant {
             Some(Plant::WideLimits) => widened(limits),
+            Some(Plant::UndeclaredSync) => QueueLimits { fua_is_sync: false, ..limits },
+            Some(Plant::UndeclaredCache) => QueueLimits { fua_queueable: true, ..limits },
             _ => limits,
         };
         let waits = Waits::new(nr_tasks, budget.map_or(1, |budget| budget.depth));
@@ -84,6 +87,7 @@ impl World {
                 model,
                 stream(2),
                 limits.flush_queueable,
+                file.map(|file| SwarmFile::new(file, nr_hctxs)),
                 plant,
                 stream(3),
             )),
@@ -131,8 +135,9 @@ impl World {
     /// Whether this planted bug shows now.
     #[inline]
     pub(crate) fn plants(&self, plant: Plant) -> bool {
-        // One of them takes a rare moment to do harm.
-        let of = if plant == Plant::ParkBlindly { 1 } else { PLANT_OF };
+        // These do harm only at rare moments.
+        let is_rare = matches!(plant, Plant::ParkBlindly | Plant::UncheckedOpen);
+        let of = if is_rare { 1 } else { PLANT_OF };
         self.plant == Some(plant) && self.plant_random.borrow_mut().chance(1, of)
     }
 
@@ -154,6 +159,18 @@ impl World {
         let counters = Arc::default();
         self.plug_counters.borrow_mut().push(Arc::clone(&counters));
         counters
+    }
+
+    /// Records a loss if an error of the file was reported before one of its descriptions was
+    /// opened. (The library's `Claim::check_after_open`.)
+    pub(crate) fn check_place(&self) {
+        let mut device = self.device.borrow_mut();
+        let Some(file) = &mut device.file else { return };
+        if let Err(status) = file.errors.check_place() {
+            self.note(Kind::PlaceError, self.current.get() as u64, 0);
+            self.device_state.durability().flush_failed();
+            self.checks().bios.flush_failed(status);
+        }
     }
 
     fn fire(&self, event: Event) {

@@ -1,9 +1,9 @@
-//! What durability costs many threads: each writes 4 KiB and waits until that is durable, again and
-//! again. Prints a report in fio's JSON, with how many syncs there were.
+//! The cost of durability with many threads: each writes 4 KiB and waits until that is durable,
+//! again and again. Prints a report in fio's JSON, with the number of syncs.
 //!
 //! `commit_cost --by=WHO --filename=FILE [--numjobs=N] [--runtime=SECONDS] [--rw=write|randwrite]
 //! [--delay_us=N] [--delays=together|one_by_one] [--driver=file]`. Without arguments it compares
-//! the first two in a temporary file. WHO makes the syncs:
+//! the first two in a temporary file. `--by` selects how the syncs are made:
 //!
 //! - `group`: `GroupCommit`, of a new file that all append to;
 //! - `alone`: each thread by itself, `fdatasync`, of the same;

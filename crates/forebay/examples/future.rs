@@ -7,8 +7,8 @@ use std::task::{Context, Poll, Wake};
 use std::thread::{self, Thread};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // The disk has a thread, so that I/O makes progress while this one sleeps.
-    let disk = Disk::open("ram:64M?service=on&req_ns=20000")?;
+    // The first future starts a thread of the disk, which makes progress while this one sleeps.
+    let disk = Disk::open("ram:64M?req_ns=20000")?; // or "disk.img?direct=on", "/dev/vdb", ...
     let written = block_on(disk.start(Io::write(Buf::from(&[7; 65536][..]), 0)))?;
     assert_eq!(written.result, Ok(65536));
 
@@ -55,7 +55,7 @@ impl<F: Future<Output = Result<Completion, SubmitError>>> Future for Join<F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let Join { running, ended } = &mut *self;
         {
-            // What is submitted here is a batch: neighbours join.
+            // The I/O that these polls submit is one batch: neighbours join.
             let _plug = forebay::plug();
             running.retain_mut(|future| match future.as_mut().poll(context) {
                 Poll::Ready(result) => {

@@ -1,4 +1,4 @@
-//! What one I/O of a disk costs in the process: instructions, when this runs under callgrind, and
+//! The cost of one I/O of a disk in the process: instructions, when this runs under callgrind, and
 //! system calls, which it prints.
 //!
 //! `io_cost SPEC queue|calls DEPTH NR` reads 4 KiB blocks of the disk, NR of them, and DEPTH at a

@@ -1,6 +1,7 @@
 //! A write-ahead log: threads append records, and go on when theirs are on stable storage.
 //!
-//! It has no thread of its own and no timer: who comes while a sync runs shares the next one.
+//! It has no thread of its own and no timer: a caller that arrives during a sync shares the next
+//! one.
 
 #![allow(clippy::print_stdout, reason = "an example talks through its standard streams")]
 
@@ -22,7 +23,7 @@ impl Wal {
     }
 
     /// Returns when the record is durable. A reader takes records until a sum is wrong: there the
-    /// log was torn, before anybody was told that the record is durable.
+    /// log was torn, before the record was reported durable.
     fn append(&self, record: &[u8]) -> io::Result<()> {
         let mut entry = (record.len() as u32).to_le_bytes().to_vec();
         entry.extend(sum(record).to_le_bytes());

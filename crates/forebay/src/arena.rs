@@ -1,9 +1,8 @@
-//! Memory that a disk's driver has made known to its device once, so that it need not for each I/O:
-//! buffers are taken from it, and go back to it.
+//! Arena of memory that a disk's driver has registered with its device. Buffers are taken from it
+//! and returned to it.
 //!
-//! It lives as long as anybody has a part in it: buffers, and drivers, whose rings know the
-//! addresses. If it went before a ring, an I/O on what is at its addresses next would go to the
-//! pages that are gone.
+//! Buffers and drivers share ownership, because rings know its addresses. If it were unmapped
+//! before a ring, I/O on new memory at its addresses would reach the old pages.
 // It maps memory and hands out addresses.
 #![allow(unsafe_code)]
 
@@ -14,11 +13,11 @@ use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// A stretch of memory, in parts of whole pages.
+/// A memory range, given out in whole pages.
 pub(crate) struct Arena {
     ptr: NonNull<u8>,
     len: usize,
-    /// What is free, in order, no two of it neighbours: (offset, length), bytes.
+    /// The free ranges in order, never adjacent: (offset, length) in bytes.
     free: Mutex<Vec<(usize, usize)>>,
 }
 
@@ -32,7 +31,7 @@ impl Arena {
     /// Maps `len` bytes, rounded up to whole pages.
     ///
     /// # Errors
-    /// The kernel's, where there is no room.
+    /// Returns the kernel's error if there is no room.
     pub(crate) fn new(len: usize) -> io::Result<Arc<Arena>> {
         let len = len.next_multiple_of(BUF_ALIGN);
         let (prot, flags) =
@@ -46,19 +45,19 @@ impl Arena {
         Ok(Arc::new(Arena { ptr, len, free: Mutex::new(vec![(0, len)]) }))
     }
 
-    /// The address of its first byte.
+    /// Returns the address of the first byte.
     pub(crate) fn addr(&self) -> usize {
         self.ptr.as_ptr().expose_provenance()
     }
 
-    /// Its length, bytes.
+    /// Returns the length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// A part of `len` bytes, at a page's beginning; what is in it, a former owner may have left.
-    /// None where there is no such stretch. The first that fits: what is short-lived stays in
-    /// front, and large stretches behind are kept whole.
+    /// Takes a page-aligned part of `len` bytes, with contents left by a former owner. Returns
+    /// `None` if no free range is long enough. The first fit is used: short-lived parts stay in
+    /// front, and large ranges at the back remain whole.
     pub(crate) fn take(&self, len: usize) -> Option<NonNull<u8>> {
         let len = len.checked_next_multiple_of(BUF_ALIGN)?;
         let mut free = lock(&self.free);
@@ -72,10 +71,10 @@ impl Arena {
         Some(unsafe { self.ptr.add(offset) })
     }
 
-    /// Takes a part back.
+    /// Returns a part to the arena.
     ///
     /// # Panics
-    /// If it is not one.
+    /// Panics if it is not a part that was taken.
     pub(crate) fn give_back(&self, part: NonNull<u8>, len: usize) {
         let len = len.next_multiple_of(BUF_ALIGN);
         let offset = part.addr().get() - self.ptr.addr().get();
@@ -101,7 +100,7 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new`; nobody has a part in it any more.
+        // SAFETY: mapped in `new`; no part is in use any more.
         unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.len) };
     }
 }

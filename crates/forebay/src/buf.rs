@@ -9,20 +9,20 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// The alignment of every buffer, bytes: a page, which suits direct I/O on any device.
+/// The alignment of every buffer in bytes: a page, which suits direct I/O on any device.
 pub const BUF_ALIGN: usize = 4096;
 
-/// A zeroed, page-aligned buffer that moves into an I/O and comes back with its completion.
+/// A zeroed, page-aligned buffer that moves into an I/O and returns with its completion.
 ///
-/// Its memory is from the heap, or from what a disk has registered with its device
+/// Its memory is from the heap, or from memory that a disk has registered with its device
 /// ([`Disk::buf`](crate::Disk::buf)).
 ///
-/// Because the layer owns it in between, nobody can touch the memory while the device does.
+/// The layer owns it in between, so no other code can touch the memory while the device does.
 pub struct Buf {
     ptr: NonNull<u8>,
     len: usize,
-    /// Where the memory is from, a part in an `Arc`; null: the heap. (Buffers are moved a lot, and
-    /// a plain pointer takes no care on the way.)
+    /// The origin of the memory: a share of an `Arc`, or null for the heap. A plain pointer keeps
+    /// moves of buffers cheap.
     home: *const Arena,
 }
 
@@ -32,10 +32,10 @@ unsafe impl Send for Buf {}
 unsafe impl Sync for Buf {}
 
 impl Buf {
-    /// A buffer of `len` zero bytes.
+    /// Creates a buffer of `len` zero bytes.
     ///
     /// # Panics
-    /// If `len` is 0 or over `isize::MAX`; aborts when memory runs out, as `Vec` does.
+    /// Panics if `len` is 0 or exceeds `isize::MAX`. Aborts when memory runs out, as `Vec` does.
     pub fn new(len: usize) -> Buf {
         let layout = layout(len);
         // SAFETY: the layout has a size above 0.
@@ -44,10 +44,10 @@ impl Buf {
         Buf { ptr, len, home: std::ptr::null() }
     }
 
-    /// A buffer of `len` zero bytes in an arena. None where that has no room for it.
+    /// Creates a buffer of `len` zero bytes in an arena. Returns `None` if the arena has no room.
     ///
     /// # Panics
-    /// If `len` is 0.
+    /// Panics if `len` is 0.
     pub(crate) fn new_in(arena: &Arc<Arena>, len: usize) -> Option<Buf> {
         assert!(len > 0, "a Buf has at least one byte");
         let ptr = arena.take(len)?;
@@ -56,20 +56,21 @@ impl Buf {
         Some(Buf { ptr, len, home: Arc::into_raw(Arc::clone(arena)) })
     }
 
-    /// Whether this is memory that a disk has registered with its device
+    /// Returns whether a disk has registered this memory with its device
     /// ([`Disk::buf`](crate::Disk::buf)).
     pub fn is_registered(&self) -> bool {
         !self.home.is_null()
     }
 
-    /// The address of the first byte: stable while the buffer lives, wherever it is moved.
+    /// Returns the address of the first byte. It stays the same while the buffer lives, even if it
+    /// moves.
     pub(crate) fn addr(&self) -> usize {
         self.ptr.as_ptr().expose_provenance()
     }
 }
 
 impl Buf {
-    /// Gives the memory back to its arena. Called once, at the end.
+    /// Returns the memory to its arena. Called once, on drop.
     #[cold]
     fn give_back(&mut self) {
         // SAFETY: it is the part that `new_in` made, and is not used again.
@@ -110,10 +111,10 @@ impl DerefMut for Buf {
 }
 
 impl From<&[u8]> for Buf {
-    /// A copy of `bytes`.
+    /// Copies `bytes`.
     ///
     /// # Panics
-    /// If there are none.
+    /// Panics if `bytes` is empty.
     fn from(bytes: &[u8]) -> Buf {
         let mut buf = Buf::new(bytes.len());
         buf.copy_from_slice(bytes);

@@ -4,7 +4,7 @@
 
 use crate::buf::Buf;
 use crate::driver;
-use crate::error::{IoError, OpenError, SpecError};
+use crate::error::{FreezeError, IoError, OpenError, SpecError};
 use crate::extent::{Extent, ExtentKind, Extents};
 use crate::future::IoFuture;
 use crate::info::{DiskInfo, DiskStats};
@@ -18,6 +18,7 @@ use crate::spec::Spec;
 use forebay_core::{Bio, BlockStatus, Gate, Op, QueueLimits, Refusal};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An open disk. Handles are cheap to clone and name the same disk.
 ///
@@ -220,8 +221,9 @@ impl Disk {
         Ok(())
     }
 
-    /// An I/O as a future; see [`IoFuture`] for who makes it progress. If it is refused, the future
-    /// says so.
+    /// Returns an I/O as a future, which submits it when it is polled. [`IoFuture`] documents what
+    /// makes progress while the task sleeps: by default a thread of the disk, which the first
+    /// future starts. If the I/O is refused, the future returns why.
     ///
     /// ```
     /// # fn block_on<F: Future>(future: F) -> F::Output {
@@ -240,7 +242,7 @@ impl Disk {
     /// # }
     /// use forebay::{Buf, Disk, Io};
     ///
-    /// let disk = Disk::open("ram:1M?service=on")?;
+    /// let disk = Disk::open("ram:1M")?; // or "disk.img?direct=on", "/dev/vdb", ...
     /// let read = block_on(async { disk.start(Io::read(Buf::new(4096), 0)).await })?;
     /// assert_eq!(read.result, Ok(4096));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -255,10 +257,13 @@ impl Disk {
         self.shared.poll_shared();
     }
 
-    /// A descriptor for an event loop: when it is readable, [`poll`](Disk::poll) is due. None where
-    /// the driver's completions are there at once, so that nobody has to wait for them, or come by
-    /// the clock (`model`, and `ram` with service times: `service=on` makes the progress, and is
-    /// the default of `model`); and in a child of a fork.
+    /// Returns a descriptor for an event loop: when it is readable, [`poll`](Disk::poll) is due. It
+    /// is readable at first. From the first call on the event loop drives the disk: futures start
+    /// no thread, and a thread that a future has started ends. (`service=on` keeps its thread.)
+    ///
+    /// None if the driver's completions are there at once, or come by the clock (`model`, and `ram`
+    /// with service times: their futures use a thread of the disk); if the system has no room for a
+    /// descriptor; and in a child of a fork.
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.shared.poll_fd()
     }
@@ -285,17 +290,51 @@ impl Disk {
         Ok(())
     }
 
-    /// Freezes the disk: nothing new is let in, and this waits until all that was let in has ended;
-    /// also what other threads have in flight, who must reap it if they own a hardware context.
-    /// Meanwhile blocking calls wait, submitted I/O is kept, and I/O that does not want to wait
-    /// ends with [`BlockStatus::Again`](crate::BlockStatus::Again). The thread that keeps the hold
-    /// is no exception: a blocking call of its own waits for ever; so with the two that follow.
+    /// Freezes the disk: it admits no more I/O, and this call waits until all admitted I/O has
+    /// ended. A thread that owns a hardware context has to reap its I/O meanwhile.
+    ///
+    /// While the hold lives, blocking calls wait, submitted I/O is kept, and I/O with
+    /// [`nowait`](Io::nowait) ends with [`BlockStatus::Again`](crate::BlockStatus::Again). This
+    /// includes the thread that keeps the hold: its own blocking calls never return. The same is
+    /// true of [`quiesce`](Disk::quiesce) and [`stop`](Disk::stop).
     ///
     /// Counterpart in Linux: `blk_mq_freeze_queue`.
-    pub fn freeze(&self) -> Hold {
+    ///
+    /// # Errors
+    /// [`FreezeError::Quiesced`] or [`FreezeError::Stopped`] if another hold, of this thread or
+    /// another, keeps admitted I/O from the driver. I/O that the driver has ends all the same, and
+    /// `freeze` waits for it.
+    ///
+    /// ```
+    /// use forebay::{Buf, Disk, FreezeError, Io};
+    ///
+    /// let disk = Disk::open("ram:1M")?;
+    /// let mut queue = disk.queue();
+    /// let quiesced = disk.quiesce();
+    /// queue.submit(Io::read(Buf::new(4096), 0))?;
+    /// assert!(matches!(disk.freeze(), Err(FreezeError::Quiesced { .. })));
+    /// drop(quiesced);
+    /// let frozen = disk.freeze()?; // the read has ended
+    /// # drop(frozen);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn freeze(&self) -> Result<Hold, FreezeError> {
+        self.freeze_within(None)
+    }
+
+    /// As [`freeze`](Disk::freeze), but waits for `timeout` at most.
+    ///
+    /// # Errors
+    /// As `freeze`; and [`FreezeError::TimedOut`] if admitted I/O has not ended in that time. Then
+    /// the disk admits I/O again.
+    pub fn freeze_timeout(&self, timeout: Duration) -> Result<Hold, FreezeError> {
+        self.freeze_within(Some(timeout))
+    }
+
+    fn freeze_within(&self, timeout: Option<Duration>) -> Result<Hold, FreezeError> {
         let hold = Hold::new(&self.shared, Gate::Frozen);
-        hold.await_drained();
-        hold
+        hold.await_drained(timeout)?;
+        Ok(hold)
     }
 
     /// Quiesces the disk: once this returns, no request is handed to the driver. What is in flight

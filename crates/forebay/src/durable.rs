@@ -133,18 +133,23 @@ impl Disk {
         self.shared.device_state().durability().is_durable(point)
     }
 
-    /// What a failed flush may have lost, as long as nobody has acknowledged it: flushes that cover
-    /// any of it, and waits for it, fail until then. Another flush would prove nothing: after a
-    /// failed one a kernel may call pages clean that were not written.
+    /// Returns what a failed flush may have lost, until the loss is acknowledged: flushes that
+    /// cover any of it, and waits for it, fail until then. Another flush would prove nothing: after
+    /// a failed one a kernel may call pages clean that were not written.
+    ///
+    /// A durable write that fails counts as a failed flush where the driver makes it durable by a
+    /// sync (files, NBD): the error may be that of an earlier write. So does an error that another
+    /// program was told of, when a thread or a disk opens the same file later.
     pub fn lost_writes(&self) -> Option<LostWrites> {
         self.shared.device_state().durability().lost()
     }
 
-    /// Says that the loss so far is known, and what it was: the caller has written it again, or
-    /// does without. Flushes work again; who was waiting before this is told of the loss all the
-    /// same. (A loss is that of an open disk: when the last one on a file is closed, nobody is left
-    /// to be told.)
+    /// Acknowledges the losses so far, and returns them: the caller writes the data again, or does
+    /// without. Flushes work again; a wait that began before this fails all the same.
+    ///
+    /// Losses end with the last disk that is open on a file. A disk that is opened later reports
+    /// what the kernel reports to a file that is opened then.
     pub fn acknowledge_loss(&self) -> Option<LostWrites> {
-        self.shared.device_state().durability().acknowledge_loss()
+        self.shared.acknowledge_loss()
     }
 }

@@ -1,8 +1,8 @@
-//! Between error numbers and statuses: the one place where errno meets the layer.
+//! Conversion between errno and statuses: the only place where errno meets the layer.
 
 use forebay_core::{BlockStatus, Refusal};
 
-/// The status of a failed command, from the positive errno that the kernel gave.
+/// Converts the positive errno of a failed command to a status.
 pub(crate) fn to_status(errno: i32) -> BlockStatus {
     match errno {
         libc::ENODATA => BlockStatus::Medium,
@@ -19,7 +19,7 @@ pub(crate) fn to_status(errno: i32) -> BlockStatus {
     }
 }
 
-/// The errno of a status, as the Linux block layer gives it to programs.
+/// Returns the errno of a status, as the Linux block layer reports it to programs.
 pub(crate) fn of_status(status: BlockStatus) -> i32 {
     match status {
         BlockStatus::Io => libc::EIO,
@@ -36,13 +36,14 @@ pub(crate) fn of_status(status: BlockStatus) -> i32 {
     }
 }
 
-/// The errno of a refusal.
+/// Returns the errno of a refusal.
 pub(crate) fn of_refusal(refusal: Refusal) -> i32 {
     match refusal {
         Refusal::OutOfRange { .. } => libc::ENXIO,
         Refusal::ReadOnly => libc::EROFS,
         Refusal::NotSupported(_) => libc::EOPNOTSUPP,
         Refusal::WouldBlock => libc::EAGAIN,
+        Refusal::NoThread { errno } => errno,
         _ => libc::EINVAL,
     }
 }

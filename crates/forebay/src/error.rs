@@ -1,4 +1,4 @@
-//! How things can fail: one error per kind of operation, each saying what to do.
+//! Errors: one type per kind of operation, each with a remedy.
 
 use crate::Io;
 use crate::driver::names;
@@ -6,22 +6,23 @@ use forebay_core::{BlockStatus, LimitsError, Refusal};
 use forebay_nbd::uri::UriError;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 use thiserror::Error;
 
-/// A device spec that cannot be understood. See [`Spec`](crate::Spec) for the grammar.
+/// An invalid device spec. See [`Spec`](crate::Spec) for the syntax.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// Nothing was given.
+    /// The spec is empty.
     #[error("empty device spec; expected [driver:]target[?key=value&...], such as disk.img")]
     Empty,
-    /// A driver of the design that this version does not have.
-    #[error("driver `{0}` does not exist in this version; there are: {all}", all = names())]
+    /// A driver that this version does not have yet.
+    #[error("driver `{0}` is not in this version; available: {all}", all = names())]
     NotYet(String),
     /// A part between `&` and `&` that is not `key=value`.
-    #[error("`{0}` is not key=value")]
+    #[error("`{0}` is not key=value; in a path, write `?` as %3F")]
     NotKeyValue(String),
-    /// A key that nobody takes.
+    /// A key that the driver does not have.
     #[error("unknown key `{key}` for driver `{driver}`; {hint}")]
     UnknownKey {
         /// The key.
@@ -31,59 +32,59 @@ pub enum SpecError {
         /// The nearest key, or all of them.
         hint: String,
     },
-    /// A value that its key cannot take.
+    /// A value that is not valid for its key.
     #[error("{key}={value}: expected {expected}")]
     BadValue {
         /// The key.
         key: String,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What would do.
+        /// The valid values.
         expected: &'static str,
     },
-    /// A target that its driver cannot take.
+    /// A target that is not valid for its driver.
     #[error("{driver}:{target}: expected {expected}")]
     BadTarget {
         /// The driver.
         driver: &'static str,
-        /// What was given.
+        /// The given value.
         target: String,
-        /// What would do.
+        /// The valid values.
         expected: &'static str,
     },
-    /// An NBD URI that names no export.
+    /// An invalid NBD URI.
     #[error("{target}: {why}")]
     Uri {
-        /// What was given, without its keys.
+        /// The URI without its keys.
         target: String,
-        /// What is wrong with it.
+        /// The reason.
         why: UriError,
     },
 }
 
-/// A disk that cannot be opened.
+/// A failure to open a disk.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// The spec is wrong.
+    /// The spec is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// There is no such file.
+    /// The file does not exist.
     #[error("{}: no such file{hint}", path.display())]
     NotFound {
-        /// What was looked for.
+        /// The path.
         path: PathBuf,
-        /// What may have been meant; begins with a separator, or is empty.
+        /// A guess at the intended name; begins with a separator, or is empty.
         hint: String,
     },
-    /// The file may not be opened.
+    /// The permissions do not allow to open the file.
     #[error("{}: no permission to {access} it{hint}", path.display())]
     NoPermission {
         /// The file.
         path: PathBuf,
         /// `read` or `read and write`.
         access: &'static str,
-        /// What may help; begins with a separator, or is empty.
+        /// A possible remedy; begins with a separator, or is empty.
         hint: &'static str,
     },
     /// Neither a regular file nor a block device.
@@ -91,24 +92,24 @@ pub enum OpenError {
     NotADisk {
         /// The path.
         path: PathBuf,
-        /// What it is.
+        /// The kind of file.
         what: &'static str,
     },
-    /// Direct I/O is not possible on this file.
-    #[error("{}: its file system does not do direct I/O; leave out direct=on", path.display())]
+    /// The file system does not support direct I/O.
+    #[error("{}: the file system does not support direct I/O; omit direct=on", path.display())]
     NoDirect {
         /// The file.
         path: PathBuf,
     },
-    /// The file or device cannot be had for this disk alone.
+    /// The file or device cannot be opened exclusively.
     #[error("exclusive=on: {}: {why}", path.display())]
     Exclusive {
         /// The file.
         path: PathBuf,
-        /// Who has it, and what to do.
+        /// Which program uses it, and what to do.
         why: String,
     },
-    /// Another disk of this process has it for itself.
+    /// Another disk of this process has opened it exclusively.
     #[error(
         "{}: a disk of this process has it open with exclusive=on; use a clone of that disk, or \
          close it first",
@@ -118,28 +119,41 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// Another program has locked all of it.
+    /// Another program has locked the whole file.
     #[error(
         "{}: another program has locked it, as exclusive=on does; end that first (lslocks says \
-         which it is), or use read_only=on",
+         which it is), or use read_only=on&lock=off",
         path.display()
     )]
     Locked {
         /// The file.
         path: PathBuf,
     },
-    /// Flushes may not be skipped where others write.
+    /// Another program uses the image, and does not share it as this disk needs.
     #[error(
-        "{spec}: elide=on: others may write to it, and a flush must not be skipped for what they \
-         wrote; add exclusive=on, which keeps them away, or leave out elide=on"
+        "{}: another program {why}; stop that program (`fuser -v` names it), or use lock=shared \
+         or lock=off if both may use the image at once",
+        path.display()
+    )]
+    ImageInUse {
+        /// The file.
+        path: PathBuf,
+        /// The end of a sentence about the other program.
+        why: &'static str,
+    },
+    /// Flushes must not be skipped where other programs may write.
+    #[error(
+        "{spec}: elide=on: other programs may write to it, and a skipped flush would not cover \
+         their writes; add exclusive=on to keep them out, or omit elide=on"
     )]
     Elide {
         /// The spec.
         spec: String,
     },
-    /// The file holds not even one block.
+    /// The file is smaller than one block.
     #[error(
-        "{}: {len} bytes hold no block of {block} bytes; make it larger, or use capacity=growing",
+        "{}: {len} bytes are less than one block of {block} bytes; extend the file, or use \
+         capacity=growing",
         path.display()
     )]
     TooSmall {
@@ -151,15 +165,17 @@ pub enum OpenError {
         block: u32,
     },
     /// The thread of a disk with `service=on` could not be started.
-    #[error("service=on: no thread: {source}; raise the limit of processes (ulimit -u)")]
+    #[error("service=on: cannot start a thread: {source}; raise the process limit (ulimit -u)")]
     Service {
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// The worker of a disk with `run_queue=always` could not be started.
-    #[error("run_queue=always: no thread: {source}; raise the limit of processes (ulimit -u)")]
+    #[error(
+        "run_queue=always: cannot start a thread: {source}; raise the process limit (ulimit -u)"
+    )]
     Worker {
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// A system call failed.
@@ -167,58 +183,58 @@ pub enum OpenError {
     System {
         /// The file.
         path: PathBuf,
-        /// What was asked of the system.
+        /// The system call.
         call: &'static str,
-        /// Its answer.
+        /// Its error.
         source: io::Error,
     },
-    /// The kernel gives no ring.
+    /// The kernel refuses io_uring.
     #[error("io_uring is not available: {source}{hint}")]
     NoUring {
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
-        /// What may be the reason; begins with a separator, or is empty.
+        /// A possible reason; begins with a separator, or is empty.
         hint: &'static str,
     },
-    /// The kernel gives no context for AIO.
+    /// The kernel refuses an AIO context.
     #[error("Linux AIO is not available: {source}{hint}")]
     NoAio {
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
-        /// What may be the reason; begins with a separator, or is empty.
+        /// A possible reason; begins with a separator, or is empty.
         hint: &'static str,
     },
-    /// The kernel refuses what a key asks of its rings.
+    /// The kernel refuses a key that changes its rings.
     #[error("{key}: the kernel refuses it: {source}{hint}")]
     RingKey {
         /// The key and its value.
         key: String,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
-        /// What may help; begins with a separator, or is empty.
+        /// A possible remedy; begins with a separator, or is empty.
         hint: String,
     },
-    /// Memory for a disk in memory is not to be had.
+    /// Memory for a disk in memory is not available.
     #[error("{driver}: {len} bytes of address space are not available: {source}{hint}")]
     NoMemory {
         /// The driver.
         driver: &'static str,
-        /// The size asked for.
+        /// The requested size.
         len: u64,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
-        /// What may help; begins with a separator, or is empty.
+        /// A possible remedy; begins with a separator, or is empty.
         hint: &'static str,
     },
-    /// An NBD server does not give what is asked for.
+    /// An NBD export cannot be opened.
     #[error("{uri}: {why}")]
     Nbd {
-        /// What is asked for.
+        /// The URI of the export.
         uri: String,
-        /// Why it is not to be had, and what to do.
+        /// Why, and what to do.
         why: String,
     },
-    /// The settings make limits that contradict each other.
+    /// The settings result in contradictory limits.
     #[error("{spec}: {source}")]
     Limits {
         /// The spec.
@@ -228,20 +244,49 @@ pub enum OpenError {
     },
 }
 
-/// An I/O that failed: it was refused at the border, or the device failed it.
+/// A disk that could not be frozen. It is not frozen then.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FreezeError {
+    /// The disk is quiesced, and I/O that it has admitted ends only when it is not.
+    #[error("{disk}: not frozen: the disk is quiesced, with I/O admitted; drop that hold first")]
+    Quiesced {
+        /// The spec of the disk.
+        disk: String,
+    },
+    /// The disk is stopped, and I/O that it has admitted ends only when it is not.
+    #[error("{disk}: not frozen: the disk is stopped, with I/O admitted; drop that hold first")]
+    Stopped {
+        /// The spec of the disk.
+        disk: String,
+    },
+    /// I/O that the disk has admitted has not ended in time.
+    #[error(
+        "{disk}: not frozen: I/O admitted before is still there after {timeout:?}; have its \
+         threads reap it, or wait longer"
+    )]
+    TimedOut {
+        /// The spec of the disk.
+        disk: String,
+        /// For how long the call waited.
+        timeout: Duration,
+    },
+}
+
+/// A failed I/O: it was refused before submission, or it ended with a failure.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IoError {
-    /// Refused; nothing was submitted.
+    /// The I/O was refused. Nothing was submitted.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// Ended with this status.
+    /// The I/O ended with this status.
     #[error(transparent)]
     Ended(#[from] BlockStatus),
 }
 
 impl IoError {
-    /// The error number that a system call would have given for this.
+    /// Returns the errno that a system call would return for this failure.
     pub fn errno(self) -> i32 {
         match self {
             IoError::Ended(status) => crate::errno::of_status(status),
@@ -251,18 +296,18 @@ impl IoError {
 }
 
 impl From<IoError> for io::Error {
-    /// The kind of the error number, and the text of this error.
+    /// Converts to the kind of the errno, with the text of this error.
     fn from(error: IoError) -> io::Error {
         io::Error::new(io::Error::from_raw_os_error(error.errno()).kind(), error)
     }
 }
 
-/// A submission that was refused: why, and the I/O with its buffer back.
+/// A refused submission. It returns the I/O with its buffer.
 #[derive(Debug, Error)]
 #[error("{refusal}")]
 pub struct SubmitError {
-    /// Why.
+    /// The reason.
     pub refusal: Refusal,
-    /// What was to be submitted.
+    /// The I/O that was not submitted.
     pub io: Io,
 }

@@ -1,27 +1,27 @@
-//! What is known of ranges of a disk: whether there is data, or nothing but zeroes.
+//! Extents: which ranges of a disk hold data, and which read as zeroes.
 
-/// A stretch of a disk.
+/// A range of a disk with one kind of content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// How long, bytes. Never 0.
+    /// The length in bytes. Never 0.
     pub len: u64,
-    /// What is there.
+    /// The kind of content.
     pub kind: ExtentKind,
 }
 
-/// What is in a stretch of a disk.
+/// The content of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtentKind {
-    /// Data; or it is not known what.
+    /// Data, or unknown content.
     Data,
-    /// Reads as zeroes; there is room for it on the device.
+    /// Reads as zeroes, with space allocated on the device.
     Zero,
-    /// Reads as zeroes; a write may have to find room for it first.
+    /// Reads as zeroes. A write may have to allocate space first.
     Hole,
 }
 
-/// Gathers what is known of a range, front to back: neighbours of one kind become one, and there
-/// are never more than was asked for.
+/// Collects the extents of a range, front to back. Adjacent extents of one kind are joined, and the
+/// number of extents is limited.
 pub(crate) struct Extents<'a> {
     list: &'a mut Vec<Extent>,
     max: usize,
@@ -29,18 +29,19 @@ pub(crate) struct Extents<'a> {
 }
 
 impl<'a> Extents<'a> {
-    /// Of `len` bytes; what `list` held is forgotten.
+    /// Starts with a range of `len` bytes and clears `list`.
     pub(crate) fn new(list: &'a mut Vec<Extent>, len: u64, max: usize) -> Extents<'a> {
         list.clear();
         Extents { list, max, left: len }
     }
 
-    /// How many bytes nothing is known of yet; 0 once there are as many extents as may be.
+    /// Returns how many bytes are not described yet; 0 once the maximum number of extents is
+    /// reached.
     pub(crate) fn left(&self) -> u64 {
         self.left
     }
 
-    /// The next `len` bytes are so; what is beyond the range is ignored.
+    /// Describes the next `len` bytes. Bytes beyond the range are ignored.
     pub(crate) fn push(&mut self, len: u64, kind: ExtentKind) {
         let len = len.min(self.left);
         if len == 0 {
@@ -58,7 +59,7 @@ impl<'a> Extents<'a> {
         self.left -= len;
     }
 
-    /// The rest is so.
+    /// Describes the rest of the range.
     pub(crate) fn finish(mut self, kind: ExtentKind) {
         self.push(self.left, kind);
     }

@@ -1,8 +1,9 @@
-//! A future for each I/O, without a runtime.
+//! A future for each I/O, for any executor.
 
 use crate::buf::Buf;
 use crate::error::SubmitError;
 use crate::io::{Completion, Io};
+use crate::runtime::ctx::Ctx;
 use crate::runtime::hctx::now_ns;
 use crate::runtime::mailbox::{Doing, Mailbox};
 use crate::runtime::shared::Shared;
@@ -10,21 +11,31 @@ use crate::runtime::thread;
 use forebay_core::{Bio, Commit, KickPolicy, QueuedBio, Refusal};
 use std::fmt;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// An I/O that will have ended. Made by [`Disk::start`](crate::Disk::start); it is submitted when
 /// it is polled first, on the thread that polls it, and joins that thread's plug if one is open.
 ///
-/// It may be polled on any thread, and is woken by its waker. Something has to make progress
-/// meanwhile: the thread of a disk that was opened with `service=on`; or an event loop that watches
-/// [`Disk::poll_fd`](crate::Disk::poll_fd) and calls [`Disk::poll`](crate::Disk::poll); or other
-/// threads that wait for I/O on the same disk. Polling it makes what progress can be made at once.
+/// It may be polled on any thread, and is woken by its waker. Polling it makes what progress can be
+/// made at once. While tasks sleep, one of these makes progress:
+///
+/// - A thread of the disk. The first future that is polled starts it (a disk that was opened with
+///   `service=on` has it from the beginning). There is one for a disk, whatever the number of
+///   futures; it sleeps while there is nothing to do, and ends when the disk is closed. It waits in
+///   the driver for all users of the shared hardware context, so a blocking call beside it is woken
+///   by it: two more switches of context. Disks whose I/O ends at once (`null`, and `ram` without
+///   service times) need no such thread and get none.
+/// - Your event loop, if it has asked for [`Disk::poll_fd`](crate::Disk::poll_fd). Then the loop
+///   has to watch that descriptor and to call [`Disk::poll`](crate::Disk::poll), or futures wait
+///   for ever. No thread is started; one that a future has started ends. A disk without a
+///   descriptor (`model`, `ram` with service times) has the thread.
 ///
 /// Dropping it does not cancel the I/O, and does not wait for it: its buffer is freed when it ends.
 ///
-/// Whoever reaps its I/O runs the waker: under `service=on` that may be the disk's own thread,
-/// which leads for all. There a waker must not wait for I/O of the same disk.
+/// The thread that reaps its I/O runs the waker. This may be the thread of the disk, on a stack of
+/// 256 KiB. There a waker must not wait for I/O of the same disk.
 #[must_use = "an I/O is submitted when it is polled"]
 pub struct IoFuture {
     shared: Arc<Shared>,
@@ -42,17 +53,27 @@ impl IoFuture {
         IoFuture { shared, state: State::New(io) }
     }
 
-    /// Submits the I/O.
+    /// Submits the I/O on this thread.
     fn submit(&mut self, io: Io) -> Result<(), SubmitError> {
+        let ctx = thread::shared_ctx_of(&self.shared);
+        self.submit_in(&ctx, io)
+    }
+
+    /// As [`submit`](Self::submit), in what is the thread's part of this disk.
+    fn submit_in(&mut self, ctx: &Rc<Ctx>, io: Io) -> Result<(), SubmitError> {
         let (bio, buf) = io.into_parts();
         let refused = |refusal, bio, buf| SubmitError { refusal, io: Io::of_parts(bio, buf) };
         if self.shared.is_foreign() {
             return Err(refused(Refusal::Forked, bio, buf));
         }
+        // Before it is submitted: what is refused is not in the layer.
+        if let Err(error) = self.shared.drive() {
+            let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
+            return Err(refused(Refusal::NoThread { errno }, bio, buf));
+        }
         let mailbox = Arc::new(Mailbox::of_task());
         let mut boxed = QueuedBio::new(mailbox.owner(), 0);
         boxed.fill(bio);
-        let ctx = thread::shared_ctx_of(&self.shared);
         let now = now_ns(self.shared.info().is_timed());
         let turn_due = match ctx.queue_bio(boxed, now) {
             Ok(turn_due) => turn_due,
@@ -128,3 +149,7 @@ impl fmt::Debug for IoFuture {
         f.debug_struct("IoFuture").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+#[path = "future_models.rs"]
+mod models;

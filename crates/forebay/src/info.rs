@@ -1,56 +1,60 @@
-//! What a disk tells of itself: what it is and can do, and what it has counted.
+//! Information about a disk: its properties and features, and its counters.
 
 use forebay_core::{Policy, QueueLimits, QueueStats};
 
-/// What a disk is and can do. Fixed while it is open.
+/// The properties of a disk. They do not change while it is open.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DiskInfo {
-    /// The spec that it was opened by.
+    /// The spec that the disk was opened with.
     pub spec: String,
-    /// The driver's name.
+    /// The name of the driver.
     pub driver: &'static str,
-    /// The limits in force.
+    /// The effective limits.
     pub limits: QueueLimits,
-    /// The settings in force.
+    /// The effective settings.
     pub policy: Policy,
-    /// Whether the file or block device was opened for this disk alone.
+    /// Whether the file or block device was opened for this disk exclusively.
     pub exclusive: bool,
-    /// What programs decide by.
+    /// Properties that programs may depend on.
     pub facts: DiskFacts,
-    /// What it can do beyond reading and writing, and what not, and why: in words, for people.
+    /// Features beyond reading and writing, with the reason for each that is missing. The text is
+    /// for people.
     pub features: Vec<Feature>,
-    /// What whoever runs it should know, in one line: that it works, but not as is usual.
+    /// A one-line message for the operator: the disk works, but not in the usual way.
     pub notice: Option<String>,
 }
 
-/// What a disk is known to be, as its driver says it. Fixed while it is open.
+/// Known properties of a disk, as reported by its driver. They do not change while it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiskFacts {
-    /// Whether what is written can be read. Where not, a read leaves its buffer as it is.
+    /// Whether written data can be read back. If not, a read leaves its buffer unchanged.
     pub keeps_data: bool,
-    /// Whether a range that was discarded reads as zeroes, and a discard is how space is given
-    /// back: what zeroes a range and may leave a hole does so by a discard, then.
+    /// Whether a discarded range reads as zeroes and gives its space back. If so, zeroing that may
+    /// leave a hole is done by a discard.
     pub discards_to_zeroes: bool,
-    /// Whether zeroing a range is known to cost less than writing as many zeroes: by the device's
-    /// or the file system's own means. (NBD asks, so that a client can choose.)
+    /// Whether zeroing a range is known to be cheaper than writing zeroes, by means of the device
+    /// or the file system. NBD reports this to clients.
     pub zeroes_fast: bool,
-    /// Whether it talks to another process or machine over TCP: from when it is opened, and over
-    /// more connections whenever a queue is made.
+    /// Whether a read fills a cache that later reads of the range use: the page cache, or that of a
+    /// server.
+    pub caches_reads: bool,
+    /// Whether the disk uses TCP connections: at open, and again whenever a queue is created.
     pub uses_tcp: bool,
-    /// How many bytes of the file or the export lie behind the last whole logical block: they are
-    /// no part of the disk, and can be neither read nor written. The notice says what to do.
+    /// The number of bytes of the file or export after the last whole logical block. They are not
+    /// part of the disk and cannot be read or written. The notice says what to do.
     pub out_of_reach_bytes: u64,
 }
 
 impl Default for DiskFacts {
-    /// Those of a device that keeps what is written to it, and has nothing special.
+    /// Returns the facts of a device that keeps its data and has nothing special.
     fn default() -> DiskFacts {
         DiskFacts {
             keeps_data: true,
             discards_to_zeroes: false,
             zeroes_fast: false,
+            caches_reads: false,
             uses_tcp: false,
             out_of_reach_bytes: 0,
         }
@@ -58,7 +62,7 @@ impl Default for DiskFacts {
 }
 
 impl DiskFacts {
-    /// What is left of them under these limits.
+    /// Returns the facts that remain under these limits.
     pub(crate) fn within(self, limits: &QueueLimits) -> DiskFacts {
         let writes = !limits.read_only;
         DiskFacts {
@@ -70,27 +74,27 @@ impl DiskFacts {
 }
 
 impl DiskInfo {
-    /// Whether turns are given the time: for latencies, or for the bound on how long flushes wait.
+    /// Returns whether turns receive the time, for latencies or for the limit on waits of flushes.
     pub(crate) fn is_timed(&self) -> bool {
         self.policy.iostats || self.limits.volatile_cache
     }
 }
 
-/// Something that a disk can do, or cannot.
+/// A feature that a disk has or lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feature {
-    /// What.
+    /// The name of the feature.
     pub name: &'static str,
-    /// How it is done, or why it is missing.
+    /// How the feature works, or why it is missing.
     pub state: FeatureState,
 }
 
-/// Whether a feature is there.
+/// Whether a feature is present.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FeatureState {
-    /// There, in this way.
+    /// Present, and how it works.
     Present(String),
-    /// Missing, for this reason.
+    /// Missing, and why.
     Missing(String),
 }
 
@@ -99,7 +103,7 @@ impl Feature {
         Feature { name, state: FeatureState::Present(how.into()) }
     }
 
-    /// There, in this way, or missing, for this reason.
+    /// Returns a present feature with its way, or a missing one with its reason.
     pub(crate) fn either(
         name: &'static str,
         is_there: bool,
@@ -117,42 +121,44 @@ impl Feature {
     }
 }
 
-/// What a disk has counted since it was opened.
+/// The counters of a disk since it was opened.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DiskStats {
     /// The layer's counters.
     pub queue: QueueStats,
-    /// How many system calls the driver has made.
+    /// System calls made by the driver.
     pub nr_syscalls: u64,
-    /// Runs that were asked for and not made, because another thread had the token: it finds a
-    /// mark, and turns once more.
+    /// Runs that were requested and not made, because another thread held the token. That thread
+    /// finds a mark and turns again.
     pub skipped_runs: u64,
-    /// How many times a thread slept until it was woken for tags (never under `wake=fair`, where
-    /// bios wait).
+    /// How often a thread slept until it was woken for tags. 0 with `wake=fair`, where bios wait.
     pub tag_sleeps: u64,
-    /// What completions asked a worker for; nothing but under `run_queue=always`.
+    /// Waits for tags of a shared set (`tag_set=`) that ended without a wake-up. A disk that waits
+    /// with nothing in flight also retries every 3 ms. A wait that ends by such a retry, or by a
+    /// turn made for another reason, is a lost wake-up: always 0, unless there is a bug.
+    pub tag_rescues: u64,
+    /// Runs that completions requested of a worker. All 0 without `run_queue=always`.
     pub run_queue: RunQueueStats,
 }
 
-/// Runs that completions have asked for, under `run_queue=always`. The worker makes those that were
-/// queued and not queued again or cancelled before it came: `arms` are `rearms`, `cancels`,
-/// `worker_runs`, and one more while one is queued.
+/// Runs that completions requested with `run_queue=always`. The worker makes those that were queued
+/// and neither requeued nor cancelled before it came. `arms` equals `rearms` plus `cancels` plus
+/// `worker_runs`, plus one while a run is queued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunQueueStats {
-    /// How often a run was queued: once for each command that the driver completed.
+    /// How often a run was queued: once per completed command.
     pub arms: u64,
-    /// Of these, how often one was queued already, and was taken off the list and put on again.
+    /// How often a run was already queued, and was removed and added again.
     pub rearms: u64,
-    /// Runs that were taken off the list because the disk was stopped or quiesced.
+    /// Runs removed because the disk was stopped or quiesced.
     pub cancels: u64,
-    /// Runs that the worker took off the list; it makes or skips them, as others do theirs.
+    /// Runs that the worker took off the list. It makes or skips them like any other run.
     pub worker_runs: u64,
 }
 
 impl DiskStats {
-    /// Runs of hardware contexts that were asked for: those that were made, by taking the token,
-    /// and those that were skipped.
+    /// Returns the number of requested runs: those made by taking the token, and those skipped.
     pub fn runs(&self) -> u64 {
         self.queue.runs_made + self.skipped_runs
     }

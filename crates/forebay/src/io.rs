@@ -1,9 +1,9 @@
-//! One I/O with the buffer it owns, and its end.
+//! One I/O with the buffer that it owns, and its completion.
 
 use crate::buf::Buf;
 use forebay_core::{Bio, BioFlags, BlockStatus, Op, QueuedBio, Segment, Segments};
 
-/// An I/O with the buffer it owns, to be submitted. Offsets and lengths are bytes.
+/// An I/O with the buffer that it owns. Offsets and lengths are in bytes.
 #[derive(Debug)]
 pub struct Io {
     bio: Bio,
@@ -11,61 +11,60 @@ pub struct Io {
 }
 
 impl Io {
-    /// Reads into all of `buf`, from byte `offset` on.
+    /// Creates a read into all of `buf`, starting at byte `offset`.
     #[inline]
     pub fn read(buf: Buf, offset: u64) -> Io {
         let len = buf.len();
         Io::with_buf(Op::Read, buf, len, offset)
     }
 
-    /// Reads into the first `len` bytes of `buf`.
+    /// Creates a read into the first `len` bytes of `buf`.
     ///
     /// # Panics
-    /// If `buf` has fewer.
+    /// Panics if `buf` is shorter than `len`.
     #[inline]
     pub fn read_part(buf: Buf, len: usize, offset: u64) -> Io {
         Io::with_buf(Op::Read, buf, len, offset)
     }
 
-    /// Writes all of `buf`, at byte `offset`.
+    /// Creates a write of all of `buf` at byte `offset`.
     #[inline]
     pub fn write(buf: Buf, offset: u64) -> Io {
         let len = buf.len();
         Io::with_buf(Op::Write, buf, len, offset)
     }
 
-    /// Writes the first `len` bytes of `buf`.
+    /// Creates a write of the first `len` bytes of `buf`.
     ///
     /// # Panics
-    /// If `buf` has fewer.
+    /// Panics if `buf` is shorter than `len`.
     #[inline]
     pub fn write_part(buf: Buf, len: usize, offset: u64) -> Io {
         Io::with_buf(Op::Write, buf, len, offset)
     }
 
-    /// Makes every write that has ended before this is submitted durable.
+    /// Creates a flush: it makes every write that ended before its submission durable.
     pub fn flush() -> Io {
         Io { bio: Bio::flush(), buf: None }
     }
 
-    /// Makes every write that has ended before this is submitted durable, and all metadata of the
-    /// file, as `fsync` does.
+    /// Creates a flush that also makes all metadata of the file durable, as `fsync` does.
     pub fn fsync() -> Io {
         Io { bio: Bio::fsync(), buf: None }
     }
 
-    /// Ends when everything up to a durable point is on stable storage; see
-    /// [`Disk::durable`](crate::Disk::durable). Its completion says whether they are.
+    /// Creates a flush that ends once everything up to a durable point is on stable storage. Its
+    /// completion reports whether that succeeded. See [`Disk::durable`](crate::Disk::durable).
     pub fn flush_up_to(point: u64) -> Io {
         Io { bio: Bio::flush_up_to(point), buf: None }
     }
 
-    /// Says that a range is not needed any more.
+    /// Creates a discard: the range is no longer needed.
     pub fn discard(offset: u64, len: u64) -> Io {
         Io { bio: Bio::range(Op::Discard, offset, len), buf: None }
     }
 
-    /// Makes a range read as zeroes.
+    /// Creates a write of zeroes to a range.
     pub fn write_zeroes(offset: u64, len: u64) -> Io {
         Io { bio: Bio::range(Op::WriteZeroes, offset, len), buf: None }
     }
@@ -78,44 +77,44 @@ impl Io {
         self
     }
 
-    /// This write is durable when it ends.
+    /// Makes this write durable when it ends.
     #[must_use]
     pub fn fua(self) -> Io {
         self.flag(BioFlags::FUA)
     }
 
-    /// A flush goes before the data of this write.
+    /// Flushes before the data of this write.
     #[must_use]
     pub fn preflush(self) -> Io {
         self.flag(BioFlags::PREFLUSH)
     }
 
-    /// Never merge this I/O with another.
+    /// Excludes this I/O from merging.
     #[must_use]
     pub fn nomerge(self) -> Io {
         self.flag(BioFlags::NOMERGE)
     }
 
-    /// The buffer, if there is one.
+    /// Returns the buffer, if there is one.
     pub fn into_buf(self) -> Option<Buf> {
         self.buf
     }
 
-    /// Rather than wait for a tag, end with [`BlockStatus::Again`] and nothing of it done; or with
-    /// `NotSupported`, where it takes more requests than there are tags.
+    /// Fails instead of waiting for a tag: the I/O ends with [`BlockStatus::Again`] and none of it
+    /// is issued. If it needs more requests than there are tags, it ends with `NotSupported`.
     #[must_use]
     pub fn nowait(self) -> Io {
         self.flag(BioFlags::NOWAIT)
     }
 
-    /// It may have one of the tags that are reserved (`reserved_tags=`), and goes before what may
-    /// not: for the few I/Os that others depend on.
+    /// Lets the I/O use a reserved tag (`reserved_tags=`) and go before those that may not. Meant
+    /// for the few I/Os that other I/O depends on.
     #[must_use]
     pub fn reserved(self) -> Io {
         self.flag(BioFlags::RESERVED)
     }
 
-    /// Nobody waits for it: all such I/Os together have at most `async_depth` tags.
+    /// Marks background I/O: all such I/Os together use at most `async_depth` tags.
     #[must_use]
     pub fn background(self) -> Io {
         self.flag(BioFlags::BACKGROUND)
@@ -144,22 +143,22 @@ impl Io {
     }
 }
 
-/// The end of one I/O.
+/// The completion of an I/O.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Completion {
-    /// The number that was given with it.
+    /// The number that was set with [`Io::user_data`].
     pub user_data: u64,
-    /// The bytes that were moved, fewer than asked for only at the end of a file; or why not.
+    /// The number of bytes moved, fewer than requested only at the end of a file, or the failure.
     pub result: Result<u64, BlockStatus>,
-    /// The buffer of an [`Io`] that had one.
+    /// The buffer of the [`Io`], if it had one.
     pub buf: Option<Buf>,
-    /// Whether it had to wait for a tag, and for how long, ns (0 under `iostats=off`, on a disk
-    /// without a volatile cache).
+    /// How long the I/O waited for a tag, in nanoseconds, or `None` if it did not wait. 0 with
+    /// `iostats=off` on a disk without a volatile cache.
     pub tag_wait_ns: Option<u64>,
-    /// What to wait for until this write is on stable storage
-    /// ([`Disk::durable`](crate::Disk::durable)); 0 if it is there already, or there was nothing
-    /// to write.
+    /// The point to wait for until this write is on stable storage
+    /// ([`Disk::durable`](crate::Disk::durable)). 0 if it is durable already or nothing was
+    /// written.
     pub durable_point: u64,
 }
 
@@ -175,10 +174,10 @@ impl Completion {
     }
 }
 
-/// The largest segment that memory is cut into, bytes.
+/// The largest segment that memory is cut into, in bytes.
 const SEGMENT_MAX: usize = 1 << 30;
 
-/// The segments of `len` bytes of memory at `addr`.
+/// Returns the segments of `len` bytes of memory at `addr`.
 #[inline]
 pub(crate) fn segments_of(addr: usize, len: usize) -> Segments {
     if len == 0 {

@@ -1,10 +1,10 @@
-//! Taking the keys of a spec one by one, so that what nobody took can be refused by name.
+//! The keys of a spec, taken one by one, so that a key that no code takes is refused by name.
 
 use crate::error::SpecError;
 use crate::size::size;
 use crate::spec::Spec;
 
-/// The keys of one spec while it is opened.
+/// The keys of a spec while its disk is opened.
 #[derive(Debug)]
 pub(crate) struct Keys {
     driver: &'static str,
@@ -17,10 +17,16 @@ impl Keys {
         Keys { driver: spec.driver(), left: spec.keys().to_vec(), known: Vec::new() }
     }
 
-    /// Takes `key`'s value, where it was given.
+    /// Returns the keys that were looked for so far.
+    #[cfg(test)]
+    pub(crate) fn known(&self) -> &[&'static str] {
+        &self.known
+    }
+
+    /// Takes the value of `key` if it is set.
     ///
     /// # Errors
-    /// If `parse` makes nothing of it: then `expected` says what would do.
+    /// Fails if `parse` rejects the value; `expected` describes the valid ones.
     pub(crate) fn take<T>(
         &mut self,
         key: &'static str,
@@ -38,7 +44,7 @@ impl Keys {
         }
     }
 
-    /// Takes every value of a key that may be repeated, in order.
+    /// Takes all values of a repeatable key, in order.
     pub(crate) fn take_all(&mut self, key: &'static str) -> Vec<String> {
         self.known.push(key);
         let (taken, left) = std::mem::take(&mut self.left).into_iter().partition(|k| k.0 == key);
@@ -47,8 +53,8 @@ impl Keys {
         taken.into_iter().map(|(_, value)| value).collect()
     }
 
-    /// Takes every key that `is_wanted`, with its value, in order; those that there are stand in
-    /// `known`.
+    /// Takes all keys that `is_wanted`, with their values, in order. `known` lists those that
+    /// exist.
     pub(crate) fn take_where(
         &mut self,
         known: &[&'static str],
@@ -61,7 +67,7 @@ impl Keys {
         taken
     }
 
-    /// `on` or `off`.
+    /// Takes a switch: `on` or `off`.
     pub(crate) fn take_switch(&mut self, key: &'static str) -> Result<Option<bool>, SpecError> {
         self.take(key, "on or off", |value| match value {
             "on" | "1" | "yes" | "true" => Some(true),
@@ -70,7 +76,7 @@ impl Keys {
         })
     }
 
-    /// A whole number of `min` to `max`; `expected` says so.
+    /// Takes a whole number within `range`, which `expected` describes.
     pub(crate) fn take_number(
         &mut self,
         key: &'static str,
@@ -80,27 +86,34 @@ impl Keys {
         self.take(key, expected, |value| size(value).filter(|number| range.contains(number)))
     }
 
-    /// Refuses what nobody took.
+    /// Refuses keys that were not taken.
     ///
     /// # Errors
-    /// Names the first unknown key, and the known one that is nearest.
+    /// Names the first unknown key and the nearest known one.
     pub(crate) fn finish(mut self) -> Result<(), SpecError> {
         let Some((key, _)) = self.left.into_iter().next() else {
             return Ok(());
         };
         self.known.sort_unstable();
-        let nearest = self.known.iter().min_by_key(|known| distance(known, &key));
-        let hint = match nearest {
-            Some(near) if distance(near, &key) <= 1 + key.len() / 3 => {
-                format!("did you mean `{near}`?")
-            }
-            _ => format!("there are: {}", self.known.join(", ")),
+        let hint = match nearest(&key, &self.known) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("there are: {}", self.known.join(", ")),
         };
         Err(SpecError::UnknownKey { key, driver: self.driver, hint })
     }
 }
 
-/// How many single-letter changes make `a` into `b`.
+/// Returns the known key that `key` abbreviates: the shortest that begins with it, if `key` has
+/// three letters or more. If there is none, the one with the fewest changed letters, if they are
+/// few.
+fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
+    let prefixed = known.iter().filter(|known| key.len() >= 3 && known.starts_with(key));
+    let similar = || known.iter().min_by_key(|known| distance(known, key));
+    let is_near = |known: &&&str| distance(known, key) <= 1 + key.len() / 3;
+    prefixed.min_by_key(|known| known.len()).or_else(|| similar().filter(is_near)).copied()
+}
+
+/// Returns the number of single-letter changes between `a` and `b`.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -128,5 +141,13 @@ mod tests {
         keys.take_switch("plug").unwrap();
         let message = keys.finish().unwrap_err().to_string();
         assert_eq!(message, "unknown key `plugg` for driver `ram`; did you mean `plug`?");
+    }
+
+    #[test]
+    fn a_prefix_wins_over_a_smaller_distance() {
+        let known = ["seed", "seek_ns", "size"];
+        assert_eq!(nearest("seek", &known), Some("seek_ns"));
+        assert_eq!(nearest("sed", &known), Some("seed"));
+        assert_eq!(nearest("nothing", &known), None);
     }
 }

@@ -1,8 +1,8 @@
 //! Forebay: a multi-queue block layer in user space.
 //!
-//! A program that issues small I/O from many places hands it to a [`Disk`]. While a thread has a
-//! [`plug`] open, what it submits is gathered, neighbours are merged, and all of it is let through
-//! in one batch: few, large requests, and one system call.
+//! A program that issues small I/O from many places submits it to a [`Disk`]. While a thread has a
+//! [`plug`] open, its I/O is collected and neighbours are merged. At the end of the plug the batch
+//! reaches the device as few, large requests, with one system call.
 //!
 //! ```
 //! use forebay::{Buf, Disk, Io};
@@ -22,17 +22,18 @@
 //! ```
 //!
 //! # Threads
-//! Any number of threads may use a [`Disk`]. The first that make a [`BioQueue`] own a hardware
-//! context each (`nr_hw_queues` less one), all others share one. A queue stays on its thread; an
-//! [`IoFuture`] may go anywhere. Plugs and sections ([`defer`]) are a thread's. What nobody waits
-//! for makes progress when somebody submits or reaps, when an event loop that watches a descriptor
-//! says so, or by a thread of the disk's own (`service=on`).
+//! Any number of threads may use a [`Disk`]. The first threads that create a [`BioQueue`] own a
+//! hardware context each (`nr_hw_queues` less one); all others share one. A queue stays on its
+//! thread; an [`IoFuture`] may move to any thread. Plugs and sections ([`defer`]) belong to a
+//! thread. I/O that no thread waits for makes progress when a thread submits or reaps, when an
+//! event loop reaps or polls after a watched descriptor became readable, or by a thread of the disk
+//! (`service=on`, or started by the first future that needs one).
 //!
 //! # What may be lost
-//! A write that has ended is durable after the next [`Disk::flush`] that succeeds, or at once if it
-//! was submitted with [`Io::fua`]. Who waits for that by [`Disk::durable`] shares flushes with all
-//! who do; for files beside the layer there is [`GroupCommit`]. What a flush that failed may have
-//! lost fails later ones too, until [`Disk::acknowledge_loss`].
+//! A completed write is durable after the next [`Disk::flush`] that succeeds, or at once if it was
+//! submitted with [`Io::fua`]. Callers that wait with [`Disk::durable`] share flushes. For files
+//! outside of the layer there is [`GroupCommit`]. After a failed flush, later flushes that cover
+//! the lost writes fail too, until [`Disk::acknowledge_loss`].
 #![deny(missing_docs)]
 #![allow(
     clippy::vec_box,
@@ -49,6 +50,7 @@ mod durable;
 mod errno;
 mod error;
 mod extent;
+mod file_system;
 mod future;
 mod info;
 mod io;
@@ -58,6 +60,8 @@ mod runtime;
 mod settings;
 mod size;
 mod spec;
+#[cfg(test)]
+mod spec_docs;
 
 pub use buf::{BUF_ALIGN, Buf};
 pub use commit::{
@@ -66,7 +70,7 @@ pub use commit::{
 };
 pub use disk::Disk;
 pub use durable::{Durable, DurableFuture};
-pub use error::{IoError, OpenError, SpecError, SubmitError};
+pub use error::{FreezeError, IoError, OpenError, SpecError, SubmitError};
 pub use extent::{Extent, ExtentKind};
 pub use forebay_core::{
     Bio, BioFlags, BlockStatus, FlushPolicy, Histogram, KickPolicy, LimitsError, LostWrites,
@@ -82,7 +86,12 @@ pub use runtime::gates::Hold;
 pub use runtime::plug::{DeferGuard, PlugGuard, defer, plug};
 pub use spec::Spec;
 
-/// The README's example is one of the tests.
+/// Compiles and runs the examples of the README as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// Compiles and runs the examples of the guide as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide.md")]
+struct Guide;

@@ -21,7 +21,6 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// A queue of completions on a disk: I/O is submitted to it, and its ends are reaped from it, in
 /// the order in which they happened. Made by [`Disk::queue`](crate::Disk::queue).
@@ -52,8 +51,6 @@ pub struct BioQueue {
     bufs: Vec<Option<Buf>>,
     /// How many were submitted and not reaped.
     len: usize,
-    /// The last turn left work that no completion moves on: a busy driver, or a closed gate.
-    is_stuck: bool,
     /// Made when somebody asks for a descriptor.
     poll: Option<QueuePoll>,
 }
@@ -95,16 +92,7 @@ impl BioQueue {
     fn on(shared: Arc<Shared>, ctx: Rc<Ctx>) -> BioQueue {
         let ready = Ready::of_thread();
         ctx.open_queue(&shared, &ready);
-        BioQueue {
-            shared,
-            ctx,
-            ready,
-            free: Vec::new(),
-            bufs: Vec::new(),
-            len: 0,
-            is_stuck: false,
-            poll: None,
-        }
+        BioQueue { shared, ctx, ready, free: Vec::new(), bufs: Vec::new(), len: 0, poll: None }
     }
 
     /// Submits an I/O. Never waits. Within a plug of this thread it stays there, so that its
@@ -204,10 +192,8 @@ impl BioQueue {
 
     /// A turn of the hardware context.
     #[inline]
-    fn turn(&mut self, now: u64, commit: Option<Commit>) -> Option<Turned> {
-        let turned = self.ctx.turn_for(&self.ready, &self.shared, now, commit);
-        self.is_stuck = turned.is_some_and(|turned| turned.work_left && turned.nr_in_flight == 0);
-        turned
+    fn turn(&self, now: u64, commit: Option<Commit>) -> Option<Turned> {
+        self.ctx.turn_for(&self.ready, &self.shared, now, commit)
     }
 
     /// Takes what others' turns have delivered. Says how many are ready.
@@ -264,16 +250,20 @@ impl BioQueue {
         if nr_ready < max && (nr_ready < min || min == 0) && !self.shared.is_foreign() {
             thread::unplug_all(UnplugCause::Wait, Some(&self.ctx));
             self.wait(min);
+        } else if self.poll.is_some() {
+            self.signal_alarm();
         }
         let nr = self.ready.borrow().len().min(max);
+        // If `each` panics, too: the descriptor was acknowledged, and something may be left.
+        let reaping = Reaping { queue: self };
         for _ in 0..nr {
-            let Some(boxed) = self.ready.borrow_mut().pop() else { break };
-            let completion = Completion::of(&boxed, self.bufs[boxed.number() as usize].take());
-            self.free.push(boxed);
-            self.len -= 1;
+            let queue = &mut *reaping.queue;
+            let Some(boxed) = queue.ready.borrow_mut().pop() else { break };
+            let completion = Completion::of(&boxed, queue.bufs[boxed.number() as usize].take());
+            queue.free.push(boxed);
+            queue.len -= 1;
             each(completion);
         }
-        self.signal(true);
         nr
     }
 
@@ -379,9 +369,8 @@ impl BioQueue {
                 }
             };
             let driver = waiter.poll_fd();
-            let (any, has_driver) = (AnyOf::new(&event, driver)?, driver.is_some());
-            // Relaxed: this thread's turns are those that count, or see it in time.
-            hctx.is_polled.store(true, Ordering::Relaxed);
+            let has_driver = driver.is_some();
+            let any = hctx.watch(std::iter::once(event.fd()).chain(driver))?;
             self.ready.borrow_mut().set_event(&event, is_attended);
             // The thread of the disk makes the progress, and each delivery signals.
             let tells = has_driver || hctx.is_shared && self.shared.has_service();
@@ -395,16 +384,29 @@ impl BioQueue {
         Ok(self.poll.as_ref().expect("just made").any.fd())
     }
 
-    /// Keeps the descriptor readable while there is something to reap that nobody else tells of;
-    /// where the owner attends to what its own calls complete, only if it was to be reaped.
+    /// Keeps the descriptor readable while there is something to reap that nothing else signals. If
+    /// the owner reaps before it polls, what its own calls complete is signalled only after a reap
+    /// (`is_reaped`). Work that no completion moves on is the alarm's business.
     fn signal(&self, is_reaped: bool) {
         if let Some(poll) = &self.poll {
             let ready = self.ready.borrow();
-            let is_waiting = self.len > ready.len() && (poll.is_mute || self.is_stuck);
+            let is_waiting = self.len > ready.len() && poll.is_mute;
             let has_left = !ready.is_empty() && (is_reaped || !poll.is_attended);
             if has_left || is_waiting {
                 poll.signal();
             }
+        }
+    }
+
+    /// A reap makes no turn, so the alarm stays as it is. A loop that waits for changes of the
+    /// descriptor (`EPOLLET`) has to see one.
+    #[cold]
+    fn signal_alarm(&self) {
+        if let Some(poll) = &self.poll
+            && !self.shared.is_foreign()
+            && self.shared.hctx(self.ctx.hctx()).alarm.is_set()
+        {
+            poll.signal();
         }
     }
 
@@ -423,6 +425,18 @@ impl BioQueue {
     /// Whether everything that was submitted has been reaped.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+/// A reap that is under way. Whatever ends it, the descriptor stays readable if something is left.
+struct Reaping<'a> {
+    queue: &'a mut BioQueue,
+}
+
+impl Drop for Reaping<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.queue.signal(true);
     }
 }
 
@@ -447,8 +461,11 @@ impl Drop for BioQueue {
             // Who delivered what was taken may still be at the mailbox, which goes now.
             let ready = self.ready.borrow();
             if ready.mailbox().settle(ready.nr_mailed()) {
-                // W3.
-                self.shared.hctx(self.ctx.hctx()).hand_off();
+                // W3, W6.
+                let hctx = self.shared.hctx(self.ctx.hctx());
+                if !hctx.hand_off() {
+                    hctx.run_turn();
+                }
             }
             drop(ready);
             self.ctx.close_queue(&self.ready);

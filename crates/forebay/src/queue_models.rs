@@ -4,10 +4,14 @@
 
 use super::BioQueue;
 use crate::runtime::ctx::Ctx;
+use crate::runtime::gates::Hold;
 use crate::runtime::mailbox::{Mailbox, models::free};
-use crate::runtime::primitive::{check_within, thread};
+use crate::runtime::plug::plug;
+use crate::runtime::primitive::{check, check_within, thread};
 use crate::runtime::shared::{SHARED, Shared};
-use crate::runtime::toy::{AT_ONCE, How, Page, Toy};
+use crate::runtime::toy::{AT_ONCE, By, How, Page, Toy};
+use forebay_core::Gate;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// A queue of a thread of its own.
@@ -82,4 +86,56 @@ fn a_queue_is_dropped_with_bios_in_flight() {
 #[test]
 fn two_queues_wait_for_their_own() {
     check_within(2, || in_two_threads(AT_ONCE, submit_and_wait));
+}
+
+/// A device whose completions the turn that commits reaps: its descriptor would tell of nothing.
+const SILENT: How = How { by: By::Silence, ..AT_ONCE };
+
+/// The owner of a context submits under a plug, while another thread opens the gate that holds the
+/// disk. Afterwards the owner only looks when its descriptor is readable, or will be.
+fn plug_beside_a_gate(how: How, gate: Gate, closes_again: bool) {
+    let shared = Toy::disk(How { nr_hw_queues: 2, ..how });
+    let ctx = Ctx::new(&shared, shared.assign());
+    let mut queue = BioQueue::on(Arc::clone(&shared), Rc::clone(&ctx));
+    let (page, mut done) = (Page::default(), Vec::new());
+    queue.poll_fd().expect("a descriptor");
+    let hold = Hold::new(&shared, gate);
+    queue.reap(0, 1, &mut done);
+    let other = {
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || {
+            drop(hold);
+            if closes_again {
+                drop(Hold::new(&shared, gate));
+            }
+        })
+    };
+    let plugged = plug();
+    submit(&mut queue, &page);
+    drop(plugged);
+    other.join().unwrap();
+    while done.is_empty() {
+        let is_woken = queue.has_ended() || shared.hctx(ctx.hctx()).alarm.is_set();
+        assert!(is_woken, "the loop sleeps for ever");
+        queue.reap_untold(1, &mut done);
+    }
+    assert_eq!(page.nr_written(), 1);
+    drop(queue);
+    ctx.retire();
+}
+
+#[test]
+fn a_gate_that_opens_beside_the_end_of_a_plug_wakes_the_loop() {
+    for gate in [Gate::Quiesced, Gate::Stopped, Gate::Frozen] {
+        check(move || plug_beside_a_gate(SILENT, gate, false));
+    }
+    check_within(3, || plug_beside_a_gate(SILENT, Gate::Quiesced, true));
+    check_within(3, || plug_beside_a_gate(SILENT, Gate::Frozen, true));
+}
+
+#[test]
+fn a_gate_that_opens_on_a_busy_device_wakes_the_loop() {
+    let busy = How { nr_busy: 2, ..SILENT };
+    check(move || plug_beside_a_gate(busy, Gate::Stopped, false));
+    check_within(3, move || plug_beside_a_gate(busy, Gate::Quiesced, true));
 }

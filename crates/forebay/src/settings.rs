@@ -1,4 +1,4 @@
-//! The settings that every disk has, whatever its driver.
+//! The settings of every disk, with any driver.
 
 use crate::error::SpecError;
 use crate::info::Feature;
@@ -10,7 +10,7 @@ use forebay_core::{
 };
 use std::sync::Arc;
 
-/// Takes the keys that say who gets how many of the tags. [`check_tags`] compares them.
+/// Takes the keys that distribute tags. [`check_tags`] compares them with each other.
 fn take_tags(keys: &mut Keys, policy: &mut Policy) -> Result<(), SpecError> {
     let wake = keys.take("wake", "fair, batch, stash or single", |value| {
         WakePolicy::ALL.into_iter().find(|wake| wake.name() == value)
@@ -26,32 +26,32 @@ fn take_tags(keys: &mut Keys, policy: &mut Policy) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// Takes the keys that say what flushes do.
+/// Takes the keys for flushes.
 fn take_flushes(keys: &mut Keys, policy: &mut Policy) -> Result<Option<bool>, SpecError> {
     let flush = keys.take("flush", "hold, requeue or tail", |value| {
         FlushPolicy::ALL.into_iter().find(|flush| flush.name() == value)
     })?;
     policy.flush = flush.unwrap_or(policy.flush);
-    let expected = "a number of milliseconds, 0 to 3600000";
+    let expected = "a number of milliseconds from 0 to 3600000";
     let pending_ms = keys.take_number("flush_pending_ms", expected, 0..=3_600_000)?;
     policy.flush_pending_ns = pending_ms.map_or(policy.flush_pending_ns, |ms| ms * 1_000_000);
     keys.take_switch("elide")
 }
 
-const UP_TO_QUEUE_DEPTH: &str = "a number of 1 to queue_depth, which forebay info shows";
-const BELOW_NR_REQUESTS: &str = "a number below nr_requests, or below queue_depth without that";
+const UP_TO_QUEUE_DEPTH: &str = "a number from 1 to queue_depth (see forebay info)";
+const BELOW_NR_REQUESTS: &str = "a number below nr_requests (default: queue_depth)";
 
 fn bad(key: &str, value: impl ToString, expected: &'static str) -> SpecError {
     SpecError::BadValue { key: key.to_owned(), value: value.to_string(), expected }
 }
 
-/// Whether there are as many tags as the policy gives out.
+/// Checks that the policy does not give out more tags than exist.
 fn check_tags(policy: &Policy) -> Result<(), SpecError> {
     let nr_requests = policy.nr_requests.unwrap_or(policy.queue_depth);
     if nr_requests > policy.queue_depth {
         return Err(bad("nr_requests", nr_requests, UP_TO_QUEUE_DEPTH));
     }
-    // Without the key it is any number of them.
+    // Without the key, the depth is unlimited.
     if policy.async_depth != QUEUE_DEPTH_MAX && policy.async_depth > policy.queue_depth {
         return Err(bad("async_depth", policy.async_depth, UP_TO_QUEUE_DEPTH));
     }
@@ -61,20 +61,20 @@ fn check_tags(policy: &Policy) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// What a driver would have where its user does not say otherwise.
+/// A driver's defaults where the user sets nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Defaults {
-    /// A thread of the disk.
+    /// A thread of the disk makes progress.
     pub(crate) service: bool,
-    /// Requests at the driver, for each hardware context; or the layer's own default.
+    /// Requests at the driver per hardware context; `None` takes the layer's default.
     pub(crate) queue_depth: Option<u32>,
-    /// Flushes that have nothing to do end at once.
+    /// Flushes with nothing to do end at once.
     pub(crate) elide: bool,
-    /// The device has one hardware context and cannot have more, whatever its user says; and why.
+    /// The device can have one hardware context only. The text says why.
     pub(crate) one_hw_queue: Option<&'static str>,
 }
 
-/// What every disk can be told, whatever its driver.
+/// The settings of every disk, with any driver.
 #[derive(Debug)]
 pub(crate) struct Settings {
     policy: Policy,
@@ -86,7 +86,7 @@ pub(crate) struct Settings {
     elide: Option<bool>,
     exclusive: Option<bool>,
     read_only: Option<bool>,
-    /// The name of a set of tags that disks share.
+    /// The name of a tag set that disks share.
     tag_set: Option<String>,
 }
 
@@ -107,8 +107,8 @@ impl Settings {
             RunQueuePolicy::ALL.into_iter().find(|policy| policy.name() == value)
         })?;
         let depth_max = u64::from(QUEUE_DEPTH_MAX);
-        let depth = keys.take_number("queue_depth", "a number of 1 to 10240", 1..=depth_max)?;
-        let nr_bios = keys.take_number("nr_bios", "a number of 1 to 1048576", 1..=1 << 20)?;
+        let depth = keys.take_number("queue_depth", "a number from 1 to 10240", 1..=depth_max)?;
+        let nr_bios = keys.take_number("nr_bios", "a number from 1 to 1048576", 1..=1 << 20)?;
         policy.plug = plug.unwrap_or(policy.plug);
         policy.nomerges = nomerges.unwrap_or(policy.nomerges);
         policy.kick = kick.unwrap_or(policy.kick);
@@ -117,7 +117,7 @@ impl Settings {
         let elide = take_flushes(keys, &mut policy)?;
         policy.nr_bios = nr_bios.map_or(policy.nr_bios, |nr_bios| nr_bios as u32);
         policy.iostats = keys.take_switch("iostats")?.unwrap_or(policy.iostats);
-        let expected = "a number of 1 to 1024";
+        let expected = "a number from 1 to 1024";
         let nr_hw_queues = keys.take_number("nr_hw_queues", expected, 1..=1024)?;
         let expected = "a number of KiB, 1 to 1048576";
         Ok(Settings {
@@ -135,23 +135,23 @@ impl Settings {
         })
     }
 
-    /// Whether the disk has a thread of its own.
+    /// Returns whether the disk has a service thread.
     pub(crate) fn service(&self, defaults: Defaults) -> bool {
-        // Tags that others wait for come back whether or not the disk's users are there.
+        // Tags that other disks wait for must come back even if this disk's users are idle.
         self.tag_set.is_some() || self.service.unwrap_or(defaults.service)
     }
 
-    /// The policy of the disk.
+    /// Returns the policy of the disk.
     ///
     /// # Errors
-    /// More tags are asked for than there are.
+    /// Fails if more tags are requested than exist.
     pub(crate) fn policy(&self, defaults: Defaults) -> Result<Policy, SpecError> {
         let is_served = self.service(defaults) || self.policy.run_queue == RunQueuePolicy::Always;
         let is_single = is_served || defaults.one_hw_queue.is_some();
         let nr_hw_queues = self.nr_hw_queues.unwrap_or_else(|| match is_single {
-            // The disk's thread leads the shared one, and the worker runs that one alone.
+            // The service thread leads the shared context, and the worker runs only that one.
             true => 1,
-            // One for each processor's thread, and one that all others share.
+            // One context for a thread of each processor, and one shared by all others.
             false => std::thread::available_parallelism().map_or(1, |nr| nr.get() as u32) + 1,
         });
         let queue_depth = self.queue_depth.or(defaults.queue_depth);
@@ -163,21 +163,21 @@ impl Settings {
             return Err(bad("nr_hw_queues", nr_hw_queues, expected));
         }
         if self.tag_set.is_some() && nr_hw_queues != 1 {
-            return Err(bad("nr_hw_queues", nr_hw_queues, "1, where disks share a tag_set"));
+            return Err(bad("nr_hw_queues", nr_hw_queues, "1 for disks that share a tag_set"));
         }
         if self.tag_set.is_some() && self.service == Some(false) {
-            return Err(bad("service", "off", "on, where disks share a tag_set"));
+            return Err(bad("service", "off", "on for disks that share a tag_set"));
         }
         if self.tag_set.is_some() && policy.wake != WakePolicy::Fair {
-            return Err(bad("wake", policy.wake.name(), "fair, where disks share a tag_set"));
+            return Err(bad("wake", policy.wake.name(), "fair for disks that share a tag_set"));
         }
         Ok(policy)
     }
 
-    /// The tags that the disk shares with others, if it does.
+    /// Returns the tag set that the disk shares with others, if any.
     ///
     /// # Errors
-    /// The others have another number of them.
+    /// Fails if the other disks use another queue depth.
     pub(crate) fn tag_set(&self, policy: &Policy) -> Result<Option<Arc<TagPool>>, SpecError> {
         let Some(name) = &self.tag_set else { return Ok(None) };
         let pool = TagPool::named(name, policy.queue_depth);
@@ -185,12 +185,12 @@ impl Settings {
         pool.map(Some).map_err(|_| bad("queue_depth", policy.queue_depth, expected))
     }
 
-    /// Whether nobody else is to have the file or device.
+    /// Returns whether other users of the file or device are kept out.
     pub(crate) fn exclusive(&self) -> bool {
         self.exclusive == Some(true)
     }
 
-    /// Whether durable writes are made by the write itself, if that was said.
+    /// Returns whether a durable write is made by the write itself, if the user chose.
     pub(crate) fn fua(&self) -> Option<bool> {
         self.fua
     }
@@ -199,7 +199,7 @@ impl Settings {
         self.read_only == Some(true)
     }
 
-    /// Applies the settings that change limits; they can only make them smaller.
+    /// Applies the settings that reduce limits.
     pub(crate) fn apply(&self, limits: &mut QueueLimits) {
         if let Some(kib) = self.max_sectors_kb {
             limits.max_sectors = limits.max_hw_sectors.min(kib as u32 * 2);
@@ -208,11 +208,10 @@ impl Settings {
         limits.read_only |= self.read_only();
     }
 
-    /// Says of features that the settings have taken away why they are missing, and of tags that
-    /// are shared which they are.
+    /// Adds the reason to features that the settings disable, and describes shared tags.
     pub(crate) fn amend(&self, features: &mut Vec<Feature>) {
         if let Some(name) = &self.tag_set {
-            let how = format!("{name}: disks of this process that name it share its tags");
+            let how = format!("{name}: disks of this process with this name share tags");
             features.push(Feature::present("tag_set", how));
         }
         for feature in features {

@@ -1,6 +1,6 @@
-//! Sizes as they are written in specs.
+//! Sizes in specs.
 
-/// A number with an optional suffix `k`, `m`, `g` or `t` (powers of 1024), in either case.
+/// Parses a number with an optional suffix `k`, `m`, `g` or `t` (powers of 1024), in either case.
 pub(crate) fn size(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
@@ -24,7 +24,7 @@ mod tests {
         for (text, bytes) in good {
             assert_eq!(size(text), Some(bytes), "{text}");
         }
-        // What fio takes for a power of 1000 must not mean another here.
+        // A suffix that fio reads as a power of 1000 must not mean something else here.
         for text in ["", "k", "-1", "1.5g", "1x", "1GiB", "99999999999999t"] {
             assert_eq!(size(text), None, "{text}");
         }

@@ -1,4 +1,4 @@
-//! Device specs: how a disk is named, everywhere the same.
+//! Device specs: names of disks, with the same syntax everywhere.
 
 use crate::driver;
 use crate::error::SpecError;
@@ -8,29 +8,31 @@ use std::str::FromStr;
 
 /// The name of a disk: `[driver:]target[?key=value&...]`.
 ///
+/// `docs/specs.md` in the repository describes every key with its effect. In short:
+///
 /// | driver | target | own keys |
 /// |---|---|---|
-/// | `file`, or nothing | a path | `direct`, `capacity`, `read_only`, `engine`, `nr_threads` |
-/// | `aio` | a path | `direct`, `capacity`, `read_only` |
-/// | `psync` | a path | `direct`, `capacity`, `read_only`, `nr_threads` |
+/// | `file`, or nothing | a path | those of `psync`, and `engine` |
+/// | `aio` | a path | `direct`, `capacity`, `lock`, `read_only` |
+/// | `psync` | a path | `direct`, `capacity`, `lock`, `read_only`, `nr_threads` |
 /// | `ram` | a size | `req_ns`, `io_ns`, `kick_ns`, `logical_block_size` |
 /// | `model` | a device | `size`, `data`, `seed`, `logical_block_size`, its constants |
 /// | `null` | a size | `kick_ns`, `logical_block_size` |
-/// | `nbd` | an NBD URI, whose scheme says it all | `socket`, `tls-hostname`, and others |
-/// | `fault` | another spec, without keys | `rule` (repeated), `seed`, the keys of the other |
+/// | `nbd` | an NBD URI, which names the driver itself | `socket`, `tls-hostname`, and others |
+/// | `fault` | another spec, without keys | `rule` (repeatable), `seed`, the keys of the other |
 ///
-/// A path is a file or a block device. `capacity` is `fixed` or `growing`; `engine` is what does
-/// its I/O: `io_uring`, `aio`, `psync`, or `auto`, the first of these that there is, which
-/// [`DiskInfo::notice`](crate::DiskInfo::notice) says if it is not io_uring. `nr_threads` is how
-/// many threads make blocking calls at most, 1 to 1024; 32.
+/// A path names a file or a block device. `capacity` is `fixed` or `growing`. `engine` chooses how
+/// its I/O is done: `io_uring`, `aio`, `psync`, or `auto`, the first of these that is available. If
+/// that is not io_uring, [`DiskInfo::notice`](crate::DiskInfo::notice) says so. `nr_threads` limits
+/// the threads for blocking calls: 1 to 1024; default 32.
 ///
-/// An NBD URI is `nbd://HOST[:PORT]/EXPORT` or `nbd+unix:///EXPORT?socket=PATH`, or with `nbds` in
-/// the place of `nbd`, which insists on TLS (the cargo feature `tls`, which is off by default). Its
-/// own keys (`socket`, and `tls-type`, `tls-hostname`, `tls-verify-peer`, `tls-certificates`) and
-/// the layer's stand side by side, and only its own are percent-encoded. QEMU's older form,
-/// `nbd:HOST:PORT:exportname=EXPORT` or `nbd:unix:PATH:exportname=EXPORT`, is understood as well.
+/// An NBD URI is `nbd://HOST[:PORT]/EXPORT` or `nbd+unix:///EXPORT?socket=PATH`. With `nbds` in
+/// place of `nbd` it requires TLS (cargo feature `tls`, off by default). Keys of the URI (`socket`,
+/// `tls-type`, `tls-hostname`, `tls-verify-peer`, `tls-certificates`) and keys of the layer may be
+/// mixed; only the URI's own are percent-encoded. QEMU's older forms
+/// `nbd:HOST:PORT:exportname=EXPORT` and `nbd:unix:PATH:exportname=EXPORT` work as well.
 ///
-/// A modelled device takes as long as that of a published experiment did, by the constants of its
+/// A modelled device takes as long as the device of a published experiment, by the constants of its
 /// model in `forebay-model`:
 ///
 /// | device | size; requests in flight | constants |
@@ -41,52 +43,58 @@ use std::str::FromStr;
 /// | `virtio-ram` | 64 GiB; 1024 | `req_ns`, `page_ns`, `latency_ns` |
 /// | `sata` | 500 GB; 32 | `flush_ns`, `position_ns`, `cache_bytes`, and others |
 ///
-/// Its data is kept in memory, which only what is written takes; with `data=off` none is kept, and
-/// reads leave their buffers as they are. `seed` is of what the model draws by chance. By default
-/// it has a thread, `service=on`, which stands for its interrupts, requests of up to 256 KiB, and
-/// as many in flight as the table says. `sata` takes a flush only by itself, and has one hardware
-/// context.
+/// Its data is in memory, and only written ranges take memory. With `data=off` no data is kept, and
+/// reads leave their buffers unchanged. `seed` seeds the model's random choices. By default a
+/// modelled device has a service thread (`service=on`) in place of interrupts, requests of up to
+/// 256 KiB, and the number of requests in flight from the table. `sata` accepts a flush only by
+/// itself, and has one hardware context.
 ///
 /// Every disk has these keys:
 ///
-/// | key | values | what |
+/// | key | values | effect |
 /// |---|---|---|
 /// | `plug` | the names of [`PlugPolicy`](crate::PlugPolicy) | when bios are unplugged |
 /// | `nomerges` | the numbers of [`MergePolicy`](crate::MergePolicy) | which merges are tried |
 /// | `kick` | the names of [`KickPolicy`](crate::KickPolicy) | when the driver begins |
 /// | `run_queue` | the names of [`RunQueuePolicy`](crate::RunQueuePolicy) | when it is run again |
-/// | `queue_depth` | 1 to 10240; 256, but of `model` | requests of a context at the driver |
-/// | `nr_requests` | 1 to `queue_depth`; that | of these, how many may be in use |
-/// | `reserved_tags` | below `nr_requests`; 0 | of those, how many are for [`Io::reserved`] |
-/// | `async_depth` | 1 to `queue_depth`; that | the most for [`Io::background`] |
-/// | `wake` | the names of [`WakePolicy::ALL`] | who waits for a tag |
-/// | `tag_set` | any name | disks of the process that name the same set share its tags |
+/// | `queue_depth` | 1 to 10240; 256, except `model` | requests of a context at the driver |
+/// | `nr_requests` | 1 to `queue_depth`; all | how many of these may be in use |
+/// | `reserved_tags` | below `nr_requests`; 0 | how many of those are for [`Io::reserved`] |
+/// | `async_depth` | 1 to `queue_depth`; all | the most for [`Io::background`] |
+/// | `wake` | the names of [`WakePolicy::ALL`] | what waits for a tag |
+/// | `tag_set` | any name | disks of the process with the same name share tags |
 /// | `nr_bios` | 1 to 1048576; 4096 | I/Os in a [`BioQueue`](crate::BioQueue) |
-/// | `nr_hw_queues` | 1 to 1024 | hardware contexts: one is shared, others have a thread each |
+/// | `nr_hw_queues` | 1 to 1024 | hardware contexts: one shared, the others owned by a thread |
 /// | `max_sectors_kb` | 1 to 1048576 | the largest request, KiB |
-/// | `service` | switch; `off`, but for `model` | a thread of the disk makes progress |
+/// | `service` | switch; `off`, except `model` | a thread of the disk; `off`: futures start it |
 /// | `iostats` | switch; `on` | latencies are recorded |
-/// | `fua` | switch | `off`: a shared flush follows a durable write; `on`: RWF_DSYNC, if it can |
+/// | `fua` | switch | durable writes: `off` by a shared flush, `on` by RWF_DSYNC if available |
 /// | `flush` | the names of [`FlushPolicy`](crate::FlushPolicy) | what goes first beside a flush |
-/// | `flush_pending_ms` | 0 to 3600000; 5000 | how long flushes wait for writes at most, ms |
-/// | `elide` | switch; `on` for `ram`, `null` | a flush that has nothing to do ends at once |
-/// | `exclusive` | switch; `off` | nobody else has the file or block device open |
-/// | `read_only` | switch; `off` | whatever changes the disk is refused |
+/// | `flush_pending_ms` | 0 to 3600000; 5000 | the longest wait of a flush for writes, ms |
+/// | `elide` | switch; `on` for `ram`, `null` | a flush with nothing to do ends at once |
+/// | `exclusive` | switch; `off` | no other user may have the file or block device open |
+/// | `read_only` | switch; `off` | everything that changes the disk is refused |
 ///
-/// `elide=on` is only right where nobody else writes: where the disk is memory, and on a file or
-/// block device with `exclusive=on`; elsewhere it is refused. `exclusive=on` opens a block device
-/// with `O_EXCL`, which keeps out mounts and others that ask so, and locks a file (an OFD lock of
-/// `fcntl`, over all of it), which keeps out those that lock it as well. In this process no other
-/// disk may be on the same file or device. Disks without it may, and they share what is known of
-/// their durability: a flush by one is not skipped for what another has written.
+/// The value after a semicolon is the default. Switches are `on` or `off`. Sizes take `k`, `m`, `g`
+/// and `t`, powers of 1024. In a path, `?` is written `%3F`, and `%` is written `%25` if `3F` or
+/// `25` follows it.
 ///
-/// Behind a semicolon stands the default. Without `nr_hw_queues` there is one context
-/// more than processors, and only one with `service=on` or `run_queue=always`, which are
-/// about the shared one. So are the wake policies but `fair`: they show what they do with
-/// `nr_hw_queues=1`. Disks of a `tag_set` have one, a thread, `wake=fair`, and all the same
-/// `queue_depth`. Switches
-/// are `on` or `off`. Sizes take `k`, `m`, `g` and `t`, powers of 1024. In a path, `?` is written
-/// `%3F`, and `%` is written `%25` if a `3F` or `25` follows it.
+/// A disk on a file or block device takes QEMU's byte locks (`lock=on`; `shared` lets other
+/// programs write, `off` takes none), so that a virtual machine and the disk do not write at once.
+/// While another program holds them, [`Disk::open`](crate::Disk::open) waits for up to 3 s, and
+/// then fails.
+///
+/// `elide=on` is correct only without other writers: on a disk in memory, and on a file or block
+/// device with `exclusive=on`. Elsewhere it is refused. `exclusive=on` opens a block device with
+/// `O_EXCL`, which keeps out mounts and others that ask for the same. It locks a file (an OFD lock
+/// of `fcntl` over all of it), which keeps out programs that lock it too. In this process no other
+/// disk may then be on the same file or device. Without `exclusive=on`, disks on one file share
+/// their durable points, so a flush by one is not skipped for writes of another.
+///
+/// Without `nr_hw_queues` there is one context more than processors. With `service=on` or
+/// `run_queue=always` there is one, because both concern the shared context. The wake policies
+/// other than `fair` do too: use `nr_hw_queues=1` to see their effect. Disks of a `tag_set` have
+/// one context, a service thread, `wake=fair`, and all the same `queue_depth`.
 ///
 /// ```
 /// let spec: forebay::Spec = "ram:2G?req_ns=10100&io_ns=4000".parse()?;
@@ -104,7 +112,7 @@ pub struct Spec {
     keys: Vec<(String, String)>,
 }
 
-/// Drivers that are to come: their names are not taken for paths.
+/// Names of future drivers, so that they are not taken for paths.
 const RESERVED: [&str; 3] = ["rbd", "nvme", "trace"];
 
 /// Drivers whose targets are paths.
@@ -114,10 +122,10 @@ const OF_PATHS: [&str; 3] = ["file", "aio", "psync"];
 const REPEATED: &str = "rule";
 
 impl Spec {
-    /// Parses a spec. Keys and values are checked when it is opened.
+    /// Parses a spec. Keys and values are checked when the disk is opened.
     ///
     /// # Errors
-    /// An empty spec, a driver that does not exist yet, or a part that is not `key=value`.
+    /// Fails on an empty spec, a driver of a later version, or a part that is not `key=value`.
     pub fn parse(text: &str) -> Result<Spec, SpecError> {
         let (place, query) = text.split_once('?').unwrap_or((text, ""));
         if place.is_empty() {
@@ -148,22 +156,22 @@ impl Spec {
         Ok(spec)
     }
 
-    /// The driver's name.
+    /// Returns the name of the driver.
     pub fn driver(&self) -> &'static str {
         self.driver
     }
 
-    /// What the driver drives: a path, a size, or another spec.
+    /// Returns the target: a path, a size, or another spec.
     pub fn target(&self) -> &str {
         &self.target
     }
 
-    /// The value of `key`, if it was given.
+    /// Returns the value of `key` if it is set.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.keys.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// Sets a key, replacing an earlier value; `rule` is added to those given before.
+    /// Sets a key and replaces an earlier value. `rule` is added to earlier ones instead.
     pub fn set(&mut self, key: &str, value: &str) {
         match self.keys.iter_mut().find(|(name, _)| name == key && key != REPEATED) {
             Some(pair) => pair.1 = value.to_owned(),

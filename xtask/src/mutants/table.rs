@@ -46,7 +46,7 @@ const CHANGE: &str = "\
             let next = to(word);
             let order = (Ordering::SeqCst, Ordering::Relaxed);";
 const RELEASE: &str = "\
-        // The usual case: nobody has come, nobody leads, all gates are open.
+        // The common case: no mark, no leader, all gates open.
         let order = (Ordering::SeqCst, Ordering::Relaxed);";
 const TRY_TAKE: &str = "self.word.fetch_or(RUNNING, Ordering::SeqCst) & RUNNING == 0";
 

@@ -24,7 +24,7 @@ pub(super) fn forget(path: &Path) {
     let dropped = File::open(path).and_then(|file| Ok(fadvise(&file, 0, None, Advice::DontNeed)?));
     if let Err(error) = dropped {
         output::stderr(&format!(
-            "forebay: {}: its page cache cannot be dropped: {error}; reads may come from memory\n",
+            "forebay: {}: cannot drop its page cache: {error}; reads may come from memory\n",
             path.display()
         ));
     }

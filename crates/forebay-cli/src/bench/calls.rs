@@ -9,7 +9,7 @@ use forebay_fio::job::Job;
 use super::memory::buffers;
 use super::tally::Tally;
 
-/// What the calls of a clone use.
+/// The objects that the calls of a clone use.
 #[derive(Debug)]
 pub(super) struct Calls {
     /// None for trims.

@@ -1,4 +1,4 @@
-//! What is in the blocks: filling those that are written, and checking those that are read.
+//! The contents of the blocks: filling those that are written, and checking those that are read.
 
 use forebay_fio::generator::Op;
 use forebay_fio::job::Method;
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::tally::{Check, Tally};
 use crate::output;
 
-/// Bad blocks that are told one by one; of more only their number is.
+/// Bad blocks that are reported one by one; of more only their number is.
 const TOLD_MAX: u64 = 10;
 
 impl Tally<'_> {
@@ -36,8 +36,10 @@ impl Tally<'_> {
         let result = match (checks.method, &checks.pattern) {
             (Method::Pattern, Some(pattern)) => verify::check_pattern(block, op.offset, pattern),
             _ if moved < verify::HEADER_LEN as u64 => {
-                return self
-                    .note_mismatch(format!("verify: only {moved} bytes at offset {}", op.offset));
+                return self.note_mismatch(format!(
+                    "verify: only {moved} bytes could be read at offset {}",
+                    op.offset
+                ));
             }
             (Method::Header(sum), _) => verify::check_with(block, op.offset, expected, sum),
             _ => verify::check_with(block, op.offset, expected, Checksum::Crc32c),

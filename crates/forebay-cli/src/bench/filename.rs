@@ -1,22 +1,23 @@
-//! The colon in `--filename`: between several files in fio, behind the driver in a spec.
+//! Colons in `--filename`: between several files in fio, after the driver in a spec.
 //!
 //! Source: fio's HOWTO, option `filename`: files are separated by `:`, and a colon that is a part
-//! of a name is written `\:`. A job of ours has one disk, so a colon that would separate files is
-//! refused rather than taken for a part of a name. `file:` says that all that follows is one name,
-//! and so does a file that exists under exactly that name.
+//! of a name is written `\:`. A job has one disk here, so a colon that would separate files is an
+//! error, not a part of a name. After `file:` all the rest is one name, and so is the name of an
+//! existing file.
 
 use std::path::Path;
 
 use forebay::Spec;
 use forebay_fio::options::nearest;
 
-/// Drivers that `ram`, misspelt, may have been meant as.
-const DRIVERS: [&str; 8] = ["null", "ram", "model", "file", "aio", "psync", "nbd", "fault"];
+/// The names of the drivers, for suggestions.
+pub(super) const DRIVERS: [&str; 8] =
+    ["null", "ram", "model", "file", "aio", "psync", "nbd", "fault"];
 
-/// The spec of the one disk that `filename` names, in which a colon is what specs take it for.
+/// Returns the spec of the disk that `filename` names, with colons as in specs.
 ///
 /// # Errors
-/// What is wrong, in words, if it names several.
+/// A message, if it names several files.
 pub(super) fn spec_text(filename: &str) -> Result<String, String> {
     let (place, keys) = match filename.find('?') {
         Some(at) => filename.split_at(at),
@@ -26,7 +27,7 @@ pub(super) fn spec_text(filename: &str) -> Result<String, String> {
 }
 
 fn one_place(place: &str) -> Result<String, String> {
-    // What cannot be parsed is refused where it is opened, with better words.
+    // Opening the disk reports syntax errors with better messages.
     let Ok(spec) = Spec::parse(place) else { return Ok(place.to_owned()) };
     match spec.driver() {
         "fault" => Ok(format!("fault:{}", one_place(spec.target())?)),
@@ -44,7 +45,7 @@ fn one_place(place: &str) -> Result<String, String> {
     }
 }
 
-/// Where the first colon is that has no backslash before it.
+/// Returns the position of the first colon without a backslash before it.
 fn separator(path: &str) -> Option<usize> {
     path.match_indices(':').map(|(at, _)| at).find(|&at| !path[..at].ends_with('\\'))
 }
@@ -60,8 +61,8 @@ fn several(place: &str, at: usize) -> String {
         None => String::new(),
     };
     format!(
-        "`{first}` is no driver, and `:` separates files, of which a job takes one (`\\:` is a \
-         colon in a name){hint}"
+        "`{first}` is not a driver, and a job has one file, so `:` cannot separate several; a \
+         colon in a name is written `\\:`{hint}"
     )
 }
 
@@ -101,8 +102,8 @@ mod tests {
     #[test]
     fn several_files_are_refused() {
         let error = |filename: &str| spec_text(filename).expect_err(filename);
-        let text = "`a.img` is no driver, and `:` separates files, of which a job takes one (`\\:` \
-                    is a colon in a name)";
+        let text = "`a.img` is not a driver, and a job has one file, so `:` cannot separate \
+                    several; a colon in a name is written `\\:`";
         assert_eq!(error("a.img:b.img"), text);
         assert_eq!(error("fault:a.img:b.img?rule=read:io"), text);
         assert!(error("rma:1G").ends_with("; did you mean the driver `ram`?"));

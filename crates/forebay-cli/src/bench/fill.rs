@@ -33,7 +33,7 @@ pub(super) fn with_data(file: &mut File, from: u64, to: u64, stop: &Stop) -> io:
         file.write_all(&chunk[..len])?;
         left -= len as u64;
     }
-    // What is written back later would be measured with the job.
+    // Data that is written back later would be measured with the job.
     file.sync_all()
 }
 

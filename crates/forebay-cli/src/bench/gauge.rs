@@ -1,5 +1,4 @@
-//! How far the clones are, seen from outside: counters that a thread sets, and the line made of
-//! them.
+//! Progress: counters that each clone sets, and the progress line made of them.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -10,13 +9,13 @@ use forebay_fio::report::eta::{Progress, state_letter};
 use forebay_fio::stats::JobStats;
 
 use super::plan::Target;
-use crate::output;
+use crate::output::ProgressLine;
 
-/// How often the line is renewed, as fio does.
+/// The interval between two updates of the line, as in fio.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The counters of one clone. Each is written by one thread and read by another that only shows it,
-/// so no order between them is needed.
+/// The counters of one clone. One thread writes them, and another only displays them, so they need
+/// no order.
 #[derive(Debug, Default)]
 pub(super) struct Gauge {
     bytes: [AtomicU64; 3],
@@ -26,20 +25,20 @@ pub(super) struct Gauge {
     snapshot: Mutex<Option<(Box<JobStats>, u64)>>,
 }
 
-/// What a clone is doing.
+/// The phase of a clone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Phase {
     /// Its workload.
     Work,
-    /// Reading back.
+    /// Verification: reading back.
     Verify,
-    /// Nothing any more.
+    /// Finished.
     Done,
 }
 
 impl Gauge {
-    /// Shows the counters of `stats`.
+    /// Publishes the counters of `stats`.
     pub(super) fn set(&self, stats: &JobStats) {
         for (at, direction) in stats.directions.iter().enumerate() {
             self.bytes[at].store(direction.io_bytes, Ordering::Relaxed);
@@ -47,19 +46,19 @@ impl Gauge {
         }
     }
 
-    /// Leaves the figures for a report while the clone runs.
+    /// Publishes the figures for a report while the clone runs.
     pub(super) fn post(&self, stats: JobStats, elapsed_ns: u64) {
         let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
         *snapshot = Some((Box::new(stats), elapsed_ns));
     }
 
-    /// The figures left last; none if there are none yet.
+    /// Returns the figures published last; empty ones if there are none yet.
     pub(super) fn snapshot(&self) -> (JobStats, u64) {
         let snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
         snapshot.as_ref().map_or_else(Default::default, |(stats, ns)| ((**stats).clone(), *ns))
     }
 
-    /// Shows what the clone is doing.
+    /// Publishes the phase of the clone.
     pub(super) fn enter(&self, phase: Phase) {
         self.phase.store(phase as u8, Ordering::Relaxed);
     }
@@ -84,15 +83,14 @@ impl Gauge {
 pub(super) struct Display {
     shown: bool,
     letters: Vec<char>,
-    /// When the jobs end, if all of them have a time.
+    /// The time at which the jobs end, if all of them are time-based.
     runtime: Option<Duration>,
     last: Duration,
     last_sums: [(u64, u64); 3],
-    /// How often a new line is begun, and when the next is.
+    /// The interval at which a new line is started, and the time of the next.
     newline: Option<Duration>,
     next_newline: Duration,
-    /// Columns that the line on the screen takes.
-    width: usize,
+    line: ProgressLine,
 }
 
 impl Display {
@@ -116,32 +114,26 @@ impl Display {
             last_sums: [(0, 0); 3],
             newline,
             next_newline: newline.unwrap_or_default(),
-            width: 0,
+            line: ProgressLine::default(),
         }
     }
 
-    /// Renews the line, if it is time.
+    /// Updates the line, if it is time.
     pub(super) fn update(&mut self, gauges: &[Gauge], elapsed: Duration) {
         if !self.shown || elapsed < self.last + PERIOD {
             return;
         }
-        let line = self.progress(gauges, elapsed).render();
-        let width = line.chars().count();
-        output::stderr(&format!("\r{line:old$}", old = self.width));
-        self.width = width;
+        let text = self.progress(gauges, elapsed).render();
+        self.line.show(&text);
         if let Some(every) = self.newline.filter(|_| elapsed >= self.next_newline) {
-            output::stderr("\n");
-            self.width = 0;
+            self.line.keep();
             self.next_newline = elapsed + every;
         }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(super) fn clear(&mut self) {
-        if self.width > 0 {
-            output::stderr(&format!("\r{:1$}\r", "", self.width));
-            self.width = 0;
-        }
+        self.line.clear();
     }
 
     fn progress(&mut self, gauges: &[Gauge], elapsed: Duration) -> Progress {
@@ -152,7 +144,7 @@ impl Display {
             }
         }
         let seconds = (elapsed - self.last).as_secs_f64();
-        // At the end of a ramp the counters begin anew.
+        // At the end of a ramp the counters restart.
         let per_second =
             |new: u64, old: u64| (new.checked_sub(old).unwrap_or(new) as f64 / seconds) as u64;
         let last = std::mem::replace(&mut self.last_sums, sums);

@@ -1,11 +1,11 @@
-//! Whether a block device is in use: writing to one that is mounted destroys its file system, so
-//! that has to be asked for, as in fio (`allow_mounted_write`).
+//! Block devices in use. Writing to a mounted device destroys its file system, so it needs an
+//! option, as in fio (`allow_mounted_write`).
 //!
 //! Mounts are found by the number of the device in `/proc/self/mountinfo`, and by that of their
 //! source, since some file systems (btrfs) have numbers of their own. A disk is in use if one of
 //! its partitions is, a partition if its disk is, and both if something is built on them (`holders`
-//! in sysfs). What these do not show, such as swap or a mount in another namespace, the kernel
-//! does: it does not let anybody else open such a device exclusively.
+//! in sysfs). Other uses, such as swap or a mount in another namespace, show by an exclusive open,
+//! which the kernel then refuses.
 
 use std::fs;
 use std::os::linux::fs::MetadataExt;
@@ -20,7 +20,7 @@ use rustix::io::Errno;
 use super::plan::{Target, distinct};
 use crate::failure::Failure;
 
-/// Refuses jobs that write to a block device which is in use, unless they were told to.
+/// Refuses jobs that write to a block device in use, unless the option allows it.
 pub(super) fn check(jobs: &[Job], targets: &[Target]) -> Result<(), Failure> {
     for target in distinct(targets) {
         let job = &jobs[target.job];
@@ -30,8 +30,8 @@ pub(super) fn check(jobs: &[Job], targets: &[Target]) -> Result<(), Failure> {
         };
         if let Some(use_of_it) = use_of(&path) {
             return Err(Failure::Run(format!(
-                "{}: {} {use_of_it}; --rw={} would destroy what is there; \
-                 --allow_mounted_write=1 does it all the same",
+                "{}: {} {use_of_it}; --rw={} would destroy its data; --allow_mounted_write=1 \
+                 allows it",
                 job.name,
                 path.display(),
                 job.rw.word()
@@ -41,7 +41,7 @@ pub(super) fn check(jobs: &[Job], targets: &[Target]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the block device at `path` is used for: the end of a sentence that begins with its name.
+/// Returns how the block device at `path` is used: the end of a sentence that begins with its name.
 fn use_of(path: &Path) -> Option<String> {
     let number = block_number(path)?;
     let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -50,11 +50,12 @@ fn use_of(path: &Path) -> Option<String> {
         // Opened for reading and closed at once, this changes nothing.
         let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC;
         let is_busy = open(path, flags, Mode::empty()).err() == Some(Errno::BUSY);
-        is_busy.then(|| "is in use by the system (by swap, or a mount not seen here)".to_owned())
+        is_busy
+            .then(|| "is in use by the system (swap, or a mount in another namespace)".to_owned())
     })
 }
 
-/// `major:minor` of a block device; `None` for anything else.
+/// Returns `major:minor` of a block device; `None` for anything else.
 fn block_number(path: &Path) -> Option<String> {
     let metadata = fs::metadata(path).ok()?;
     let number = metadata.st_rdev();
@@ -70,13 +71,14 @@ struct Mount {
 }
 
 impl Mount {
-    /// See proc(5): number, parent, major:minor, root, mount point, ..., `-`, type, source, ...
+    /// Parses a line as in proc(5): number, parent, major:minor, root, mount point, ..., `-`, type,
+    /// source, ...
     fn parse(line: &str) -> Option<Self> {
         let (head, tail) = line.split_once(" - ")?;
         let mut head = head.split(' ').skip(2);
         let (number, point) = (head.next()?, head.nth(1)?);
         let source = tail.split(' ').nth(1)?;
-        // A relative source, such as `tmpfs`, is no path.
+        // A relative source, such as `tmpfs`, is not a path.
         let source = Some(Path::new(source)).filter(|path| path.is_absolute());
         Some(Self {
             numbers: [Some(number.to_owned()), source.and_then(block_number)],
@@ -85,7 +87,7 @@ impl Mount {
     }
 }
 
-/// `devices` is the folder `/sys/dev/block`.
+/// Returns how a device is used. `devices` is the folder `/sys/dev/block`.
 fn find(number: &str, mounts: &[Mount], devices: &Path) -> Option<String> {
     // An entry is a link to the folder of the device; the parent of a partition's is the disk's.
     let own = fs::canonicalize(devices.join(number)).ok();
@@ -123,7 +125,7 @@ fn name_of(folder: &Path) -> String {
     folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// What is built on a device: a volume, an array, an encrypted disk.
+/// Returns the name of a device that is built on this one: a volume, an array, an encrypted disk.
 fn holder(folder: &Path) -> Option<String> {
     let first: PathBuf = fs::read_dir(folder.join("holders")).ok()?.next()?.ok()?.path();
     Some(name_of(&first))

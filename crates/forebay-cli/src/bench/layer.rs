@@ -1,15 +1,15 @@
-//! What the layer itself says of a disk after a run: its counters, where the time went, who used
-//! it, and its settings.
+//! The layer's own report on a disk after a run: counters, latencies of the stages, jobs and
+//! settings.
 
 use std::collections::{BTreeMap, HashMap};
 
 use forebay::{
-    DiskInfo, Histogram, MergeKind, Op, RunQueuePolicy, RunQueueStats, StageStats, UnplugCause,
-    WakePolicy,
+    DiskInfo, DiskStats, Histogram, MergeKind, Op, OpStats, Policy, RunQueuePolicy, RunQueueStats,
+    Spec, StageStats, UnplugCause, WakePolicy,
 };
 use forebay_fio::job::Job;
 use forebay_fio::report::DiskUtil;
-use forebay_fio::report::number::{Base, short};
+use forebay_fio::report::number::time_unit;
 use serde_json::{Map, Value, json};
 
 use super::outcome::{DiskOutcome, Outcomes};
@@ -17,19 +17,19 @@ use super::plan::disk_name;
 use super::user::User;
 use crate::info;
 
-/// What the layer says of one disk.
+/// The report on one disk.
 #[derive(Debug)]
 pub(super) struct Layer<'a> {
     disk: &'a DiskOutcome,
-    /// Its spec without keys; with them, if that is the name of several disks.
+    /// Its spec without keys; with keys, if several disks have the same name.
     name: String,
     users: Vec<User>,
-    /// How long each stage with jobs on it took, ns.
+    /// The duration of each stage with jobs on the disk, ns.
     stages: BTreeMap<u32, u64>,
 }
 
 impl<'a> Layer<'a> {
-    /// Of all disks, in order, each with those who used it.
+    /// Returns the reports on all disks, in order, each with its jobs.
     pub(super) fn all(outcomes: &'a Outcomes, jobs: &[Job]) -> Vec<Self> {
         let mut nr_of_name: HashMap<String, u32> = HashMap::new();
         for disk in &outcomes.disks {
@@ -60,7 +60,7 @@ impl<'a> Layer<'a> {
         layers
     }
 
-    /// The line of the disk in fio's disk statistics.
+    /// Returns the line of the disk in fio's disk statistics.
     pub(super) fn disk_util(&self) -> DiskUtil {
         let queue = &self.disk.stats.queue;
         let (read, write) = (queue.op(Op::Read), queue.op(Op::Write));
@@ -75,16 +75,16 @@ impl<'a> Layer<'a> {
             read_ticks_ms: read.ticks_ns / 1_000_000,
             write_ticks_ms: write.ticks_ns / 1_000_000,
             in_queue_ms: all_ticks_ns / 1_000_000,
-            // Of several hardware contexts the times are added up, though they overlap.
+            // The times of several hardware contexts are added, though they overlap.
             util_percent: (queue.busy_ns as f64 * 100.0 / elapsed_ns as f64).min(100.0),
         }
     }
 
-    /// The object in the list `forebay`.
+    /// Returns the object in the list `forebay` of the JSON report.
     pub(super) fn json(&self) -> Value {
         let DiskOutcome { info, stats } = self.disk;
         let queue = &stats.queue;
-        let by_op = |count: fn(&forebay::OpStats) -> u64| {
+        let by_op = |count: fn(&OpStats) -> u64| {
             let counts = Op::ALL.map(|op| (op.name().to_owned(), count(queue.op(op)).into()));
             Value::Object(counts.into_iter().collect())
         };
@@ -131,72 +131,138 @@ impl<'a> Layer<'a> {
         })
     }
 
-    /// The same for people.
+    /// Returns the lines of the report. `forebay help report` explains them.
     pub(super) fn lines(&self) -> Vec<String> {
         let DiskOutcome { info, stats } = self.disk;
         let queue = &stats.queue;
-        let bios: u64 = Op::ALL.iter().map(|&op| queue.op(op).bios).sum();
-        let requests: u64 = Op::ALL.iter().map(|&op| queue.op(op).requests).sum();
-        let merges = MergeKind::ALL.map(|kind| format!("{}={}", kind.name(), queue.merges(kind)));
-        let unplugs =
-            UnplugCause::ALL.map(|cause| format!("{}={}", cause.name(), queue.unplugs(cause)));
-        let mut lines = vec![
-            String::new(),
-            format!("Layer ({}):", self.name),
-            format!(
-                "  bios={bios}, requests={requests}, issued={}, commits={}, system calls={}",
+        let mut lines = vec![String::new(), format!("Layer ({}):", self.name)];
+        lines.extend(requests(stats));
+        if queue.flushes_asked > 0 {
+            lines.push(line(
+                "flushes",
+                &format!(
+                    "requested={}, sent={}, joined another={}, nothing to flush={}, failed={}",
+                    queue.flushes_asked,
+                    queue.flushes_issued,
+                    queue.flushes_joined,
+                    queue.flushes_elided,
+                    queue.flushes_refused
+                ),
+            ));
+        }
+        if info.policy.wake != WakePolicy::Fair {
+            let (wakeups, vain, sleeps) = (queue.tag_wakeups, queue.vain_wakeups, stats.tag_sleeps);
+            let text = format!("total={wakeups}, found no tag={vain}, sleeps for tags={sleeps}");
+            lines.push(line("tag wake-ups", &text));
+        }
+        if info.policy.run_queue == RunQueuePolicy::Always {
+            let RunQueueStats { arms, rearms, worker_runs, .. } = stats.run_queue;
+            let text = format!("queued={arms}, queued again={rearms}, run by worker={worker_runs}");
+            lines.push(line("worker runs", &text));
+        }
+        let stages = stages(&queue.stages).into_iter().filter(|(_, stage)| stage.count() > 0);
+        lines.extend(stages.map(|(name, stage)| stage_line(name, stage)));
+        lines.extend(self.users.iter().map(User::line));
+        lines.push(line("settings", &settings(info)));
+        lines
+    }
+}
+
+/// Returns a line of the report: a label and its text.
+fn line(label: &str, text: &str) -> String {
+    format!("  {label:<13}: {text}")
+}
+
+/// Returns the lines about bios, requests and turns of the queue.
+fn requests(stats: &DiskStats) -> Vec<String> {
+    let queue = &stats.queue;
+    let sum =
+        |count: fn(&OpStats) -> u64| Op::ALL.iter().map(|&op| count(queue.op(op))).sum::<u64>();
+    let (bios, requests) = (sum(|op| op.bios), sum(|op| op.requests));
+    let merges = |kind| queue.merges(kind);
+    let merged: u64 = MergeKind::ALL.into_iter().map(merges).sum();
+    let percent = if bios == 0 { 0.0 } else { merged as f64 * 100.0 / bios as f64 };
+    let unplugs = |cause| queue.unplugs(cause);
+    vec![
+        line("requests", &format!("bios={bios}, merged={percent:.1}%, requests={requests}")),
+        line(
+            "to driver",
+            &format!(
+                "commands={}, batches={}, system calls={}",
                 queue.issued, queue.commits, stats.nr_syscalls
             ),
-            format!("  merges       : {}", merges.join(", ")),
-            format!("  unplugs      : {}", unplugs.join(", ")),
-            format!(
-                "  runs         : all={}, skipped={}, turns={}, empty turns={}",
+        ),
+        line(
+            "merges",
+            &format!(
+                "at the end={}, at the front={}, discard ranges={}",
+                merges(MergeKind::Back),
+                merges(MergeKind::Front),
+                merges(MergeKind::Discard)
+            ),
+        ),
+        line(
+            "unplugged by",
+            &format!(
+                "end of plug={}, end of inner plug={}, call={}, full plug={}, wait={}",
+                unplugs(UnplugCause::Outermost),
+                unplugs(UnplugCause::Level),
+                unplugs(UnplugCause::Explicit),
+                unplugs(UnplugCause::Limit),
+                unplugs(UnplugCause::Wait)
+            ),
+        ),
+        line(
+            "queue runs",
+            &format!(
+                "total={}, skipped={}, turns={}, turns without work={}",
                 stats.runs(),
                 stats.skipped_runs,
                 queue.turns,
                 queue.empty_turns
             ),
-            format!(
-                "  setbacks     : tag waits={}, requeues={}, retries={}, overtaken={}",
+        ),
+        line(
+            "delays",
+            &format!(
+                "tag waits={}, device busy={}, retried after an error={}, not retried={}",
                 queue.tag_waits, queue.requeues, queue.retries, queue.overtaken
             ),
-        ];
-        if queue.flushes_asked > 0 {
-            lines.push(format!(
-                "  flushes      : asked={}, issued={}, joined={}, elided={}, refused={}",
-                queue.flushes_asked,
-                queue.flushes_issued,
-                queue.flushes_joined,
-                queue.flushes_elided,
-                queue.flushes_refused
-            ));
-        }
-        if info.policy.wake != WakePolicy::Fair {
-            let (wakeups, vain, sleeps) = (queue.tag_wakeups, queue.vain_wakeups, stats.tag_sleeps);
-            lines.push(format!("  tag wake-ups : all={wakeups}, in vain={vain}, sleeps={sleeps}"));
-        }
-        if info.policy.run_queue == RunQueuePolicy::Always {
-            let RunQueueStats { arms, rearms, worker_runs, .. } = stats.run_queue;
-            lines.push(format!(
-                "  run queue    : arms={arms}, rearms={rearms}, worker runs={worker_runs}"
-            ));
-        }
-        for (name, stage) in stages(&queue.stages) {
-            if stage.count() > 0 {
-                lines.push(stage_line(name, stage));
-            }
-        }
-        lines.extend(self.users.iter().map(User::line));
-        lines.push(format!("  settings     : {}", settings(info)));
-        lines
-    }
+        ),
+    ]
 }
 
+/// Returns the settings that differ from the defaults. Some defaults depend on the driver: such a
+/// setting is listed if the spec gives it.
 fn settings(info: &DiskInfo) -> String {
     let Value::Object(policy) = info::policy_of(info) else { return String::new() };
+    let default = Policy::default();
+    let fixed = [
+        ("plug", default.plug.name().to_owned()),
+        ("nomerges", default.nomerges.number().to_string()),
+        ("kick", default.kick.name().to_owned()),
+        ("run_queue", default.run_queue.name().to_owned()),
+        ("wake", default.wake.name().to_owned()),
+        ("reserved_tags", default.nr_reserved.to_string()),
+        ("nr_bios", default.nr_bios.to_string()),
+        ("flush", default.flush.name().to_owned()),
+        ("flush_pending_ms", (default.flush_pending_ns / 1_000_000).to_string()),
+        ("exclusive", "off".to_owned()),
+        ("iostats", "on".to_owned()),
+    ];
+    let spec = Spec::parse(&info.spec).ok();
+    let is_given = |key: &str| spec.as_ref().is_some_and(|spec| spec.get(key).is_some());
+    let is_shown = |key: &str, value: &str| match fixed.iter().find(|(name, _)| *name == key) {
+        Some((_, default)) => value != default,
+        None => is_given(key),
+    };
     let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let pairs: Vec<_> = policy.iter().map(|(key, v)| format!("{key}={}", plain(v))).collect();
-    pairs.join(", ")
+    let pairs = policy.iter().map(|(key, value)| (key, plain(value)));
+    let pairs: Vec<_> = pairs
+        .filter(|(key, value)| is_shown(key, value))
+        .map(|(key, value)| format!("{key}={value}"))
+        .collect();
+    if pairs.is_empty() { "defaults".to_owned() } else { pairs.join(", ") }
 }
 
 fn stages(stages: &StageStats) -> [(&'static str, &Histogram); 4] {
@@ -218,14 +284,54 @@ fn stage_value(stage: &Histogram) -> Value {
     })
 }
 
+/// Returns the line of a stage, in the unit that fio would choose for these times.
 fn stage_line(name: &str, stage: &Histogram) -> String {
-    let ns = |ns: u64| short(ns, 6, Base::Decimal, "");
-    format!(
-        "  {name:<6} (nsec): n={}, avg={}, p50={}, p99={}, max={}",
-        stage.count(),
-        ns(stage.mean()),
-        ns(stage.percentile(500_000)),
-        ns(stage.percentile(990_000)),
-        ns(stage.max())
-    )
+    let values = [stage.mean(), stage.percentile(500_000), stage.percentile(990_000), stage.max()];
+    let (unit, scale) = time_unit(values[0], values[3]);
+    let [mean, p50, p99, max] = values.map(|ns| time(ns, scale));
+    let n = stage.count();
+    format!("  {name:<6} ({unit}): n={n}, avg={mean}, p50={p50}, p99={p99}, max={max}")
+}
+
+/// Returns a time in units of `scale` ns, with a decimal if it is short.
+pub(super) fn time(ns: u64, scale: u64) -> String {
+    match (scale, ns / scale) {
+        (2.., 0..1000) => format!("{:.1}", ns as f64 / scale as f64),
+        (_, whole) => whole.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay::Disk;
+
+    use super::*;
+
+    #[test]
+    fn stages_have_the_unit_in_which_they_are_easy_to_read() {
+        let line = |times: &[u64]| {
+            let mut stage = Histogram::default();
+            times.iter().for_each(|&ns| stage.record(ns));
+            let line = stage_line("driver", &stage);
+            (line[..16].to_owned(), line.split("avg=").nth(1).map(str::to_owned).expect("avg"))
+        };
+        let unit = |unit: &str| format!("  driver ({unit}):");
+        assert_eq!(line(&[500, 700]).0, unit("nsec"));
+        let (label, rest) = line(&[12_000, 150_000]);
+        assert_eq!(label, unit("usec"));
+        assert!(rest.starts_with("81.0, p50=") && rest.ends_with("max=150.0"), "{rest}");
+        let (label, rest) = line(&[5_000_000, 2_000_000_000]);
+        assert_eq!(label, unit("msec"));
+        assert!(rest.starts_with("1002, ") || rest.starts_with("1002.5, "), "{rest}");
+    }
+
+    #[test]
+    fn only_settings_that_differ_from_the_defaults_are_listed() {
+        let settings_of = |spec: &str| settings(Disk::open(spec).expect(spec).info());
+        assert_eq!(settings_of("ram:1M"), "defaults");
+        assert_eq!(settings_of("ram:1M?plug=outermost&wake=fair&iostats=on"), "defaults");
+        let spec = "ram:1M?plug=none&nr_hw_queues=1&queue_depth=8&iostats=off";
+        let expected = "plug=none, queue_depth=8, nr_hw_queues=1, iostats=off";
+        assert_eq!(settings_of(spec), expected);
+    }
 }

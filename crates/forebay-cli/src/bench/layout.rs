@@ -1,8 +1,8 @@
-//! Laying out: making files that are missing, and extending those that are too small, as fio does.
+//! Layout: creating missing files, and extending files that are too small, as fio does.
 //!
-//! Nothing is laid out before every disk was opened and every job was seen to fit it; for that the
-//! files are as long as they will be, but empty, for a moment. Whatever fails later, or a signal,
-//! takes back all of it: files that were not there go, others have their earlier length.
+//! Nothing is laid out before every disk was opened and every job fits its disk. For this check the
+//! files have their final length, without data, for a moment. A later failure or a signal undoes
+//! the layout: new files are removed, and others get their earlier length back.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -19,15 +19,14 @@ use super::stop::Stop;
 use crate::failure::Failure;
 use crate::output;
 
-/// The files that have to be made or made longer. Unless that succeeds, dropping this takes back
-/// what was done.
+/// The files to create or extend. Dropping it before the layout is complete undoes the layout.
 #[derive(Debug)]
 pub(super) struct Layout {
     files: Vec<Missing>,
     done: bool,
 }
 
-/// A file, or the end of one, that is not there yet.
+/// A missing file, or the missing end of a file.
 #[derive(Debug)]
 struct Missing {
     /// The first job that needs it.
@@ -108,8 +107,8 @@ impl Drop for Layout {
 }
 
 impl Missing {
-    /// The first time this makes the file, if there is none, and nobody else may have meanwhile; or
-    /// it looks how long the file is now.
+    /// Opens the file. If there was none, the first call creates it and fails if another process
+    /// has done so meanwhile; if there was one, the first call records its length.
     fn open(&mut self) -> io::Result<File> {
         let is_new = self.earlier.is_none() && !self.touched;
         let file = OpenOptions::new().write(true).create_new(is_new).open(&self.path)?;
@@ -120,7 +119,7 @@ impl Missing {
         Ok(file)
     }
 
-    /// Gives the file the length that is needed, unless somebody else has made it longer.
+    /// Gives the file the length that is needed, unless another process has made it longer.
     fn lengthen(&mut self) -> io::Result<()> {
         let file = self.open()?;
         if file.metadata()?.len() < self.needed { file.set_len(self.needed) } else { Ok(()) }
@@ -157,7 +156,7 @@ impl Missing {
         self.touched = false;
         if let Err(error) = result {
             output::stderr(&format!(
-                "forebay: {}: the layout could not be taken back: {error}\n",
+                "forebay: {}: cannot undo the layout: {error}\n",
                 self.path.display()
             ));
         }
@@ -169,11 +168,13 @@ impl Missing {
         let needed = self.needed - self.earlier.unwrap_or(0);
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let free = match statvfs(folder.unwrap_or(".".as_ref())) {
-            Ok(stat) => format!(", and {} are free", stat.f_bavail.saturating_mul(stat.f_frsize)),
+            Ok(stat) => {
+                format!(", and {} bytes are free", stat.f_bavail.saturating_mul(stat.f_frsize))
+            }
             Err(_) => String::new(),
         };
         Failure::Run(format!(
-            "{}: laying out {}: {error}; {needed} bytes more were needed{free}",
+            "{}: cannot lay out {}: {error}; it needs {needed} more bytes{free}",
             self.job,
             self.path.display()
         ))
@@ -193,7 +194,7 @@ fn one_name(path: &Path) -> PathBuf {
     }
 }
 
-/// What the job lacks of the file of `target`, if it has one.
+/// The bytes that are missing from the file of `target`, if it has one.
 fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
     let Some(path) = target.path() else { return Ok(None) };
     let earlier = match std::fs::metadata(&path) {
@@ -203,8 +204,8 @@ fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if path.is_symlink() {
                 return Err(Failure::Run(format!(
-                    "{}: {} is a link to a file that does not exist; make that file, or remove the \
-                     link",
+                    "{}: {} is a link to a file that does not exist; create that file, or remove \
+                     the link",
                     job.name,
                     path.display()
                 )));
@@ -221,8 +222,8 @@ fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
                 Some(end) => end,
                 None => {
                     return refused(&format!(
-                        "offset {offset} + size {size} is more than a file can have; lower --size \
-                         or --offset"
+                        "offset {offset} + size {size} is larger than the largest file; lower \
+                         --size or --offset"
                     ));
                 }
             }
@@ -230,7 +231,7 @@ fn missing(job: &Job, target: &Target) -> Result<Option<Missing>, Failure> {
         _ if earlier > Some(0) => return Ok(None),
         _ => {
             return refused(&format!(
-                "{} does not exist or is empty; give --size, so that it can be laid out",
+                "{} does not exist or is empty; give --size to create it",
                 path.display()
             ));
         }
@@ -301,7 +302,7 @@ mod tests {
         for path in [&new, &old] {
             let layout = layout("--name=a --rw=read --size=1m", path);
             let error = layout.run(&Stop::set(), |_| Ok(())).expect_err("stopped").to_string();
-            let start = format!("a: laying out {}: stopped by a signal; ", path.display());
+            let start = format!("a: cannot lay out {}: stopped by a signal; ", path.display());
             assert!(error.starts_with(&start), "{error}");
         }
         assert!(!new.exists());

@@ -1,4 +1,4 @@
-//! Writing what the clones have logged to its files.
+//! Writing of the log files.
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -7,16 +7,16 @@ use std::io::Write;
 use super::outcome::Outcome;
 use crate::output;
 
-/// Writes the logs of all clones. Says on standard error which of them could not be written, and
-/// whether all could: the report does not depend on it.
+/// Writes the logs of all clones. Prints an error for each log that cannot be written. Returns
+/// whether all were written. The report does not depend on it.
 pub(super) fn write(outcomes: &mut [Outcome]) -> bool {
     let mut names = BTreeSet::new();
     let mut all_well = true;
     for (at, outcome) in outcomes.iter_mut().enumerate() {
-        // Its memory goes before the next one's text is made.
+        // Their memory is freed before the next text is made.
         let Some(logs) = outcome.logs.take() else { continue };
         for (name, text) in logs.files(at + 1) {
-            // Jobs that share a file follow each other in it; an earlier run's lines go.
+            // Jobs that share a file append to it; lines of an earlier run are removed.
             let is_first = names.insert(name.clone());
             let mut options = OpenOptions::new();
             match is_first {
@@ -28,7 +28,7 @@ pub(super) fn write(outcomes: &mut [Outcome]) -> bool {
                 all_well = false;
                 let job = &outcome.report.name;
                 output::stderr(&format!(
-                    "forebay: {job}: the log {name} cannot be written: {error}; look at \
+                    "forebay: {job}: cannot write the log {name}: {error}; check \
                      --write_bw_log, --write_lat_log and --write_iops_log\n"
                 ));
             }

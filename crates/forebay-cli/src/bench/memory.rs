@@ -1,5 +1,5 @@
-//! Whether there is memory for what the jobs keep in it, before any of it is allocated: running out
-//! aborts the process, without a word about which option was too large. And the buffers themselves.
+//! I/O buffers, and a check before they are allocated that there is enough memory. Running out of
+//! memory aborts the process, without a message about the option that is too large.
 
 use forebay::{Buf, Disk};
 use forebay_fio::generator::{Direction, Region};
@@ -40,20 +40,20 @@ fn check_within(
     };
     let what = if buffers >= bitmap {
         format!(
-            "its buffers take --bs={} x --iodepth={} x --numjobs={}; lower one of them",
+            "its buffers need --bs={} x --iodepth={} x --numjobs={}; lower one of them",
             job.bs_max(),
             job.iodepth,
             job.numjobs
         )
     } else {
         format!(
-            "--verify notes which blocks were written, one bit for each of --bs={} in --size, for \
-             --numjobs={}; raise --bs, lower the others, or set --do_verify=0",
+            "--verify needs a map of the written blocks, one bit for each of --bs={} in --size, \
+             for --numjobs={}; raise --bs, lower the others, or set --do_verify=0",
             job.bs, job.numjobs
         )
     };
     Err(Failure::Run(format!(
-        "{}: not enough memory: {} are needed, {} are available; {what}",
+        "{}: not enough memory: {} needed, {} available; {what}",
         job.name,
         bytes(total),
         bytes(available)
@@ -127,8 +127,8 @@ mod tests {
     fn buffers_of_all_clones_count() {
         let args = "--filename=ram:1G --name=a --bs=1m --iodepth=4 --numjobs=2 --name=b";
         check(args, (8 << 20) + 4096, None);
-        let message = "a: not enough memory: 8196KiB are needed, 8192KiB are available; its \
-                       buffers take --bs=1048576 x --iodepth=4 x --numjobs=2; lower one of them";
+        let message = "a: not enough memory: 8196KiB needed, 8192KiB available; its \
+                       buffers need --bs=1048576 x --iodepth=4 x --numjobs=2; lower one of them";
         check(args, 8 << 20, Some(message));
         check("--filename=ram:1G --name=a --rw=trim --bs=1g", 0, None);
     }
@@ -137,8 +137,8 @@ mod tests {
     fn so_do_the_bits_of_verify() {
         let args = "--filename=ram:1G --name=a --rw=write --bs=512 --verify=crc32c";
         check(args, (1 << 18) + 512, None);
-        let message = "a: not enough memory: 257KiB are needed, 256KiB are available; --verify \
-                       notes which blocks were written, one bit for each of --bs=512 in --size, \
+        let message = "a: not enough memory: 257KiB needed, 256KiB available; --verify \
+                       needs a map of the written blocks, one bit for each of --bs=512 in --size, \
                        for --numjobs=1; raise --bs, lower the others, or set --do_verify=0";
         check(args, 1 << 18, Some(message));
         check(&format!("{args} --do_verify=0"), 512, None);

@@ -1,6 +1,6 @@
 //! `forebay bench`: fio's jobs, run through the layer.
 //!
-//! - [`plan`], [`filename`]: which disk each clone of a job works on, and what a colon means;
+//! - [`plan`], [`filename`]: the disk of each clone of a job, and colons in file names;
 //! - [`in_use`], [`open`], [`memory`]: what is refused before anything is written;
 //! - [`compare`]: the same jobs in turn with another side, and ratios;
 //! - [`layout`], [`fill`], [`cache`]: making files that are missing or too small, and forgetting
@@ -66,15 +66,16 @@ const VERSION: &str = concat!("forebay-", env!("CARGO_PKG_VERSION"));
 /// Runs the jobs that the arguments after `bench` describe, and prints the report.
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> Result<(), Failure> {
     let started = Instant::now();
-    let (comparison, args) = compare::take(args)?;
-    let Some(command) = parse(args)? else { return Ok(()) };
-    if let Some(asked) = comparison {
-        return compare::main(&command, &asked);
-    }
+    let taken = compare::take(args);
+    let Some(command) = parse(taken.rest, taken.errors)? else { return Ok(()) };
     let jobs = &command.jobs;
     let targets = plan::plan(jobs)?;
-    for (job, warning) in jobs.iter().flat_map(|job| job.warnings.iter().map(move |w| (job, w))) {
-        output::stderr(&format!("forebay: {}: {warning}\n", job.name));
+    machine::tell_job_warnings(jobs);
+    plan::notes(jobs, &targets)
+        .iter()
+        .for_each(|note| output::stderr(&format!("forebay: {note}\n")));
+    if let Some(asked) = taken.asked {
+        return compare::main(&command, &targets, &asked);
     }
     let stop = Stop::on_signals()?;
     let layout = prepare(jobs, &targets)?;
@@ -126,7 +127,7 @@ fn print(
     Ok(())
 }
 
-/// Refuses what can be refused before anything is written. What has to be laid out comes back.
+/// Refuses what can be refused before anything is written. Returns the files to lay out.
 fn prepare(jobs: &[Job], targets: &[Target]) -> Result<Layout, Failure> {
     in_use::check(jobs, targets)?;
     let mut layout = Layout::plan(jobs, targets)?;
@@ -134,18 +135,26 @@ fn prepare(jobs: &[Job], targets: &[Target]) -> Result<Layout, Failure> {
     Ok(layout)
 }
 
-/// What the arguments say. `None` if there is nothing left to do.
-fn parse(args: Vec<OsString>) -> Result<Option<CommandLine>, Failure> {
-    // Scripts ask with it whether options are right: that they are not is an answer.
+/// Parses the arguments. Returns `None` if there is nothing left to do. `errors` are those of
+/// options that were taken out before.
+fn parse(args: Vec<OsString>, errors: Vec<String>) -> Result<Option<CommandLine>, Failure> {
+    // Scripts use it to check options: a wrong option is then a result, not wrong usage.
     let only = args.iter().any(|arg| arg == "--parse-only" || arg == "--parse_only");
-    let parsed = cmdline::parse_with(args, &mut Machine).map_err(|error| {
-        match machine::failure("bench", &error) {
-            Failure::Usage(message) if only => Failure::Run(message),
-            failure => failure,
+    let parsed = cmdline::parse_with(args, &mut Machine);
+    let failure = match (&parsed, errors.is_empty()) {
+        (Ok(Parsed::Help(_)), _) | (Ok(_), true) => None,
+        (Ok(_), false) => Some(Failure::Several { messages: errors, usage: true }),
+        (Err(more), _) => Some(machine::failure(more).after(errors)),
+    };
+    if let Some(failure) = failure {
+        return Err(if only { failure.of_run() } else { failure });
+    }
+    match parsed.map_err(|errors| machine::failure(&errors))? {
+        Parsed::Help(None) => output::stdout(&help()).map(|()| None),
+        Parsed::Help(Some(name)) => {
+            output::stdout(&help_of(&name)?)?;
+            Ok(None)
         }
-    });
-    match parsed? {
-        Parsed::Help => output::stdout(&help()).map(|()| None),
         Parsed::Run(command) => {
             machine::tell_warnings(&command.warnings);
             if command.run.showcmd {
@@ -204,12 +213,22 @@ fn help() -> String {
         "Measure a disk through the block layer, with fio's options and report.\n\n\
          Usage: forebay bench [--option=value]... [job.fio]... \
          [--name=job [--option=value]...]...\n\n\
-         Options before the first --name are defaults for all jobs, those of job files too;\n\
-         - is standard input. Without any --name or file there is one job: random reads of 4k\n\
-         at depth 32 for 5 seconds, on ram:1G unless --filename is given.\n\n\
-         Options [default]:\n{}\n\
-         Comparing, in pairs of runs [default]:\n{}",
+         Options before the first --name are defaults for all jobs, also those of job files.\n\
+         A job file - is standard input. Without --name and job file there is one job: random\n\
+         reads of 4k at depth 32 for 5 seconds, on ram:1G unless --filename is given.\n\
+         --help=OPTION explains one option; forebay help report explains the report.\n\n\
+         {}\nComparison with another run:\n{}",
         options::help(),
-        compare::HELP
+        compare::help()
     )
 }
+
+/// Returns the help text of one option.
+fn help_of(name: &str) -> Result<String, Failure> {
+    let compared = compare::help_of(name);
+    let text = compared.map_or_else(|| options::help_of(name), Ok);
+    text.map_err(|error| Failure::Usage(format!("--help={name}: {error}")))
+}
+
+#[cfg(test)]
+mod tests;

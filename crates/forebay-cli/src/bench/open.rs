@@ -13,7 +13,7 @@ use crate::failure::Failure;
 pub(super) struct Opened {
     /// By the numbers that the targets have.
     pub(super) disks: Vec<Disk>,
-    /// Of each target, the part of its disk.
+    /// The part of the disk that each target has.
     pub(super) regions: Vec<Region>,
 }
 

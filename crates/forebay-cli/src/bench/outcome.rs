@@ -1,11 +1,11 @@
-//! What comes of one clone of a job, and of a disk.
+//! Results of clones and disks.
 
 use forebay::{DiskInfo, DiskStats};
 use forebay_fio::logs::Logs;
 use forebay_fio::report::JobReport;
 use forebay_fio::stats::moments::Moments;
 
-/// What came of a run.
+/// The results of a run.
 #[derive(Debug)]
 pub(super) struct Outcomes {
     /// The clones, in order.
@@ -14,10 +14,10 @@ pub(super) struct Outcomes {
     pub(super) disks: Vec<DiskOutcome>,
 }
 
-/// What came of one clone.
+/// The result of one clone.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// The place of its job in the list of jobs.
+    /// The index of its job in the list of jobs.
     pub(super) job: usize,
     /// Its number among the clones of that job.
     pub(super) clone: u32,
@@ -25,26 +25,26 @@ pub(super) struct Outcome {
     pub(super) disk: usize,
     /// Its figures.
     pub(super) report: JobReport,
-    /// How long those of its bios waited for a tag that had to, ns; not known of blocking calls.
+    /// Waits of its bios for a tag, ns; `None` for blocking calls.
     pub(super) tag_waits: Option<Moments>,
-    /// What it has logged.
+    /// Its logs.
     pub(super) logs: Option<Box<Logs>>,
-    /// How long it ran, ns.
+    /// Its run time, ns.
     pub(super) elapsed_ns: u64,
 }
 
 impl Outcome {
-    /// A copy without what was logged, which may be much.
+    /// Returns a copy without the logs, which may be large.
     pub(super) fn without_logs(&self) -> Self {
         Self { report: self.report.clone(), logs: None, ..*self }
     }
 }
 
-/// A disk as it was when all its jobs had ended.
+/// A disk after all its jobs have ended.
 #[derive(Debug)]
 pub(super) struct DiskOutcome {
-    /// What it is.
+    /// Its properties.
     pub(super) info: DiskInfo,
-    /// What it has counted.
+    /// Its counters.
     pub(super) stats: DiskStats,
 }

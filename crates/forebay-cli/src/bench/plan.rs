@@ -1,8 +1,8 @@
-//! Which disk each clone of a job works on: from fio's options to a device spec.
+//! The disk of each clone of a job: from fio's options to a device spec.
 //!
-//! Clones and jobs that name the same disk with the same settings share it. What follows from a job
-//! rather than from its settings (`read_only`, `nr_bios`) does not divide them: it is decided for
-//! all who share.
+//! Clones and jobs that name the same disk with the same settings share it. Keys that follow from
+//! jobs and not from settings (`read_only`, `nr_bios`) do not separate them: they are derived from
+//! all jobs of the disk.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use forebay_fio::units::Size;
 use super::filename;
 use crate::failure::Failure;
 
-/// The size of a null device if nothing says how large it is to be: 1 TiB.
+/// The size of a null device without a given size: 1 TiB.
 const NULL_BYTES: u64 = 1 << 40;
 
 /// A clone of a job, and its disk.
@@ -25,35 +25,35 @@ pub(super) struct Target {
     pub(super) job: usize,
     /// The number of the clone among those of its job.
     pub(super) clone: u32,
-    /// The number of the disk: those who share it have the same.
+    /// The number of the disk. Clones that share a disk have the same.
     pub(super) disk: usize,
     /// The disk.
     pub(super) spec: Spec,
 }
 
 impl Target {
-    /// The disk's name in reports: its spec without keys.
+    /// Returns the disk's name in reports: its spec without keys.
     pub(super) fn name(&self) -> String {
         disk_name(&self.spec.to_string())
     }
 
-    /// Whether the page cache is bypassed.
+    /// Returns whether the page cache is bypassed.
     pub(super) fn is_direct(&self) -> bool {
         matches!(self.spec.get("direct"), Some("on" | "1" | "yes" | "true"))
     }
 
-    /// The file or block device below, if there is one.
+    /// Returns the path of the file or block device, if the disk is one.
     pub(super) fn path(&self) -> Option<PathBuf> {
         file_below(&self.spec)
     }
 }
 
-/// A spec without its keys.
+/// Returns a spec without its keys.
 pub(super) fn disk_name(spec: &str) -> String {
     spec.split('?').next().unwrap_or(spec).to_owned()
 }
 
-/// The targets of all clones of all jobs, in order.
+/// Returns the targets of all clones of all jobs, in order.
 pub(super) fn plan(jobs: &[Job]) -> Result<Vec<Target>, Failure> {
     let mut numbers = HashMap::new();
     let mut needs: Vec<Needs> = Vec::new();
@@ -75,20 +75,44 @@ pub(super) fn plan(jobs: &[Job]) -> Result<Vec<Target>, Failure> {
     Ok(targets)
 }
 
-/// The targets without those clones that work on the same disk as the clone before.
+/// Returns the targets without clones that use the same disk as the clone before.
 pub(super) fn distinct(targets: &[Target]) -> impl Iterator<Item = &Target> {
     let is_same = |a: &Target, b: &Target| (a.job, a.disk) == (b.job, b.disk);
     targets.chunk_by(is_same).map(|clones| &clones[0])
 }
 
-/// What all who share a disk need of it, together.
+/// Returns notes about options that have no effect on the disks of their jobs.
+pub(super) fn notes(jobs: &[Job], targets: &[Target]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for target in distinct(targets) {
+        let job = &jobs[target.job];
+        let has_ring = file_below(&target.spec).is_some();
+        let of_rings = [
+            ("fixedbufs", job.fixedbufs == Some(true)),
+            ("sqthread_poll", job.sqthread_poll == Some(true)),
+        ];
+        let without_ring = of_rings.into_iter().filter(|(_, is_given)| *is_given && !has_ring);
+        notes.extend(without_ring.map(|(option, _)| {
+            let why = "only disks on a file or block device have an io_uring";
+            format!("{}: --{option} has no effect on {}: {why}", job.name, target.name())
+        }));
+        if job.policies.iter().any(|(key, _)| *key == "async_depth") {
+            let why = "bench jobs do no background I/O";
+            notes.push(format!("{}: --async_depth has no effect: {why}", job.name));
+        }
+    }
+    notes.dedup();
+    notes
+}
+
+/// What the jobs that share a disk need of it.
 #[derive(Debug, Default)]
 struct Needs {
     writes: bool,
     iodepth: u32,
-    /// Whether some job wants its buffers registered.
+    /// Whether a job wants its buffers registered.
     fixed: bool,
-    /// The buffers of all but those that do not want it, bytes.
+    /// Bytes of the buffers of all jobs that do not refuse it.
     buffer_bytes: u64,
 }
 
@@ -98,13 +122,13 @@ impl Needs {
         self.iodepth = self.iodepth.max(job.iodepth);
         self.fixed |= job.fixedbufs == Some(true);
         if job.fixedbufs != Some(false) {
-            // Each begins at a page.
+            // Each buffer starts at a page.
             let page = forebay::BUF_ALIGN as u64;
             self.buffer_bytes += u64::from(job.bs).next_multiple_of(page) * u64::from(job.iodepth);
         }
     }
 
-    /// Puts it into the spec, where that says nothing of it.
+    /// Adds it to the spec, where the spec does not have the key.
     fn apply(&self, spec: &mut Spec) {
         if !self.writes && spec.get("read_only").is_none() && file_below(spec).is_some() {
             spec.set("read_only", "on");
@@ -112,15 +136,15 @@ impl Needs {
         if self.fixed && spec.get("fixed_buffers").is_none() && file_below(spec).is_some() {
             spec.set("fixed_buffers", &self.buffer_bytes.to_string());
         }
-        // Deeper jobs than the layer's default allows ask for more.
+        // The layer's default is too small for deeper jobs.
         if self.iodepth > Policy::default().nr_bios && spec.get("nr_bios").is_none() {
             spec.set("nr_bios", &self.iodepth.to_string());
         }
     }
 }
 
-/// What the header says does the I/O of each job: the driver; behind fio's engine if another one
-/// was named, so that what reads fio's line finds the word that it expects.
+/// Returns the engine of each job for the header of the report: the driver, after fio's engine if a
+/// different one was given, so that parsers of fio's header find the name that they expect.
 pub(super) fn engine_names(targets: &[Target], jobs: &[Job]) -> Vec<String> {
     let name = |(at, job): (usize, &Job)| {
         let target = targets.iter().find(|target| target.job == at);
@@ -140,12 +164,12 @@ pub(super) fn engine_names(targets: &[Target], jobs: &[Job]) -> Vec<String> {
 
 fn spec_of(job: &Job, clone: u32) -> Result<Spec, Failure> {
     let wrong = |text: &str, error: &dyn std::fmt::Display| {
-        Failure::Usage(format!("bench: {}: --filename={text}: {error}", job.name))
+        Failure::Usage(format!("{}: --filename={text}: {error}", job.name))
     };
     let parse = |text: &str| Spec::parse(text).map_err(|error| wrong(text, &error));
     let mut spec = match &job.filename {
         Some(given) => parse(&filename::spec_text(given).map_err(|reason| wrong(given, &reason))?)?,
-        // Whatever the job is called, this is a path.
+        // A path, whatever the job's name is.
         None => parse(&format!("file:{}", job.default_filename(clone)))?,
     };
     if job.ioengine == Some(Engine::Null) && spec.driver() != "null" {
@@ -159,7 +183,7 @@ fn spec_of(job: &Job, clone: u32) -> Result<Spec, Failure> {
         let given = job.filename.as_deref().unwrap_or_default();
         spec = with_engine(spec, engine).map_err(|error| wrong(given, &error))?;
     }
-    // In one order, whatever the order of the options was: equal settings are equal specs.
+    // Sorted, so that equal settings make equal specs.
     let mut policies: Vec<_> = job.policies.iter().collect();
     policies.sort();
     for (key, value) in policies {
@@ -174,8 +198,8 @@ fn spec_of(job: &Job, clone: u32) -> Result<Spec, Failure> {
     Ok(spec)
 }
 
-/// The disk with what does its I/O: fio's engines name drivers of files. A driver or an engine that
-/// the spec names itself stays.
+/// Returns the spec with the driver of fio's engine. A driver or an engine that the spec itself
+/// names is kept.
 fn with_engine(mut spec: Spec, engine: Engine) -> Result<Spec, SpecError> {
     let driver = match engine {
         Engine::Libaio => "aio",
@@ -198,8 +222,7 @@ fn with_engine(mut spec: Spec, engine: Engine) -> Result<Spec, SpecError> {
     Spec::parse(&format!("{fault}{driver}:{}", path.strip_prefix("file:").unwrap_or(path)))
 }
 
-/// How large a null device has to be: as the options say, or as large as the file that it stands
-/// for.
+/// Returns the size of a null device: the given size, or that of the file that it replaces.
 fn null_bytes(job: &Job, spec: &Spec) -> u64 {
     let existing = || {
         let metadata = file_below(spec).and_then(|path| std::fs::metadata(path).ok());
@@ -211,14 +234,14 @@ fn null_bytes(job: &Job, spec: &Spec) -> u64 {
     }
 }
 
-/// The path of the innermost disk, if that is a file or block device.
+/// Returns the path of the innermost disk, if that is a file or block device.
 fn file_below(spec: &Spec) -> Option<PathBuf> {
     let inner = innermost(spec)?;
     let is_path = matches!(inner.driver(), "file" | "aio" | "psync");
     is_path.then(|| Path::new(inner.target()).to_owned())
 }
 
-/// The disk itself, within what wraps it.
+/// Returns the spec of the disk inside wrappers such as `fault:`.
 fn innermost(spec: &Spec) -> Option<Spec> {
     match spec.driver() {
         "fault" => innermost(&Spec::parse(spec.target()).ok()?),
@@ -250,6 +273,29 @@ mod tests {
         );
         check("--name=a --filename=x --rw=write --sqthread_poll=1", &["x?sqpoll=on"]);
         check("--name=a --filename=ram:1M --fixedbufs=1 --sqthread_poll=1", &["ram:1M"]);
+    }
+
+    #[test]
+    fn options_without_effect_on_a_disk_are_noted() {
+        let notes = |args: &str| {
+            let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
+                panic!("{args}")
+            };
+            notes(&command.jobs, &plan(&command.jobs).expect(args))
+        };
+        let why = "only disks on a file or block device have an io_uring";
+        assert_eq!(
+            notes("--name=a --filename=ram:1M --fixedbufs --sqthread_poll --numjobs=2"),
+            [
+                format!("a: --fixedbufs has no effect on ram:1M: {why}"),
+                format!("a: --sqthread_poll has no effect on ram:1M: {why}"),
+            ]
+        );
+        assert!(notes("--name=a --filename=x --fixedbufs --sqthread_poll").is_empty());
+        assert_eq!(
+            notes("--name=a --filename=x --async_depth=4"),
+            ["a: --async_depth has no effect: bench jobs do no background I/O"]
+        );
     }
 
     #[test]

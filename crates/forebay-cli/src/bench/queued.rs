@@ -22,24 +22,23 @@ use forebay_fio::stats::moments::Moments;
 use super::memory::buffers;
 use super::tally::Tally;
 
-/// The queue of a clone, and what is in it.
+/// The queue of a clone, and its I/Os.
 #[derive(Debug)]
 pub(super) struct Queued {
     queue: BioQueue,
-    /// I/Os in flight, by the number that they carry.
+    /// I/Os in flight, by their numbers.
     slots: Vec<Slot>,
     free: Vec<u32>,
     bufs: Vec<Buf>,
-    /// Slots of the batch that is not committed yet.
+    /// Slots of the batch that is not yet committed.
     batch: Vec<u32>,
-    /// The I/O that is next, if it is known: one that a flush goes before, or that the layer had no
-    /// room for.
+    /// The next I/O, if it is known: one after a flush, or one that the layer had no room for.
     next: Option<Op>,
-    /// How long bios waited for a tag that had to, ns.
+    /// Waits of bios for a tag, ns.
     tag_waits: Moments,
-    /// Nothing but one I/O's end was accounted for since the clock was read.
+    /// Whether at most one completion was accounted for since the clock was read.
     is_fresh: bool,
-    /// Whether the layer wants to know the time.
+    /// Whether the layer records latencies.
     iostats: bool,
 }
 
@@ -50,13 +49,22 @@ struct Slot {
     issued_ns: u64,
 }
 
-/// What became of an attempt to submit.
+impl Slot {
+    /// Returns clat and lat of an I/O that was reaped at `now_ns`: from its commit, and from its
+    /// start. slat is the difference of the two.
+    #[inline(always)]
+    fn latencies(&self, now_ns: u64) -> (u64, u64) {
+        (now_ns - self.issued_ns, now_ns - self.start_ns)
+    }
+}
+
+/// The outcome of an attempt to submit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Submitted {
     Yes,
-    /// There is no room before something has been reaped.
+    /// There is no room until I/Os are reaped.
     NotNow,
-    /// There is nothing more, or it was refused for good.
+    /// There are no more I/Os, or this one was refused for good.
     Never,
 }
 
@@ -81,13 +89,13 @@ impl Queued {
         }
     }
 
-    /// How long those of the bios waited for a tag that had to, ns.
+    /// Returns the waits of bios for a tag, ns.
     pub(super) fn tag_waits(&self) -> Moments {
         self.tag_waits
     }
 
-    /// Runs I/Os until there are no more, or the time is over, and reaps all of them. Unless it is
-    /// `TIMED`, no clock is read for a single I/O.
+    /// Runs I/Os until there are no more or the time is over, and reaps all of them. Without
+    /// `TIMED` the clock is not read for each I/O.
     pub(super) fn run<const TIMED: bool>(&mut self, tally: &mut Tally<'_>, ops: &mut impl Stream) {
         let job = tally.job;
         let (min, max) = (job.iodepth_batch_complete_min, job.iodepth_batch_complete_max);
@@ -115,7 +123,8 @@ impl Queued {
         (self.slots.len() - self.free.len()) as u32
     }
 
-    /// Submits and commits one batch, or what there is room for. Says whether there may be more.
+    /// Submits and commits one batch, or as much as there is room for. Returns whether there may be
+    /// more.
     fn submit_batch<const TIMED: bool>(
         &mut self,
         tally: &mut Tally<'_>,
@@ -123,7 +132,7 @@ impl Queued {
     ) -> bool {
         if tally.is_pause_due {
             self.is_fresh = false;
-            // As in fio a flush goes before a further I/O: there is none behind the last.
+            // As in fio a flush precedes another I/O: there is no flush after the last one.
             let drawn = self.next.map(|op| op.direction);
             let chosen = drawn.or_else(|| ops.direction().map(|mix| tally.choose(mix)));
             let Some(direction) = chosen else { return false };
@@ -140,10 +149,9 @@ impl Queued {
         }
         let room = tally.job.iodepth_batch.min(self.free.len() as u32) as usize;
         let mut submitted = Submitted::Yes;
-        // An I/O alone has no neighbours to wait for.
+        // A single I/O has no neighbours.
         let outer = (room > 1).then(forebay::plug);
-        // Whatever was due has been done, so one may go, if only to the direction that need not
-        // wait.
+        // All pauses that were due are over, so one I/O may be submitted.
         while self.batch.len() < room && (self.batch.is_empty() || !tally.is_pause_due) {
             submitted = match self.next.take().or_else(|| ops.next()) {
                 Some(op) => {
@@ -175,7 +183,7 @@ impl Queued {
         submitted != Submitted::Never
     }
 
-    /// Submits one I/O. One function for all loops, so that the layer's is inlined here.
+    /// Submits one I/O. All loops share this function, so that the layer's is inlined once.
     fn submit(
         &mut self,
         tally: &mut Tally<'_>,
@@ -199,8 +207,8 @@ impl Queued {
         Submitted::Yes
     }
 
-    /// With `nr_bios` below `iodepth` the layer takes no more for now: the I/O is tried again after
-    /// the next reaping. Every other refusal ends the job.
+    /// Handles a refusal. With `nr_bios` below `iodepth` the layer has no room: the I/O is
+    /// submitted again after the next reaping. Any other refusal ends the job.
     #[cold]
     fn refuse(&mut self, tally: &mut Tally<'_>, op: Op, refusal: Refusal) -> Submitted {
         if refusal == Refusal::WouldBlock && self.in_flight() > 0 {
@@ -225,7 +233,7 @@ impl Queued {
         Io::write_part(buf, op.len as usize, op.offset)
     }
 
-    /// The batch has been let through: its submission latencies end here.
+    /// Ends the submission latencies of the batch, which has been committed.
     #[inline(always)]
     fn commit<const TIMED: bool>(&mut self, tally: &mut Tally<'_>) {
         if self.batch.is_empty() {
@@ -252,12 +260,13 @@ impl Queued {
 
     fn reap<const TIMED: bool>(&mut self, tally: &mut Tally<'_>, min: u32, max: u32) {
         let Self { queue, slots, free, bufs, tag_waits, .. } = self;
-        // One stamp for all, read when they are there.
+        // One time stamp for all, read after the reaping.
         let mut stamp = None;
         let reaped = queue.reap_with(min as usize, max as usize, |completion| {
             let now_ns = *stamp.get_or_insert_with(|| tally.read_clock_for::<TIMED>());
             let Completion { user_data, result, buf, tag_wait_ns, .. } = completion;
-            let Slot { op, start_ns, issued_ns } = slots[user_data as usize];
+            let slot = slots[user_data as usize];
+            let op = slot.op;
             free.push(user_data as u32);
             if let Some(ns) = tag_wait_ns {
                 tag_waits.record(ns);
@@ -265,8 +274,7 @@ impl Queued {
             match result {
                 Ok(moved) => {
                     let block = buf.as_deref().unwrap_or_default();
-                    let (clat_ns, lat_ns) =
-                        if TIMED { (now_ns - issued_ns, now_ns - start_ns) } else { (0, 0) };
+                    let (clat_ns, lat_ns) = if TIMED { slot.latencies(now_ns) } else { (0, 0) };
                     tally.end::<TIMED>(op, moved, clat_ns, lat_ns, block);
                 }
                 Err(status) => tally.fail(op, IoError::Ended(status)),
@@ -281,5 +289,27 @@ impl Queued {
         tally.show();
         tally.make_room();
         self.is_fresh = reaped <= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_of_a_fixed_trace_are_exact() {
+        let op = Op { direction: Direction::Read, offset: 0, len: 4096 };
+        // Start, commit and reaping of each I/O, then clat and lat.
+        for (start_ns, issued_ns, now_ns, expected) in [
+            (1_000, 1_250, 9_000, (7_750, 8_000)),
+            (5_000, 5_000, 5_001, (1, 1)),
+            (0, 300, 300, (0, 300)),
+            (0, 0, 0, (0, 0)),
+        ] {
+            let latencies = Slot { op, start_ns, issued_ns }.latencies(now_ns);
+            assert_eq!(latencies, expected);
+            let slat_ns = issued_ns - start_ns;
+            assert_eq!(latencies.0 + slat_ns, latencies.1);
+        }
     }
 }

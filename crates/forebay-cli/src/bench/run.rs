@@ -158,8 +158,8 @@ fn builder() -> thread::Builder {
 
 fn cannot_start(asked: usize, started: usize, error: &std::io::Error) -> Failure {
     Failure::Run(format!(
-        "{asked} threads were asked for, and only {started} could be started: {error}; lower \
-         --numjobs, or raise the limit (ulimit -u, ulimit -v, the container's pids)"
+        "only {started} of {asked} threads could be started: {error}; lower --numjobs, or raise \
+         the limit (ulimit -u, ulimit -v, the container's pids)"
     ))
 }
 
@@ -201,7 +201,7 @@ fn await_finished(
         if stop.is_set() && !told_signal {
             told_signal = true;
             display.clear();
-            output::stderr("\nforebay: ending early, on a signal\n");
+            output::stderr("\nforebay: stopped early by a signal\n");
         }
         if left > 0 && status.is_due(started.elapsed()) {
             display.clear();

@@ -1,8 +1,8 @@
 //! `status-interval`: the whole report while the jobs run.
 //!
-//! Each clone leaves a copy of its figures when an interval is over, since nobody else may look at
-//! them while it works; the main thread collects the copies a moment later. A clone that waits for
-//! an I/O all that time is shown as it was before.
+//! Each clone publishes a copy of its figures when an interval is over, because only the clone may
+//! read them while it works. The main thread collects the copies a moment later. A clone that waits
+//! for an I/O all that time is reported with its earlier figures.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::gauge::Gauge;
 use super::outcome::Outcome;
 use super::plan::Target;
 
-/// How long after the end of an interval the copies are collected.
+/// The delay after an interval until the copies are collected.
 const GRACE: Duration = Duration::from_millis(50);
 
-/// When the next report is due, and how it is made.
+/// The schedule of the reports.
 pub(super) struct Status<'a> {
     every: Option<Duration>,
     next: Duration,
@@ -26,7 +26,7 @@ pub(super) struct Status<'a> {
 }
 
 impl<'a> Status<'a> {
-    /// Reports as often as the command says; `show` prints one.
+    /// Returns the schedule of the command; `show` prints a report.
     pub(super) fn new(
         command: &'a CommandLine,
         targets: &'a [Target],
@@ -36,14 +36,14 @@ impl<'a> Status<'a> {
         Self { every, next: every.unwrap_or_default() + GRACE, command, targets, show }
     }
 
-    /// Whether one is due after `elapsed`; then the next is reckoned from here.
+    /// Returns whether a report is due after `elapsed`. The next interval starts then.
     pub(super) fn is_due(&mut self, elapsed: Duration) -> bool {
         let Some(every) = self.every.filter(|_| elapsed >= self.next) else { return false };
         self.next = elapsed + every;
         true
     }
 
-    /// Prints one: of those that have ended as they ended, of the others as they left word.
+    /// Prints a report: final figures of clones that have ended, published ones of the others.
     pub(super) fn show(&mut self, gauges: &[Gauge], outcomes: &[Option<Outcome>]) {
         let clones = self.targets.iter().zip(gauges).zip(outcomes);
         let clones = clones.map(|((target, gauge), outcome)| match outcome {

@@ -1,4 +1,4 @@
-//! The flag by which a signal ends a run early.
+//! The flag with which a signal ends a run early.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,27 +12,29 @@ use crate::failure::Failure;
 pub(crate) struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// A flag that the first signal sets. A second one ends the process at once.
+    /// Returns a flag that the first signal sets. A second signal ends the process at once.
     pub(crate) fn on_signals() -> Result<Self, Failure> {
         let stop = Self::default();
         for signal in [SIGINT, SIGTERM] {
             let flag = || Arc::clone(&stop.0);
-            // The order matters: at the first signal the flag is not set yet when this looks at it.
+            // The order matters: at the first signal, the conditional shutdown sees the flag unset.
             signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, flag())
                 .and_then(|_| signal_hook::flag::register(signal, flag()))
-                .map_err(|error| Failure::Run(format!("signal handler: {error}")))?;
+                .map_err(|error| {
+                    Failure::Run(format!("cannot install a signal handler: {error}"))
+                })?;
         }
         Ok(stop)
     }
 
-    /// Whether a signal has come.
+    /// Returns whether a signal has arrived.
     #[inline]
     pub(crate) fn is_set(&self) -> bool {
-        // The flag stands for itself: nothing else is published with it.
+        // The flag publishes no other data.
         self.0.load(Ordering::Relaxed)
     }
 
-    /// One that is set.
+    /// Returns a flag that is set.
     #[cfg(test)]
     pub(crate) fn set() -> Self {
         Self(Arc::new(AtomicBool::new(true)))

@@ -1,4 +1,4 @@
-//! What a clone has done so far, however it does its I/O: figures, checks, flushes, and why it
+//! The work of a clone so far, however it does its I/O: figures, checks, flushes, and why it
 //! ends.
 
 use std::time::{Duration, Instant};
@@ -25,9 +25,9 @@ pub(super) struct Tally<'a> {
     pub(super) disk: &'a Disk,
     pub(super) gauge: &'a Gauge,
     pub(super) stop: &'a Stop,
-    /// What is logged, if anything is.
+    /// The logs, if any are written.
     pub(super) logs: Option<Box<Logs>>,
-    /// What has to be done between submissions, if the job asked for such.
+    /// The work between submissions, if the job asked for such.
     pub(super) pauses: Option<Box<Pauses>>,
     /// Whether something may have to be done before the next submission.
     pub(super) is_pause_due: bool,
@@ -36,7 +36,7 @@ pub(super) struct Tally<'a> {
     /// Whether more is done at an I/O's end than to count it.
     pub(super) is_watchful: bool,
     pub(super) stamp: Stamp,
-    /// What reads must find.
+    /// The data that reads must find.
     pub(super) check: Check,
     /// The blocks that are to be read back.
     pub(super) written: Option<Written>,
@@ -62,9 +62,9 @@ pub(super) struct Tally<'a> {
     pub(super) phase_ns: u64,
     /// The same, of all phases.
     pub(super) measured_ns: u64,
-    /// What was counted before the phase, by direction.
+    /// The counts before the phase, by direction.
     pub(super) ios_before: [u64; 3],
-    /// What the thread had used when the figures began.
+    /// The thread's usage when the figures began.
     pub(super) usage: Usage,
     pub(super) stats: JobStats,
     /// The first bad block, and how many more there are.
@@ -72,7 +72,7 @@ pub(super) struct Tally<'a> {
     pub(super) error: Option<JobError>,
 }
 
-/// What a read must find.
+/// The data that a read must find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Check {
     Nothing,
@@ -126,7 +126,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Says when its time begins.
+    /// Sets the time at which it begins.
     pub(super) fn begin_at(&mut self, start: Instant) {
         self.origin_ns = forebay::now_ns().saturating_sub(ns(start.elapsed()));
         self.now_ns = 0;
@@ -140,7 +140,7 @@ impl<'a> Tally<'a> {
         self.now_ns
     }
 
-    /// What the layer's clock was then.
+    /// The layer's clock at that time.
     #[inline]
     pub(super) fn layer_ns(&self, at_ns: u64) -> u64 {
         self.origin_ns + at_ns
@@ -248,7 +248,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Shows how far it is, now and then: more often than anybody looks.
+    /// Shows how far it is, now and then, more often than a terminal needs.
     #[inline]
     pub(super) fn show(&mut self) {
         const EVERY_NS: u64 = 50_000_000;
@@ -299,7 +299,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// What only some jobs want at the end of an I/O.
+    /// Work at the end of an I/O that only some jobs ask for.
     fn watch(&mut self, op: Op, moved: u64, [clat_ns, lat_ns]: [u64; 2], block: &[u8]) {
         if let Some(logs) = &mut self.logs {
             let has_slat = !self.job.is_blocking();
@@ -357,8 +357,8 @@ impl<'a> Tally<'a> {
     #[cold]
     fn fail_empty(&mut self, op: Op) {
         let message = format!(
-            "{} of {} bytes at offset {}: nothing was moved; the file has become shorter, or the \
-             device smaller, than it was at the start",
+            "{} of {} bytes at offset {}: no bytes were transferred; the file or device has become \
+             smaller since the start",
             op.direction.word(),
             op.len,
             op.offset
@@ -370,7 +370,7 @@ impl<'a> Tally<'a> {
 /// How much is made durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sync {
-    /// What is needed to read the data back: `fdatasync`.
+    /// Data and the metadata needed to read it back: `fdatasync`.
     Data,
     /// Everything: `fsync`.
     All,

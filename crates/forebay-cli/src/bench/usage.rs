@@ -1,13 +1,13 @@
 //! CPU time, context switches and page faults of the calling thread, from `/proc/thread-self`.
 //!
-//! The split into user and system time comes in clock ticks of 10 ms, the sum in nanoseconds: as
-//! the kernel does for its own figures, the sum is divided in the proportion of the ticks.
+//! User and system time are in clock ticks of 10 ms, but their sum is in nanoseconds. As the kernel
+//! does for its own figures, the sum is divided in the proportion of the ticks.
 
 use std::fs::read_to_string;
 
 use forebay_fio::stats::Usage;
 
-/// The figures of the calling thread since its start; what cannot be read is 0.
+/// Returns the figures of the calling thread since its start; figures that cannot be read are 0.
 pub(super) fn of_this_thread() -> Usage {
     let read = |file: &str| read_to_string(format!("/proc/thread-self/{file}")).unwrap_or_default();
     parse(&read("stat"), &read("schedstat"), &read("status"))
@@ -20,7 +20,7 @@ pub(crate) fn voluntary_switches(thread: i32) -> u64 {
     parse("", "", &status).voluntary_switches
 }
 
-/// What was used between two readings.
+/// Returns the usage between two readings.
 pub(super) fn between(before: &Usage, after: &Usage) -> Usage {
     Usage {
         user_us: after.user_us.saturating_sub(before.user_us),
@@ -84,6 +84,25 @@ mod tests {
         (0..3).for_each(|_| std::thread::sleep(std::time::Duration::from_millis(1)));
         assert!(voluntary_switches(this) >= before + 3);
         assert_eq!(voluntary_switches(i32::MAX), 0, "there is no such thread");
+    }
+
+    #[test]
+    fn each_figure_of_a_difference_is_its_own() {
+        let before = Usage {
+            user_us: 1,
+            system_us: 20,
+            voluntary_switches: 300,
+            involuntary_switches: 4000,
+            major_faults: 50_000,
+            minor_faults: 600_000,
+        };
+        let mut after = before;
+        after += &before;
+        after += &before;
+        let used = between(&before, &after);
+        assert_eq!((used.user_us, used.system_us), (2, 40));
+        assert_eq!((used.voluntary_switches, used.involuntary_switches), (600, 8000));
+        assert_eq!((used.major_faults, used.minor_faults), (100_000, 1_200_000));
     }
 
     #[test]

@@ -1,23 +1,24 @@
-//! What the layer did to those who used a disk: a clone each, or a group of clones.
+//! The jobs that used a disk, in the layer's report: one clone, or a group of clones.
 
-use forebay_fio::report::number::{Base, short};
+use forebay_fio::report::number::time_unit;
 use forebay_fio::stats::Usage;
 use forebay_fio::stats::moments::Moments;
 use serde_json::{Map, Value};
 
+use super::layer::time;
 use super::outcome::Outcome;
 
-/// A clone that used a disk, or a group of them.
+/// A clone that used a disk, or a group of clones.
 #[derive(Debug)]
 pub(super) struct User {
-    /// The name of the job; of a group, the first one's.
+    /// The name of the job; of a group, of its first job.
     name: String,
-    /// The number of the clone; none of a group.
+    /// The number of the clone; `None` for a group.
     clone: Option<u32>,
-    /// The number of the group, if it is one.
+    /// The number of the group; `None` for a clone.
     group: Option<u32>,
     nr_clones: u32,
-    /// As of a clone: not known if it is not known of one.
+    /// Waits for tags, ns; `None` if they are not known of a clone.
     tag_waits: Option<Moments>,
     usage: Usage,
 }
@@ -51,7 +52,7 @@ impl User {
         self.group
     }
 
-    /// An object in the list `jobs` of a disk.
+    /// Returns the object in the list `jobs` of a disk.
     pub(super) fn json(&self) -> Value {
         let mut object = Map::new();
         let mut put = |key: &str, value: Value| drop(object.insert(key.to_owned(), value));
@@ -72,24 +73,22 @@ impl User {
         Value::Object(object)
     }
 
-    /// The same for people.
+    /// Returns the line of the report.
     pub(super) fn line(&self) -> String {
         let name = match self.clone {
             Some(clone) => format!("{}.{clone}", self.name),
             None => format!("{} ({} jobs)", self.name, self.nr_clones),
         };
-        let ns = |ns: u64| short(ns, 6, Base::Decimal, "");
         let waits = match &self.tag_waits {
-            // The layer does not say it of blocking calls.
-            None => "not known".to_owned(),
+            // The layer does not report them for blocking calls.
+            None => "unknown".to_owned(),
             Some(waits) if waits.count() == 0 => "0".to_owned(),
-            Some(waits) => format!(
-                "{} (nsec: sum={}, avg={}, max={})",
-                waits.count(),
-                ns(waits.sum()),
-                ns(waits.mean() as u64),
-                ns(waits.max())
-            ),
+            Some(waits) => {
+                let (mean, max) = (waits.mean() as u64, waits.max());
+                let (unit, scale) = time_unit(mean, max);
+                let nr = waits.count();
+                format!("{nr} ({unit}: avg={}, max={})", time(mean, scale), time(max, scale))
+            }
         };
         format!(
             "  {name:<13}: tag waits={waits}, switches: voluntary={}, involuntary={}",

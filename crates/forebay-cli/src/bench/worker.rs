@@ -41,7 +41,7 @@ enum Way {
     Calls(Calls),
 }
 
-/// What a worker leaves.
+/// The result of a worker.
 #[derive(Debug)]
 pub(super) struct Finished {
     pub(super) stats: JobStats,
@@ -50,7 +50,7 @@ pub(super) struct Finished {
     /// How long those of its bios waited for a tag that had to, ns; not known of blocking calls.
     pub(super) tag_waits: Option<Moments>,
     pub(super) elapsed_ns: u64,
-    /// What it has logged.
+    /// Its log entries.
     pub(super) logs: Option<Box<Logs>>,
 }
 
@@ -100,7 +100,7 @@ impl<'a> Worker<'a> {
         self.tally.check =
             if job.verify && reads && !writes { Check::Whole } else { Check::Nothing };
         if job.checks.only {
-            // What the workload would write; an earlier run has.
+            // The data that the workload would write; an earlier run has.
             if let Some(written) = &mut self.tally.written {
                 ops.filter(|op| op.direction == Direction::Write).for_each(|op| written.insert(op));
             }
@@ -126,7 +126,7 @@ impl<'a> Worker<'a> {
         self.tally.written = Some(written);
     }
 
-    /// What came of it.
+    /// Its outcome.
     pub(super) fn finish(mut self) -> Finished {
         self.tally.end_checks();
         let elapsed_ns = self.tally.read_clock();
@@ -134,7 +134,8 @@ impl<'a> Worker<'a> {
         if self.tally.is_in_ramp() {
             // As in fio. Nothing at all would say less.
             output::stderr(&format!(
-                "forebay: {}: it ended within its ramp_time; the figures are those of the ramp\n",
+                "forebay: {}: the job ended within its ramp_time; its figures are those of the \
+                ramp\n",
                 self.tally.job.name
             ));
         }

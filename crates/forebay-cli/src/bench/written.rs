@@ -8,7 +8,7 @@ use forebay_fio::job::Job;
 /// The written blocks of a region.
 #[derive(Debug)]
 pub(super) enum Written {
-    /// Of one size: a bit each.
+    /// One bit for each block of one size.
     Blocks { region: Region, bs: u32, bits: Vec<u64> },
     /// Of several sizes: offset and length. What is written over later is forgotten.
     Pieces(BTreeMap<u64, u32>),

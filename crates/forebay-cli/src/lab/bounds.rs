@@ -1,4 +1,4 @@
-//! What the experiments must show in virtual time, as tests: they are exact, and take no clock.
+//! The bounds of the experiments in virtual time, as tests: they are exact, and take no clock.
 
 use super::published::{RUN, SMALL, TAGS, Tags};
 use super::rows::{Row, metric};

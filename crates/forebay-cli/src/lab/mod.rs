@@ -1,4 +1,4 @@
-//! `forebay lab`: the published experiments, beside what was published.
+//! `forebay lab`: the published experiments beside the published figures.
 //!
 //! - [`published`]: the tables, as data;
 //! - [`virtual_time`]: the experiments in the simulator, and what loads they are;
@@ -20,25 +20,28 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
 use crate::failure::Failure;
 use crate::output;
+use crate::usage;
 use report::Format;
 use rows::Outcome;
 
-/// What `--help` says of the figures.
+/// The end of `--help`: how to read the figures.
 const FIGURES: &str = "\
-Each figure stands beside the published one, where there is one. A deviation with a ! is over its
-bound, and a line below the tables says why. Bounds: iops of tags, 5 % on hdd and with reads of
-4 KiB, else 2 %; gain_percent of run, 10 points; iops_of_hold of flush, 0.1; others have none.
-Context switches are all voluntary ones, two for each sleep: of job threads that wait for tags or
-for completions, and of the worker that runs the queue. Tag waits are those of I/Os, whether threads wait for them or
-the I/Os do so themselves (fair). jain is 1 where all jobs got the same, and 1/n where one got
-everything. In rows of flush iops are writes, and counts are those of the time that was measured,
-which is 20 s in virtual time.
+Figures are printed beside the published ones. A deviation with a ! is over its bound, and a note
+below the tables gives the reason. Bounds: iops of tags, 5 % on hdd and with reads of 4 KiB, else
+2 %; gain_percent of run, 10 points; iops_of_hold of flush, 0.1; others have none. Context switches
+are all voluntary ones, two for each sleep: of job threads that wait for tags or completions, and of
+the worker that runs the queue. Tag waits are those of I/Os, also under fair, where no thread sleeps for a tag.
+jain is Jain's fairness index: 1 if all jobs got the same, 1/n if one job got everything. In rows of
+flush, iops are writes, and counts are those of the measured time, 20 s in virtual time.
+
+wake=stash starves most jobs: see least_job_share and jain. The settings called before, and stash
+and single, are for experiments only: forebay help policies.
 
 Published in 2020 (tags: \"blk-mq: provide more tags for woken-up process when tag allocation is
 busy\") and in 2019 (run: \"blk-mq: avoid repeatedly scheduling the same work to run hardware
 queue\") on the mailing list linux-block, and in 2011 on linux-kernel (flush: \"block: hold queue if
 flush is running for non-queueable flush drive\"). In rows of run, a note that begins with modelled
-says that the cost of queueing was injected.";
+means that the cost of queueing was injected.";
 
 /// The arguments after `lab`.
 #[derive(Debug, ClapArgs)]
@@ -56,6 +59,9 @@ enum Experiment {
     Tags {
         #[command(flatten)]
         options: Options,
+        /// All cells: more numbers of jobs, and with --real also the reads of 4 KiB (half an hour)
+        #[arg(long)]
+        full: bool,
         /// Only the tables of this device
         #[arg(long, value_name = "NAME")]
         device: Option<Device>,
@@ -73,27 +79,26 @@ enum Experiment {
     Flush {
         #[command(flatten)]
         options: Options,
+        /// With --real: also 64 threads
+        #[arg(long, requires = "real")]
+        full: bool,
     },
 }
 
 #[derive(Debug, ClapArgs)]
 struct Options {
-    /// In virtual time: seconds for all of it, and the same figures each time (the default)
+    /// In virtual time (default): takes seconds, and the figures are the same in every run
     #[arg(long, conflicts_with = "real")]
     sim: bool,
     /// In real time, with threads on disks of the driver model:; tags: 1 and 72 jobs, 6 minutes
     /// and 1.1 GiB of memory; run: a minute; flush: 1 and 16 threads, a minute and a half
     #[arg(long)]
     real: bool,
-    /// How long each cell is measured after its warm-up [default: tags: 25 s of hdd, after 10 s,
-    /// and 4 s of others; run: 1 s, ten times for each depth; flush: 5 s]
+    /// Time to measure each cell after its warm-up [default: tags: 25 s for hdd, after 10 s, and 4
+    /// s for others; run: 1 s, ten times for each depth; flush: 5 s]
     #[arg(long, value_name = "S", requires = "real", conflicts_with = "sim")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(value_parser = usage::number::<1, 3600>)]
     seconds: Option<u64>,
-    /// All cells: more jobs, and with --real the reads of 4 KiB too (half an hour), or 64 threads;
-    /// run has them all in any case
-    #[arg(long)]
-    full: bool,
     /// Print a JSON array of rows
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
@@ -129,25 +134,25 @@ impl Options {
     }
 }
 
-/// Runs what the arguments ask for.
+/// Runs an experiment, and prints its figures.
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
     let (options, outcome) = match &args.experiment {
-        Experiment::Tags { options, device } => (options, tags(options, *device)?),
+        Experiment::Tags { options, full, device } => (options, tags(options, *full, *device)?),
         Experiment::Run { options } => (options, run(options)?),
-        Experiment::Flush { options } => (options, flush(options)?),
+        Experiment::Flush { options, full } => (options, flush(options, *full)?),
     };
     output::stdout(&report::print(&outcome.rows, options.format(), title))?;
     match outcome.nr_missing {
         0 => Ok(()),
-        nr => Err(Failure::Run(format!("lab: interrupted; {nr} cells were not measured"))),
+        nr => Err(Failure::Run(format!("interrupted: {nr} cells were not measured"))),
     }
 }
 
-fn tags(options: &Options, device: Option<Device>) -> Result<Outcome, Failure> {
+fn tags(options: &Options, full: bool, device: Option<Device>) -> Result<Outcome, Failure> {
     let device = device.map(Device::name);
     match options.real {
-        true => real::tags(options.full, device, options.seconds),
-        false => Ok(whole(virtual_time::tags(options.full, device))),
+        true => real::tags(full, device, options.seconds),
+        false => Ok(whole(virtual_time::tags(full, device))),
     }
 }
 
@@ -155,19 +160,19 @@ fn run(options: &Options) -> Result<Outcome, Failure> {
     if options.real { real::run(options.seconds) } else { Ok(whole(virtual_time::run())) }
 }
 
-fn flush(options: &Options) -> Result<Outcome, Failure> {
+fn flush(options: &Options, full: bool) -> Result<Outcome, Failure> {
     match options.real {
-        true => flush::real(options.full, options.seconds),
+        true => flush::real(full, options.seconds),
         false => Ok(whole(flush::virtual_time())),
     }
 }
 
-/// In virtual time nothing is interrupted.
+/// Returns rows of virtual time, which is never interrupted.
 fn whole(rows: Vec<rows::Row>) -> Outcome {
     Outcome { rows, nr_missing: 0 }
 }
 
-/// What an experiment on a device is, in a line.
+/// Returns the heading of an experiment on a device.
 fn title(experiment: &'static str, device: &'static str) -> String {
     if experiment == "run" {
         return format!("run: {device}, 8 jobs, random reads of 4 KiB");

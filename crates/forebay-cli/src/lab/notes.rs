@@ -1,45 +1,44 @@
-//! Why a figure is as it is, in a line: where it is further off than it may be, or looks wrong.
+//! Notes on figures: the reason for a deviation beyond its bound, or for a surprising value.
 
 use super::published::Tags;
 use super::rows::{Row, metric};
 
-/// On rows of `run` that nothing was added to.
+/// The note on rows of `run` without injected costs.
 pub(super) const AS_IT_IS: &str =
-    "as it is: the core's own turns, which have no worker; nothing is injected";
+    "as it is: the layer's own turns, without a worker thread; no cost is injected";
 
-/// On rows of `run` with the published cost.
+/// The note on rows of `run` with the published cost.
 pub(super) const MODELLED: &str = "modelled, and a fit by construction: four constants that were \
-     not published (64 tags, 2.6 us to queue work again that is pending, 6 us until a run begins, \
-     80 ns for each request that it looks at) were chosen for these four points; the cost is \
-     injected in virtual time";
+     not published (64 tags, 2.6 us to queue pending work again, 6 us until a run begins, 80 ns for \
+     each request that it examines) were chosen for these four points; the cost is injected in \
+     virtual time";
 
-/// On reads per second of several jobs on `hdd`, where threads wait for tags.
+/// The note on reads per second of several jobs on `hdd`, where threads wait for tags.
 const FITTED_DISK: &str = "a fit in part: the row of 1 job gives the sum of the disk's constants; \
-     how it is divided (32 commands, 1.9 ms, 1.6 ms for 256 KiB) was chosen with these rows in \
-     sight";
+     its division (32 commands, 1.9 ms, 1.6 ms for 256 KiB) was chosen to match these rows";
 
-/// On the mean wait where reads wait for tags.
-const LITTLE: &str = "by Little's law, the mean time of a read in the layer; so a bound of twice \
-     this compares the longest wait with the mean";
+/// The note on the mean wait where reads wait for tags.
+const LITTLE: &str = "by Little's law, the mean time of a read in the layer; a bound of twice this \
+     compares the longest wait with the mean";
 
-/// On rows of `run` in real time.
+/// The note on rows of `run` in real time.
 pub(super) const MEASURED: &str =
-    "measured as it is, on this machine, where nothing was published: medians of 5 pairs, in turn";
+    "measured on this machine, without injected costs; nothing was published: medians of 5 pairs";
 
-/// On gains of `run` in real time, percent, in the order in which they were measured: how far they
-/// are apart says what their median is worth.
+/// Returns the note on gains of `run` in real time, percent, in the order of the pairs. Their
+/// differences show how reliable the median is.
 pub(super) fn measured_gains(gains: &[f64]) -> String {
-    // Nothing has no sign but the usual one.
+    // Adding 0 makes -0 positive.
     let gains: Vec<_> =
         gains.iter().map(|gain| format!("{:+.1}", (gain * 10.0).round() / 10.0 + 0.0)).collect();
     format!("{MEASURED}; the pairs: {} %", gains.join(", "))
 }
 
-/// Under this index some jobs starve.
+/// Below this index some jobs starve.
 const JAIN_STARVES: f64 = 0.9;
 
-/// Adds notes to the rows of one cell. `ios_of_jobs` is what each of its jobs has completed,
-/// `least_share` the least of them as a part of the mean.
+/// Adds notes to the rows of one cell. `ios_of_jobs` has the completed I/Os of each job,
+/// `least_share` is the smallest of them as a part of the mean.
 pub(super) fn add(rows: &mut [Row], table: &Tags, ios_of_jobs: &[u64], least_share: f64) {
     let jain = rows.iter().find(|row| row.metric == metric::JAIN).map(|row| row.value);
     let is_starving = jain.is_some_and(|jain| jain < JAIN_STARVES);
@@ -57,24 +56,24 @@ pub(super) fn add(rows: &mut [Row], table: &Tags, ios_of_jobs: &[u64], least_sha
     }
 }
 
-/// Adds what is true in real time alone.
+/// Adds notes that apply to real time only.
 pub(super) fn add_of_real_time(rows: &mut [Row]) {
     for row in rows {
         if row.metric == metric::SWITCHES && row.published.is_some() {
             row.note = String::from(
                 "measured: all voluntary switches of job threads, two for each sleep; the \
-                 published figure counts all switches of that machine, a worker's included, which \
-                 the library does not have",
+                 published figure counts all switches of that machine, also those of a worker \
+                 thread, which the library does not have",
             );
         } else if row.metric == metric::LEAST_SHARE && row.policy == "fair" && row.value < 0.9 {
             row.note = String::from(
-                "a job's reads come one after another, once in a round of all 1024; the run saw \
-                 few rounds, and some jobs one fewer (in virtual time, 35 rounds)",
+                "reads of a job follow each other, once in a round of all 1024 reads; the run had \
+                 few rounds, and some jobs had one fewer (in virtual time, 35 rounds)",
             );
         } else if row.metric == metric::IOPS && row.is_over() && !row.note.starts_with("artefact") {
             row.note = String::from(
-                "real time: how soon a woken thread runs, and how many tags are gone by then, \
-                 depends on this machine's processors and on what else they do",
+                "real time: how soon a woken thread runs, and how many tags are taken by then, \
+                 depends on the processors of this machine and on their other load",
             );
         }
     }
@@ -84,8 +83,8 @@ fn of_iops(row: &Row, table: &Tags) -> Option<String> {
     let published = row.published?;
     if table.is_artefact(published) {
         return Some(String::from(
-            "artefact: the published figure is more than the device can do; it is a sum of rates, \
-             of each job over its own time, while starved jobs only begin when others have ended",
+            "artefact: the published figure exceeds what the device can do; it is a sum of rates, \
+             each over the time of its job, while starved jobs start only when others have ended",
         ));
     }
     if !row.is_over() {
@@ -94,18 +93,18 @@ fn of_iops(row: &Row, table: &Tags) -> Option<String> {
     }
     Some(match (table.block_bytes, row.x) {
         (4096, 1) => String::from(
-            "one thread is reckoned at 2.5 us per read, as the rows of 1 job have it; how its \
-             time depends on depth and device is not modelled",
+            "one thread takes 2.5 us per read, as in the rows of 1 job; the dependence of its time \
+             on depth and device is not modelled",
         ),
         (4096, _) => String::from(
-            "published rows of many jobs lose up to 5 % on 72 processors that many more threads \
-             share; here each thread has a processor",
+            "published rows of many jobs lose up to 5 %, because many more threads share 72 \
+             processors; here each thread has a processor",
         ),
-        _ => String::from("over the bound, and why is not known"),
+        _ => String::from("over the bound, for an unknown reason"),
     })
 }
 
-/// How far context switches may be off without a word.
+/// The deviation of context switches that needs no note.
 const SWITCHES_OFF: f64 = 0.25;
 
 fn of_switches(row: &Row, table: &Tags, is_starving: bool) -> Option<String> {
@@ -115,20 +114,20 @@ fn of_switches(row: &Row, table: &Tags, is_starving: bool) -> Option<String> {
     }
     Some(String::from(match (table.device, row.policy, is_starving) {
         (_, "stash", true) => {
-            "few or none are woken, since those that run take the tags; the published figure is \
-             the rest of the machine's switches"
+            "few or no threads are woken for tags, because running threads take them; most sleeps \
+             here are for completions, and the published figure includes the rest of the machine"
         }
         (_, _, _) if row.x == 1 || row.policy == "stash" => {
-            "the published figure counts all switches of that machine, its background of 1000 to \
-             3300 per second included; compare differences"
+            "the published figure counts all switches of that machine, including 1000 to 3300 per \
+             second of background load; compare differences"
         }
         ("nvme", ..) => {
-            "that kernel has eight wait lines, and with few jobs finds fewer than a batch in one; \
-             here there is one line"
+            "that kernel has eight wait queues, and with few jobs one of them has fewer threads \
+             than a batch; here there is one queue"
         }
         _ => {
-            "that kernel's worker ran for every sleep, it seems; here only for a thread that \
-             sleeps with requests in its plug"
+            "that kernel's worker probably ran for every sleep; here only for a thread that sleeps \
+             with requests in its plug"
         }
     }))
 }
@@ -136,10 +135,10 @@ fn of_switches(row: &Row, table: &Tags, is_starving: bool) -> Option<String> {
 fn starvation(ios_of_jobs: &[u64], least_share: f64) -> String {
     let nr_jobs = ios_of_jobs.len();
     let got = match ios_of_jobs.iter().filter(|&&nr| nr == 0).count() {
-        0 => format!("the least served of {nr_jobs} jobs got {least_share:.2} of the mean"),
+        0 => format!("the slowest of {nr_jobs} jobs got {least_share:.2} of the mean"),
         nr => format!("{nr} of {nr_jobs} jobs completed nothing"),
     };
-    format!("starvation: {got}; those that run take freed tags before those that sleep")
+    format!("starvation: {got}; running threads take freed tags before sleeping ones")
 }
 
 #[cfg(test)]

@@ -9,8 +9,8 @@
 /// A cell of a table that was left empty.
 const NONE: f64 = f64::NAN;
 
-/// What was published of one device with one block size and depth, before and after, by number of
-/// jobs.
+/// The published figures of one device with one block size and depth, before and after, by number
+/// of jobs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tags {
     /// The name of its rows.
@@ -23,9 +23,9 @@ pub(super) struct Tags {
     pub(super) depth: u32,
     /// The tags that there are: `nr_requests` of the elevator, or else those of the device.
     pub(super) nr_tags: u32,
-    /// What the device can do at most, reads per second, by the other rows.
+    /// The device's maximum, reads per second, by the other rows.
     pub(super) cap_iops: f64,
-    /// What a deviation of the reads per second may be.
+    /// The largest allowed deviation of the reads per second.
     pub(super) bound: f64,
     /// Jobs, reads per second before and after, context switches per second before and after.
     pub(super) rows: &'static [(u32, [f64; 4])],
@@ -222,8 +222,8 @@ pub(super) const FLUSH_THREADS: u32 = 16;
 pub(super) const FLUSH_BOUND: f64 = 0.1;
 
 impl Tags {
-    /// What was published of these jobs: reads per second and context switches per second, before
-    /// or after.
+    /// The published figures of these jobs: reads per second and context switches per second,
+    /// before or after.
     pub(super) fn of(&self, nr_jobs: u32, policy: &str) -> (Option<f64>, Option<f64>) {
         let Some((_, cells)) = self.rows.iter().find(|(jobs, _)| *jobs == nr_jobs) else {
             return (None, None);

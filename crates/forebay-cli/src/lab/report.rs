@@ -1,5 +1,5 @@
-//! Rows as a report: tables for a terminal or for a document, or JSON. All three show the same
-//! rows; the tables put before and after side by side.
+//! Reports: tables for a terminal or a document, or JSON. All three have the same rows. Tables show
+//! before and after side by side.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::rows::{Deviation, Row, metric};
 
-/// How a report is printed.
+/// The format of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     /// For a terminal.
@@ -18,9 +18,9 @@ pub(super) enum Format {
     Json,
 }
 
-/// Prints rows; `title` says what an experiment on a device is.
+/// Returns the report of these rows; `title` returns the heading of an experiment on a device.
 ///
-/// Rows of one part of one table come together.
+/// Rows of one part of one table are adjacent.
 pub(super) fn print(
     rows: &[Row],
     format: Format,
@@ -47,7 +47,7 @@ pub(super) fn print(
     text
 }
 
-/// One row, as it is promised to programs.
+/// Returns one row as JSON.
 fn to_json(row: &Row) -> Value {
     json!({
         "experiment": row.experiment,
@@ -61,7 +61,8 @@ fn to_json(row: &Row) -> Value {
     })
 }
 
-/// To a thousandth: what is behind that is not measured. Nothing has no sign but the usual one.
+/// Returns a value rounded to a thousandth; more digits are not measured. Adding 0 makes -0
+/// positive.
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0 + 0.0
 }
@@ -76,7 +77,7 @@ fn in_order<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     seen
 }
 
-/// The table of one metric: a line for each x, columns for each policy.
+/// Returns the table of one metric: a line for each x, columns for each policy.
 fn table(rows: &[&Row], format: Format) -> String {
     let xs = in_order(rows.iter().map(|row| row.x));
     let policies = in_order(rows.iter().map(|row| row.policy));
@@ -119,7 +120,7 @@ fn table(rows: &[&Row], format: Format) -> String {
     }
 }
 
-/// What a policy was in the publication.
+/// Returns the heading of a policy's published figures.
 fn stage(policy: &str) -> &'static str {
     match policy {
         "batch" | "always" | "tail" => "published before",
@@ -132,7 +133,7 @@ fn deviation(row: &Row) -> String {
     match row.deviation() {
         None => "-".to_owned(),
         Some(Deviation::Share(off)) => format!("{:+.1} %{mark}", tenth(off * 100.0)),
-        // Of a ratio, which is around 1, points are too large.
+        // Ratios are around 1, where points would be too coarse.
         Some(Deviation::Points(off)) if row.metric == metric::IOPS_OF_HOLD => {
             format!("{:+.3}{mark}", rounded(off))
         }
@@ -140,7 +141,7 @@ fn deviation(row: &Row) -> String {
     }
 }
 
-/// To a tenth, where nothing has no sign but the usual one.
+/// Returns a value rounded to a tenth. Adding 0 makes -0 positive.
 fn tenth(value: f64) -> f64 {
     (value * 10.0).round() / 10.0 + 0.0
 }
@@ -178,7 +179,7 @@ fn markdown(lines: &[Vec<String>]) -> String {
     format!("{}{rule}{rest}", line(&lines[0]))
 }
 
-/// The notes of some rows, each once, with the rows that they are about.
+/// Returns the notes of these rows, each once, with the rows that it applies to.
 fn notes(rows: &[Row], format: Format) -> String {
     let texts = in_order(rows.iter().map(|row| &row.note).filter(|note| !note.is_empty()));
     let mut out = String::new();

@@ -1,4 +1,4 @@
-//! What an experiment gives: rows, each of one figure beside what was published.
+//! The result of an experiment: rows, each of one figure beside what was published.
 
 /// One figure.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,7 +11,7 @@ pub(super) struct Row {
     pub(super) device: &'static str,
     /// The number of jobs (`tags`), of I/Os in flight (`run`), or of threads (`flush`).
     pub(super) x: u32,
-    /// What was measured.
+    /// The measured value.
     pub(super) metric: &'static str,
     /// The setting's value.
     pub(super) policy: &'static str,
@@ -25,7 +25,7 @@ pub(super) struct Row {
     pub(super) note: String,
 }
 
-/// What came of an experiment.
+/// The result of an experiment.
 #[derive(Debug)]
 pub(super) struct Outcome {
     /// The rows of all cells that were measured.
@@ -93,11 +93,11 @@ pub(super) mod metric {
     pub(in crate::lab) const WAIT_P99: &str = "tag_wait_p99_us";
     /// The longest.
     pub(in crate::lab) const WAIT_MAX: &str = "tag_wait_max_us";
-    /// What each would wait if all waited the same.
+    /// The wait of each if all waited the same.
     pub(in crate::lab) const FAIR_SHARE: &str = "fair_wait_us";
     /// How evenly the jobs were served.
     pub(in crate::lab) const JAIN: &str = "jain";
-    /// What the job that was served least got, of the mean.
+    /// The share of the job that was served least, of the mean.
     pub(in crate::lab) const LEAST_SHARE: &str = "least_job_share";
     /// How much more the after does than the before, percent.
     pub(in crate::lab) const GAIN: &str = "gain_percent";
@@ -109,7 +109,7 @@ pub(super) mod metric {
     pub(in crate::lab) const CLOSED_FORM: &str = "closed_form";
     /// How long an fsync takes its thread: the median.
     pub(in crate::lab) const FSYNC_P50: &str = "fsync_p50_us";
-    /// What one of a hundred is longer than.
+    /// The 99th percentile.
     pub(in crate::lab) const FSYNC_P99: &str = "fsync_p99_us";
     /// Flushes that threads asked for, while it was measured.
     pub(in crate::lab) const FLUSHES_ASKED: &str = "flushes_asked";

@@ -4,20 +4,27 @@
 //! signals, the service manager, and what the process gives up.
 
 mod activation;
+mod foreign;
+mod format;
 mod notify;
 mod sandbox;
+mod share;
 mod signals;
 
+pub(crate) use self::foreign::tip;
 use self::notify::Manager;
 use self::sandbox::confine;
-use self::signals::StopSignal;
+use self::signals::{Reloads, StopSignals};
 use crate::failure::Failure;
 use crate::output;
 use clap::{Args, ValueEnum};
+use forebay::OpenError;
 use forebay_serve::{
-    Address, ExportOptions, Limits, Options, ServeError, Server, TlsOptions, metrics_address,
+    Address, ExportOptions, Limits, Options, ServeError, Server, TlsOptions, last_part,
+    metrics_address,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
@@ -31,8 +38,10 @@ Examples:
   forebay serve disk.img --nbd tcp:0.0.0.0 --tls require --tls-certificates pki/
   forebay serve a.img b.img --name a --name b     two exports
 It prints the URIs of its exports, and on standard error a line for each connection. It runs in the
-foreground until SIGTERM or SIGINT: then it takes no more connections, finishes what was begun,
-flushes the disks, and ends, with status 0 if nothing is lost.";
+foreground until SIGTERM or SIGINT, or SIGHUP when its terminal is closed: then it takes no more
+connections, finishes the requests in flight, flushes the disks, and ends, with status 0 if nothing
+is lost. Without a terminal, or under nohup, SIGHUP reloads the TLS certificates for new
+connections: replace the files in the directory, not the directory.";
 
 /// The most memory for data on its way, MiB: beyond it there is a slip of the hand.
 const MAX_MEMORY_MIB: usize = 1 << 20;
@@ -62,6 +71,10 @@ pub(crate) struct ServeArgs {
     /// Refuse writes, to all exports; disks are opened for reading only
     #[arg(long)]
     read_only: bool,
+    /// Let other programs write to the images too: a running virtual machine, or another server.
+    /// The data are safe only if these programs agree on who writes where (the key lock=shared)
+    #[arg(long)]
+    shared: bool,
     /// Whether clients may use TLS, or must: with `on` those who do not ask for it come in, too
     #[arg(long, value_enum, default_value_t = Tls::Off, value_name = "off|on|require")]
     tls: Tls,
@@ -77,9 +90,10 @@ pub(crate) struct ServeArgs {
     /// How many threads serve connections [default: one for each processor]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Memory for data on its way, of all connections together, MiB
-    #[arg(long, default_value_t = Limits::default().memory_bytes >> 20, value_name = "N")]
-    memory_mib: usize,
+    /// Memory for data in flight, of all connections together, MiB [default: 64, or more if the
+    /// connections and threads need it]
+    #[arg(long, value_name = "N")]
+    memory_mib: Option<usize>,
     /// Where metrics are served, to Prometheus or curl: tcp:HOST[:PORT] or unix:PATH [default port:
     /// 9809; default: nowhere]
     #[arg(long, value_name = "ADDRESS")]
@@ -96,23 +110,38 @@ enum Tls {
 /// Serves until it is told to stop.
 pub(crate) fn main(args: &ServeArgs) -> Result<(), Failure> {
     let mut options = options(args)?;
+    let reloads = Reloads::install().map_err(|error| signals_failed(&error))?;
     options.sockets = activation::sockets()?;
     if options.sockets.is_empty() && options.listen.is_empty() {
         options.listen.push(Address::Unix(PathBuf::from(DEFAULT_SOCKET)));
     }
     raise_nr_descriptors();
-    let server = Server::open(options).map_err(|error| failure(&error))?;
+    let server = Server::open(options).map_err(|error| failure(&error, args))?;
     server.disks().for_each(|disk| output::notice(disk.info()));
-    // Who is told the URI may also stop the server: from here on that goes by the orderly way.
-    let signal = StopSignal::install();
-    let signal = signal.map_err(|error| Failure::Run(format!("handling signals: {error}")))?;
+    for warning in args.specs.iter().filter_map(|spec| format::warning(spec)) {
+        output::stderr(&format!("forebay: {warning}\n"));
+    }
+    // A reader of the URIs may also send a signal: from here on signals end the server in order.
+    let signals = StopSignals::install(&reloads).map_err(|error| signals_failed(&error))?;
     for uri in server.uris() {
         output::stdout(&format!("{uri}\n"))?;
     }
-    // Before any thread is started: each has the rights of who starts it.
+    // Before any thread is started: a thread inherits the rights of the one that starts it.
     output::stderr(&format!("forebay: {}\n", confine(&server.needs())));
-    let mut manager = Manager { nr_exports: args.specs.len(), signal: &signal };
-    server.run(&signal, &mut manager).map_err(|error| failure(&error))
+    let handle = server.handle();
+    let reload = move || {
+        notify::reloading();
+        // The outcome is in the log, and a failure changes nothing.
+        let _ = handle.reload();
+        notify::reloaded();
+    };
+    reloads.start(reload).map_err(|error| signals_failed(&error))?;
+    let mut manager = Manager { nr_exports: args.specs.len(), signals: &signals };
+    server.run(&signals, &mut manager).map_err(|error| failure(&error, args))
+}
+
+fn signals_failed(error: &io::Error) -> Failure {
+    Failure::Run(format!("cannot handle signals: {error}"))
 }
 
 /// Allows this process as many descriptors as it may allow itself: each connection takes one.
@@ -141,13 +170,14 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
         );
         return Err(Failure::Usage(told));
     }
-    if args.memory_mib == 0 || args.memory_mib > MAX_MEMORY_MIB {
+    if args.memory_mib.is_some_and(|nr| nr == 0 || nr > MAX_MEMORY_MIB) {
         let told = format!("--memory-mib must be from 1 to {MAX_MEMORY_MIB}");
         return Err(Failure::Usage(told));
     }
     let metrics = args.metrics.as_deref().map(metrics_address).transpose();
     let metrics = metrics.map_err(|error| Failure::Usage(format!("--metrics: {error}")))?;
-    let exports = args.specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
+    let specs = if args.shared { share::shared(&args.specs)? } else { args.specs.clone() };
+    let exports = specs.iter().enumerate().map(|(nr, spec)| ExportOptions {
         spec: spec.clone(),
         name: args.name.get(nr).cloned().unwrap_or_else(|| default_name(spec, args.specs.len())),
         description: args.description.get(nr).cloned().unwrap_or_default(),
@@ -160,7 +190,7 @@ fn options(args: &ServeArgs) -> Result<Options, Failure> {
         limits: Limits {
             connections: args.max_connections,
             threads: args.threads.unwrap_or(Limits::default().threads),
-            memory_bytes: args.memory_mib << 20,
+            memory_bytes: args.memory_mib.map(|nr| nr << 20),
         },
         metrics,
         sockets: Vec::new(),
@@ -194,19 +224,38 @@ fn tls(args: &ServeArgs) -> Result<Option<TlsOptions>, Failure> {
     }
 }
 
-/// What a server has said, with the option that mends it.
-fn failure(error: &ServeError) -> Failure {
-    Failure::Run(match error {
-        ServeError::SameName(_) => format!("{error}; give each SPEC a --name of its own"),
-        _ => error.to_string(),
-    })
+/// Returns the failure for an error of the server, with the option that helps.
+fn failure(error: &ServeError, args: &ServeArgs) -> Failure {
+    match error {
+        ServeError::SameName(_) => {
+            Failure::Run(format!("{error}; give each SPEC a --name of its own"))
+        }
+        ServeError::Memory { .. } => Failure::Usage(format!(
+            "{error}; raise --memory-mib, or lower --max-connections or --threads"
+        )),
+        ServeError::Open { source: OpenError::NoPermission { path, access, hint }, .. }
+            if hint.contains("read_only=on") =>
+        {
+            let one = match args.specs.len() {
+                1 => "",
+                _ => ", or `?read_only=on` in the SPEC of this disk",
+            };
+            let path = path.display();
+            Failure::Run(format!(
+                "{path}: no permission to {access} it; to serve it read-only, add --read-only{one}"
+            ))
+        }
+        ServeError::Open { .. } => {
+            Failure::Run(error.to_string().replace("read_only=on", "--read-only"))
+        }
+        _ => Failure::Run(error.to_string()),
+    }
 }
 
-/// What a disk is called that was given no name: of several, the last part of the target.
+/// Returns the name of an export that was given none: of several disks, the last part of the spec.
 fn default_name(spec: &str, nr_specs: usize) -> String {
-    if nr_specs == 1 {
-        return String::new();
+    match nr_specs {
+        1 => String::new(),
+        _ => last_part(spec).to_owned(),
     }
-    let target = spec.split_once('?').map_or(spec, |(target, _)| target);
-    target.rsplit('/').next().unwrap_or(target).to_owned()
 }

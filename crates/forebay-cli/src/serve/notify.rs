@@ -1,6 +1,6 @@
-//! What a service manager is told: that the server is ready, that it still lives, that it ends.
+//! Messages to the service manager: ready, alive, reloading, stopping.
 //!
-//! Without a manager (`NOTIFY_SOCKET` is not set) nothing happens. A manager that does not listen
+//! Without a manager (`NOTIFY_SOCKET` is not set) nothing is sent. A manager that does not listen
 //! is no reason to fail.
 
 use std::time::Duration;
@@ -8,13 +8,13 @@ use std::time::Duration;
 use forebay_serve::Observer;
 use sd_notify::NotifyState;
 
-use super::signals::StopSignal;
+use super::signals::StopSignals;
 
 /// Passes on what a server says of itself.
 #[derive(Debug)]
 pub(super) struct Manager<'a> {
     pub(super) nr_exports: usize,
-    pub(super) signal: &'a StopSignal,
+    pub(super) signals: &'a StopSignals,
 }
 
 impl Observer for Manager<'_> {
@@ -33,9 +33,22 @@ impl Observer for Manager<'_> {
     }
 
     fn stopping(&mut self) {
-        self.signal.arm();
+        self.signals.arm();
         tell(&[NotifyState::Stopping, NotifyState::Status("draining")]);
     }
+}
+
+/// Reports that a reload has begun. [`reloaded`] must follow.
+pub(super) fn reloading() {
+    // The manager takes a reload without the time for a mistake, so none is reported without it.
+    if let Ok(now) = NotifyState::monotonic_usec_now() {
+        tell(&[NotifyState::Reloading, now]);
+    }
+}
+
+/// Reports that a reload is over, whatever its outcome: the server serves.
+pub(super) fn reloaded() {
+    tell(&[NotifyState::Ready]);
 }
 
 fn tell(states: &[NotifyState<'_>]) {

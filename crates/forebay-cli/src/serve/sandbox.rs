@@ -2,7 +2,8 @@
 //! talks to anybody.
 //!
 //! What is left: the files of the disks may be opened again, which a queue of its own needs; the
-//! socket files may be removed; where a disk is on an NBD server, that may be connected to. Nothing
+//! socket files may be removed; the directory of the TLS certificates may be read, for a reload;
+//! where a disk is on an NBD server, that may be connected to. Nothing
 //! else of the file system, no new TCP port, no connection to another, no signal to another
 //! process, no program with more rights than this one. Landlock sees what a ring does as well as
 //! what system calls do.
@@ -98,6 +99,8 @@ fn restrict(needs: &Needs) -> Result<RestrictionStatus, RulesetError> {
     let remove: BitFlags<AccessFs> = AccessFs::RemoveFile.into();
     let readable = needs.connects.then_some(RESOLVER).into_iter().flatten().map(Path::new);
     let readable = readable.map(|path| (path.to_owned(), AccessFs::from_read(KNOWN)));
+    let read: BitFlags<AccessFs> = AccessFs::ReadFile.into();
+    let readable = readable.chain(needs.readable.iter().map(|path| (path.clone(), read)));
     let folders = needs.socket_files.iter().filter_map(|file| folder_of(file));
     for (path, access) in folders.map(|folder| (folder, remove)).chain(readable) {
         // What is not there needs no right.

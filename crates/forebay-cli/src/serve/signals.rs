@@ -1,49 +1,95 @@
-//! Signals, as something that an event loop can wait for.
+//! Signals, as descriptors that an event loop or a thread can wait for.
 //!
-//! A handler may do next to nothing, so it writes a byte to a socket, whose other end is polled.
+//! A handler may do next to nothing, so it writes a byte to a socket, whose other end is polled or
+//! read.
+//!
+//! SIGTERM and SIGINT end the server. So does SIGHUP, if the process has a controlling terminal:
+//! then it means that the terminal is closed. A process without one, such as a service, gets SIGHUP
+//! only from an operator or a service manager, and reloads. Under `nohup` it reloads as well.
 
-use std::io;
+use std::fs;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// How long after the first signal another one is the same: some programs that pass signals on send
-/// each twice, and a terminal sends one to everybody.
+/// A signal this soon after the first one counts as the same: some programs that pass signals on
+/// send each twice, and a terminal sends SIGINT to all of its foreground processes.
 const SAME_SIGNAL: Duration = Duration::from_secs(1);
 
-/// Whether somebody asked the process to end. Its descriptor is readable from then on.
-///
-/// A signal ends the process at once when what was asked for has begun, and a second has passed.
+/// SIGHUP, where it asks for a reload.
 #[derive(Debug)]
-pub(super) struct StopSignal {
-    pipe: UnixStream,
-    /// Whether a signal ends the process. What the handlers read has no other word beside it that
-    /// it would have to be in order with, so all accesses are relaxed.
-    deadly: Arc<AtomicBool>,
+pub(super) struct Reloads {
+    /// Gets a byte for each SIGHUP. `None`: SIGHUP ends the server.
+    signals: Option<UnixStream>,
 }
 
-impl StopSignal {
-    /// Takes SIGTERM and SIGINT over from the default, which ends the process: from here on there
-    /// must be somebody who waits for the descriptor. (Rust's runtime has seen to SIGPIPE: a write
-    /// to a peer that is gone fails, and that is enough.)
+impl Reloads {
+    /// Installs the handler, if SIGHUP asks for a reload. Called before anything is opened, which
+    /// may take long: from here on SIGHUP does not kill the process.
     ///
     /// # Errors
     /// If the kernel refuses a handler or a socket.
-    pub(super) fn install() -> io::Result<StopSignal> {
-        let (pipe, handlers_end) = UnixStream::pair()?;
+    pub(super) fn install() -> io::Result<Reloads> {
+        if has_terminal() && !is_ignored(SIGHUP) {
+            return Ok(Reloads { signals: None });
+        }
+        let (signals, handlers_end) = UnixStream::pair()?;
+        signal_hook::low_level::pipe::register(SIGHUP, handlers_end)?;
+        Ok(Reloads { signals: Some(signals) })
+    }
+
+    /// Starts a thread that calls `reload` for each SIGHUP. Signals that have arrived already
+    /// count; several that wait together are one.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub(super) fn start(self, mut reload: impl FnMut() + Send + 'static) -> io::Result<()> {
+        let Some(mut signals) = self.signals else { return Ok(()) };
+        let body = move || {
+            // The handler keeps its end for as long as the process lives.
+            while signals.read(&mut [0; 64]).is_ok_and(|len| len > 0) {
+                reload();
+            }
+        };
+        std::thread::Builder::new().name("reload".to_owned()).spawn(body).map(drop)
+    }
+}
+
+/// The signals that ask a server to end. The descriptor is readable as soon as one has arrived.
+///
+/// When the server has begun to end and a second has passed, such a signal kills the process.
+#[derive(Debug)]
+pub(super) struct StopSignals {
+    stop: UnixStream,
+    /// Whether a signal kills the process. The handlers read nothing else, so all accesses are
+    /// relaxed.
+    deadly: Arc<AtomicBool>,
+}
+
+impl StopSignals {
+    /// Installs the handlers: of SIGTERM and SIGINT, and of SIGHUP if that asks for no reload. From
+    /// here on the caller must wait for the descriptor. (SIGPIPE is ignored by Rust's runtime: a
+    /// write to a peer that has gone returns an error.)
+    ///
+    /// # Errors
+    /// If the kernel refuses a handler or a socket.
+    pub(super) fn install(reloads: &Reloads) -> io::Result<StopSignals> {
+        let (stop, handlers_end) = UnixStream::pair()?;
         let deadly = Arc::new(AtomicBool::new(false));
-        for signal in [SIGTERM, SIGINT] {
+        let hangup = reloads.signals.is_none().then_some(SIGHUP);
+        for signal in [SIGTERM, SIGINT].into_iter().chain(hangup) {
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&deadly))?;
             signal_hook::low_level::pipe::register(signal, handlers_end.try_clone()?)?;
         }
-        Ok(StopSignal { pipe, deadly })
+        Ok(StopSignals { stop, deadly })
     }
 
-    /// What was asked for has begun. A second later the next signal ends the process.
+    /// Notes that the server has begun to end. A second later the next signal kills the process.
     pub(super) fn arm(&self) {
         let deadly = Arc::clone(&self.deadly);
         let thread = std::thread::Builder::new().name("stop".to_owned()).spawn(move || {
@@ -57,8 +103,40 @@ impl StopSignal {
     }
 }
 
-impl AsFd for StopSignal {
+impl AsFd for StopSignals {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.pipe.as_fd()
+        self.stop.as_fd()
+    }
+}
+
+/// Returns whether the process has a controlling terminal. Ask this before SIGHUP arrives: the
+/// kernel takes the terminal away before it sends the signal.
+fn has_terminal() -> bool {
+    fs::File::open("/dev/tty").is_ok()
+}
+
+/// Returns whether the process was started with this signal ignored, as `nohup` does.
+fn is_ignored(signal: i32) -> bool {
+    fs::read_to_string("/proc/self/status").is_ok_and(|status| ignores(&status, signal))
+}
+
+/// The same, by the contents of `/proc/self/status`.
+fn ignores(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read_from_the_mask_of_the_process() {
+        let status = "Name:\tx\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n";
+        assert!(ignores(status, SIGHUP));
+        assert!(!ignores(status, SIGTERM));
+        assert!(!ignores("SigIgn:\t0000000000001000\n", SIGHUP));
+        assert!(!ignores("", SIGHUP));
     }
 }

@@ -8,10 +8,10 @@ use forebay_sim::nbd::{NbdOptions, run_nbd_seed};
 use crate::failure::Failure;
 use crate::output;
 
-/// What was met that says how much was tried.
+/// The counters that are printed.
 const SHOWN: [&str; 6] = ["Connect", "Reconnect", "Good", "Refused", "Failed", "PowerCutLoses"];
 
-/// Runs so many seeds from the first on.
+/// Runs `nr_seeds` seeds from `first` on.
 pub(super) fn run(first: u64, nr_seeds: u64) -> Result<(), Failure> {
     let mut met: BTreeMap<&str, u64> = BTreeMap::new();
     let mut hash = 0_u64;
@@ -19,7 +19,7 @@ pub(super) fn run(first: u64, nr_seeds: u64) -> Result<(), Failure> {
         let seed = first.wrapping_add(nth);
         let summary = run_nbd_seed(seed, &NbdOptions::default()).map_err(|violation| {
             let replay = format!("replay with: forebay sim --nbd --seed {seed}");
-            Failure::Run(format!("sim: {violation}\n{replay}"))
+            Failure::Run(format!("{violation}\n{replay}"))
         })?;
         hash = hash.rotate_left(1) ^ summary.hash;
         summary.met.iter().for_each(|(what, nr)| *met.entry(what).or_default() += nr);
@@ -39,8 +39,8 @@ fn report(first: u64, nr_seeds: u64, met: &BTreeMap<&str, u64>, hash: u64) -> St
     let _ = writeln!(
         text,
         "  connections  : {}\n  \
-           requests     : {good} done, {refused} refused as illegal, {failed} failed\n  \
-           power cuts   : {losses} that lost something\n  \
+           requests     : {good} done, {refused} refused as invalid, {failed} failed\n  \
+           power cuts   : {losses} that lost data\n  \
            trace hash   : {hash:016x}\n  \
            replay with  : forebay sim --nbd --seed {first}{seeds}",
         connects + reconnects,

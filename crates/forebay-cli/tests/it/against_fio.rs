@@ -1,10 +1,10 @@
-//! The JSON beside that of the real fio for the same jobs, if fio is installed: the same keys in
-//! the same order, the same types, and the same values where the job decides them.
+//! The JSON report compared with that of fio for the same jobs, if fio is installed: the same keys
+//! in the same order, the same types, and the same values where the job determines them.
 
 use std::io::ErrorKind;
 use std::process::Command;
 
-use crate::common::{bench_json, folder, skip_without, stderr};
+use crate::common::{bench_json, folder, skip, skip_without, stderr};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -57,15 +57,18 @@ fn take_disks(report: &mut Value) -> Vec<Value> {
     }
 }
 
-/// fio names the device below the file, if it finds one, and adds what that is made of; the layer
-/// names the file.
+/// Compares the disk statistics. fio lists the device below the file, and the devices that this one
+/// is made of; on some file systems (overlayfs, tmpfs) it finds none. The layer lists the file.
 #[track_caller]
-fn compare_disks(test: &str, mut theirs: Vec<Value>, ours: Vec<Value>) {
+fn compare_disks(test: &str, mut theirs: Vec<Value>, ours: &[Value]) {
     for disk in theirs.iter_mut().filter_map(Value::as_object_mut) {
         disk.retain(|key, _| !key.starts_with("aggr_"));
     }
-    assert!(!ours.is_empty(), "{test}: disk_util");
-    for (ours, theirs) in ours.iter().zip(&theirs) {
+    let Some(ours) = ours.first() else { panic!("{test}: no disk in our report") };
+    if theirs.is_empty() {
+        skip(test, "fio finds no disk below the file; its disk statistics are not compared");
+    }
+    for theirs in &theirs {
         assert_eq!(paths(ours), paths(theirs), "{test}: disk_util");
     }
 }
@@ -76,12 +79,13 @@ fn check(test: &str, args: &str) {
     let Some(mut theirs) = fio_json(test, &folder, args) else { return };
     let mut ours = bench_json(&folder, args);
     assert!(ours.as_object_mut().expect("an object").remove("forebay").is_some());
-    compare_disks(test, take_disks(&mut theirs), take_disks(&mut ours));
+    compare_disks(test, take_disks(&mut theirs), &take_disks(&mut ours));
     assert_eq!(paths(&ours), paths(&theirs), "{test}");
     assert_eq!(ours.get("global options"), theirs.get("global options"), "{test}");
     let jobs = |report: &Value| report["jobs"].as_array().expect("a list").clone();
     for (ours, theirs) in jobs(&ours).iter().zip(jobs(&theirs)) {
-        for key in ["jobname", "groupid", "error", "eta", "job options", "latency_depth"] {
+        // fio's eta at the end of a run is sometimes 0, and sometimes its largest number.
+        for key in ["jobname", "groupid", "error", "job options", "latency_depth"] {
             assert_eq!(ours[key], theirs[key], "{test}: {key}");
         }
         // In a mixed job chance decides, and each has its own.
@@ -174,7 +178,7 @@ fn time_based_reads() {
     let Some(mut theirs) = fio_json(test, &folder, args) else { return };
     let mut ours = bench_json(&folder, args);
     ours.as_object_mut().expect("an object").remove("forebay");
-    compare_disks(test, take_disks(&mut theirs), take_disks(&mut ours));
+    compare_disks(test, take_disks(&mut theirs), &take_disks(&mut ours));
     assert_eq!(paths(&ours), paths(&theirs));
 }
 

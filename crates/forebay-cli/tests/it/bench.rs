@@ -182,6 +182,60 @@ fn the_last_flush_is_a_part_of_the_runtime() {
     assert!(runtime_ms >= sum_ms, "{runtime_ms} ms, and {sum_ms} ms at the driver");
 }
 
+/// The sums of latencies are exact, and so are their means but for the decimals in the report.
+#[test]
+fn completion_latency_is_the_total_less_the_submission_latency() {
+    let folder = folder();
+    data_file(&folder, "disk.img", 4 << 20);
+    let args = "--name=a --filename=disk.img --rw=randread --iodepth=8 --iodepth_batch=4";
+    let report = bench_json(&folder, args);
+    let read = &report["jobs"][0]["read"];
+    let mean = |name: &str| read[name]["mean"].as_f64().expect("a number");
+    let (slat, clat, lat) = (mean("slat_ns"), mean("clat_ns"), mean("lat_ns"));
+    assert!(slat > 0.0 && clat > 0.0, "{slat} and {clat}");
+    assert!((slat + clat - lat).abs() < 1e-3, "{slat} + {clat} is not {lat}");
+}
+
+/// A clone that spins reads the clock in user mode, which is no system call.
+#[test]
+fn user_time_and_system_time_are_not_exchanged() {
+    let folder = folder();
+    let args = "--name=a --filename=ram:1M --time_based --runtime=600ms --thinktime=100ms \
+                --thinktime_spin=100ms";
+    let report = bench_json(&folder, args);
+    let percent = |name: &str| report["jobs"][0][name].as_f64().expect("a number");
+    let (user, system) = (percent("usr_cpu"), percent("sys_cpu"));
+    assert!(user > system, "user {user} %, system {system} %");
+}
+
+/// What the layer reports of a load without timing: sixteen reads at a time, of which fifteen
+/// merge.
+#[test]
+fn the_layer_block_explains_its_counters_by_their_labels() {
+    let folder = folder();
+    let args = "--name=a --rw=read --filename=ram:1M?nr_hw_queues=1&max_sectors_kb=64&iostats=off \
+                --iodepth=32 --iodepth_batch=16 --iodepth_batch_complete=16 --plug=outermost";
+    let text = stdout(&bench(&folder, args));
+    let layer = text.split("\nLayer (ram:1M):\n").nth(1).expect("a block");
+    let lines: Vec<_> = layer.lines().collect();
+    assert_eq!(
+        lines[..4],
+        [
+            "  requests     : bios=256, merged=93.8%, requests=16",
+            "  to driver    : commands=16, batches=16, system calls=0",
+            "  merges       : at the end=240, at the front=0, discard ranges=0",
+            "  unplugged by : end of plug=16, end of inner plug=0, call=0, full plug=0, wait=0",
+        ]
+    );
+    assert!(lines[4].starts_with("  queue runs   : total="), "{layer}");
+    let delays =
+        "  delays       : tag waits=0, device busy=0, retried after an error=0, not retried=0";
+    assert_eq!(lines[5], delays);
+    assert!(lines[6].starts_with("  a.0          : tag waits=0, switches: voluntary="), "{layer}");
+    let settings = "  settings     : nr_hw_queues=1, max_sectors_kb=64, iostats=off";
+    assert_eq!(lines[7..], [settings]);
+}
+
 #[test]
 fn flushes_have_a_place_in_the_depths() {
     let folder = folder();

@@ -1,6 +1,6 @@
 //! What the tests of the program share: a folder where direct I/O works, and running it.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -48,18 +48,23 @@ pub(crate) fn bench_until(folder: &TempDir, args: &str, sign: &str) -> Child {
     child
 }
 
-/// Says that a test cannot run on this machine, and why.
-#[allow(clippy::print_stderr)]
+/// Prints that a part of a test does not apply to this machine, and why. libtest captures
+/// `eprintln!` of tests that pass, so the line goes to standard error itself.
 pub(crate) fn skip(test: &str, why: &str) {
-    eprintln!("{test}: SKIPPED: {why}");
+    // Nothing is lost if it is closed.
+    let _ = std::io::stderr().write_all(format!("{test}: SKIPPED: {why}\n").as_bytes());
 }
 
-/// The same for want of a tool. Under `FOREBAY_REQUIRE_TOOLS=1` there has to be one.
+/// Skips a test that needs a tool. Under `FOREBAY_REQUIRE_TOOLS=1` that is an error.
 #[track_caller]
 pub(crate) fn skip_without(tool: &str, test: &str) {
-    let is_required = std::env::var_os("FOREBAY_REQUIRE_TOOLS").is_some_and(|value| value == "1");
-    assert!(!is_required, "{test}: {tool} is not installed");
-    skip(test, &format!("{tool} is not installed"));
+    skip_unless_required(test, &format!("{tool} is not installed"));
+}
+
+/// Skips a test that needs a tool or a privilege. Under `FOREBAY_REQUIRE_TOOLS=1` that is an error.
+#[track_caller]
+pub(crate) fn skip_unless_required(test: &str, why: &str) {
+    crate::skip_support::skip(test, why);
 }
 
 /// Runs a bench that must succeed, and gives its JSON.

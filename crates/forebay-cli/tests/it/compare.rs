@@ -54,14 +54,15 @@ fn the_real_fio_does_the_same_job() {
             assert!(values.iter().all(|v| v.as_f64().is_some_and(|v| v > 0.0)), "{name} {side}");
         }
     }
-    assert_eq!(metric(&report, "iops")["verdict"], "unclear");
+    assert_eq!(metric(&report, "iops")["verdict"], "undecided");
 }
 
 #[test]
 fn the_same_device_with_other_keys_is_another_side() {
     let folder = folder();
     let args = "--name=a --filename=ram:1M --compare=?plug=none --compare-pairs=1 --output=out.svg";
-    for (format, begins) in [("text", "1 pair in turn"), ("markdown", "# Comp"), ("svg", "<svg ")] {
+    for (format, begins) in [("text", "1 pair of runs, "), ("markdown", "# Comp"), ("svg", "<svg ")]
+    {
         let output = bench(&folder, &format!("{args} --compare-format={format}"));
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         assert_eq!((stdout(&output), stderr(&output)), (String::new(), String::new()), "{format}");
@@ -85,7 +86,7 @@ fn what_is_worse_fails_only_if_that_was_asked_for() {
     let text = stdout(&output);
     let iops = text.lines().find(|line| line.starts_with("  IOPS ")).expect("a line");
     assert!(iops.ends_with("  worse"), "{text}");
-    assert!(text.contains("\nNOTE: fio's engine null ends an I/O in the call"), "{text}");
+    assert!(text.contains("\nNOTE: fio's engine null completes an I/O in the call"), "{text}");
     let output = with_fio(&folder, "fio-3.33", FAST, &format!("{args} --compare-fail"));
     assert_eq!((output.status.code(), stderr(&output)), (Some(1), String::new()));
     assert!(stdout(&output).contains("  worse\n"));
@@ -98,22 +99,24 @@ fn a_fio_that_is_missing_old_or_fails_is_said() {
     let mut command = forebay(&folder);
     let output = command.env("PATH", "/nowhere").arg("bench").args(args.split(' ')).output();
     let output = output.expect("it can be run");
-    let message = "forebay: --compare=fio: there is no program fio in the PATH; install it (apt \
-                   install fio, dnf install fio), or compare with another spec\n";
+    let message = "forebay: --compare=fio: no program fio in PATH; install it (apt install fio, \
+                   dnf install fio), or compare with another spec\n";
     assert_eq!((stderr(&output).as_str(), output.status.code()), (message, Some(1)));
 
     let output = with_fio(&folder, "fio-2.1", "exit 0", args);
     assert!(stderr(&output).contains("fio-2.1 is too old: 3.0 or newer is needed"));
 
     let output = with_fio(&folder, "fio-3.33", "echo no such engine >&2; exit 3", args);
-    let message = "forebay: --compare: fio: it failed (exit status: 3): no such engine; it was: \
-                   fio --thread --name=a --ioengine=null --rw=read --bs=4096 --size=1048576 \
+    let message = "forebay: --compare: fio: failed (exit status: 3): no such engine; command: fio \
+                   --thread --name=a --ioengine=null --rw=read --bs=4096 --size=1048576 \
                    --group_reporting\n";
     assert_eq!((stderr(&output).as_str(), output.status.code()), (message, Some(1)));
     assert_eq!(stdout(&output), "");
 
     let output = with_fio(&folder, "fio-3.33", "echo hello", args);
-    assert!(stderr(&output).contains("fio: there is no report in JSON; it begins: \"hello\";"));
+    assert!(
+        stderr(&output).contains("fio: no JSON report in the output, which begins: \"hello\";")
+    );
 }
 
 #[test]
@@ -130,7 +133,12 @@ fn the_other_device_is_refused_before_the_first_run() {
     check(
         &format!("{here} --compare=ram:4k"),
         1,
-        "forebay: --compare=ram:4k: a: offset 0 + size 1048576 goes past the end",
+        "forebay: --compare=ram:4k: a: offset 0 + size 1048576 is beyond the end",
+    );
+    check(
+        &format!("{here} --compare=spdk"),
+        2,
+        "forebay: --compare=spdk: unknown side 'spdk'; expected fio, a device spec such as ",
     );
     check(
         &format!("{here} --compare=?plugg=none"),
@@ -140,7 +148,7 @@ fn the_other_device_is_refused_before_the_first_run() {
     check(
         "--filename=ram:1M --compare=fio",
         2,
-        "forebay: bench: --compare=fio: a: fio has no device like ram:1M; compare with another",
+        "forebay: --compare=fio: a: fio has no device like ram:1M; compare with another",
     );
 }
 
@@ -151,14 +159,14 @@ fn what_is_no_single_group_or_logs_is_refused_before_the_first_run() {
         let args = format!("--filename=disk.img --size=1m --name=a --rw=write {args}");
         let output = bench(&folder, &format!("{args} --compare=?plug=none"));
         let said = stderr(&output);
-        assert!(said.starts_with(&format!("forebay: bench: --compare: {message}")), "{said}");
+        assert!(said.starts_with(&format!("forebay: --compare: {message}")), "{said}");
         assert_eq!(output.status.code(), Some(2), "{args}");
         let files = std::fs::read_dir(folder.path()).expect("a folder").count();
         assert_eq!(files, 0, "{args}: something was laid out");
     };
-    check("--name=b --stonewall", "b: it begins another group (stonewall, ");
-    check("--name=b --new_group", "b: it begins another group (stonewall, ");
-    check("--write_lat_log=x", "a: each run would write over the logs ");
+    check("--name=b --stonewall", "b: it starts another group (stonewall, ");
+    check("--name=b --new_group", "b: it starts another group (stonewall, ");
+    check("--write_lat_log=x", "a: each run would overwrite the logs ");
 }
 
 #[test]
@@ -183,6 +191,6 @@ fn a_signal_ends_a_comparison_with_the_pairs_that_there_are() {
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(1));
     let said = stderr(&output);
-    assert!(said.contains("forebay: ending early, on a signal: "), "{said}");
-    assert!(stdout(&output).contains(" of 1000 pairs were done."), "{}", stdout(&output));
+    assert!(said.contains("forebay: stopped early by a signal: "), "{said}");
+    assert!(stdout(&output).contains(" of 1000 pairs are complete."), "{}", stdout(&output));
 }

@@ -17,7 +17,7 @@ fn a_signal_ends_the_run_early_and_the_report_is_printed() {
         let kill = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
         assert!(kill.expect("kill").success());
         let output = child.wait_with_output().expect("it ends");
-        let message = "\nforebay: ending early, on a signal\n";
+        let message = "\nforebay: stopped early by a signal\n";
         assert!(stderr(&output).contains(message), "{signal}: {}", stderr(&output));
         assert_eq!(output.status.code(), Some(1), "{signal}");
         let report = json(&output);
@@ -109,8 +109,8 @@ fn a_file_that_becomes_shorter_ends_the_job() {
     std::fs::File::options().write(true).open(path).expect("the file").set_len(0).expect("cut");
     let output = child.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(1));
-    let message = ": nothing was moved; the file has become shorter, or the device smaller, than \
-                   it was at the start\n";
+    let message = ": no bytes were transferred; the file or device has become smaller since the \
+                   start\n";
     assert!(stderr(&output).contains(message), "{}", stderr(&output));
     // The number that fio gives for it.
     assert!(stdout(&output).contains("\na: (groupid=0, jobs=1): err= 5 (read of 4096 bytes at "));

@@ -16,7 +16,7 @@ const AIO: i64 = libc::SYS_io_setup;
 fn run_under(calls: &[(i64, i32)], folder: &TempDir, args: &str) -> Output {
     let run = || {
         // What this thread executes is under the filter, too.
-        seccomp::refuse(calls).expect("a filter");
+        seccomp::refuse(calls.iter().copied()).expect("a filter");
         forebay(folder).args(args.split_whitespace()).output().expect("it can be run")
     };
     thread::scope(|scope| scope.spawn(run).join().expect("no panic"))

@@ -74,7 +74,7 @@ fn what_is_ignored_is_told_once_and_before_the_report() {
     let text = "[a]\nfilename=ram:1M\nunlink=1\n[b]\nfilename=ram:1M\nunlink=1\n";
     write(folder.path().join("a.fio"), text).expect("a file");
     let output = bench(&folder, "a.fio");
-    let warning = "forebay: warning: a.fio:3: unlink is ignored: files are left in place\n";
+    let warning = "forebay: warning: a.fio:3: unlink is ignored: files are not removed\n";
     assert_eq!(stderr(&output), warning);
     assert_eq!(output.status.code(), Some(0));
     let output = bench(&folder, "a.fio --warnings-fatal");
@@ -96,9 +96,9 @@ fn standard_input_is_a_job_file_and_parsing_alone_runs_nothing() {
     };
     assert_eq!(run("[a]\nfilename=data\nsize=1m\nrw=write\n"), (Some(0), String::new()));
     assert!(!folder.path().join("data").exists());
-    let message = "forebay: <stdin>:2:4: bs=4z: 'z' is not a unit here; accepted: a size such as \
-                   4096, 4k, 1m or 1g (k = 1024, ki = 1000), or up to three: \
-                   read,write,trim\n  2 | bs=4z\n    |    ^^\n";
+    let message = "forebay: <stdin>:2:4: bs=4z: unknown unit 'z' (accepted: a size such as 4096, \
+                   4k, 1m or 1g, where k = 1024 and ki = 1000, or up to three: \
+                   read,write,trim)\n  2 | bs=4z\n    |    ^^\n";
     assert_eq!(run("[a]\nbs=4z\n"), (Some(1), message.to_owned()));
 }
 

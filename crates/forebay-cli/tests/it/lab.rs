@@ -81,14 +81,15 @@ fn check_refused(args: &str, message: &str) {
 #[test]
 fn what_makes_no_sense_is_refused() {
     check_refused("", "Usage: forebay lab <COMMAND>");
-    check_refused("fly", "unrecognized subcommand 'fly'");
-    check_refused("tags --sim --real", "'--sim' cannot be used with '--real'");
-    check_refused("tags --json --markdown", "'--json' cannot be used with '--markdown'");
-    check_refused("tags --device floppy", "[possible values: hdd, ssd-sas, nvme]");
-    check_refused("tags --seconds 5", "--real");
-    check_refused("run --device hdd", "unexpected argument '--device'");
-    check_refused("flush --sim --real", "'--sim' cannot be used with '--real'");
-    check_refused("flush --seconds 5", "--real");
+    check_refused("fly", "forebay: unknown command 'fly'");
+    check_refused("tags --sim --real", "forebay: --sim cannot be combined with --real");
+    check_refused("tags --json --markdown", "forebay: --json cannot be combined with --markdown");
+    check_refused("tags --device floppy", "(accepted: hdd, ssd-sas, nvme)");
+    check_refused("tags --seconds 5", "forebay: missing argument: --real");
+    check_refused("run --device hdd", "forebay: unknown option --device");
+    check_refused("run --full", "forebay: unknown option --full");
+    check_refused("flush --sim --real", "forebay: --sim cannot be combined with --real");
+    check_refused("flush --seconds 5", "forebay: missing argument: --real");
 }
 
 #[test]

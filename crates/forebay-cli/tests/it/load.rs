@@ -63,7 +63,11 @@ fn nothing_of_the_ramp_counts() {
     let log = std::fs::read_to_string(folder.path().join("ramp_iops.1.log")).expect("a log");
     assert_eq!(log.lines().count() as u64, ios(&report, "read"));
     let output = bench(&folder, "--name=a --ioengine=null --size=64k --ramp_time=1000");
-    assert!(stderr(&output).contains("a: it ended within its ramp_time"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("a: the job ended within its ramp_time"),
+        "{}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -104,7 +108,7 @@ fn a_log_that_cannot_be_written_does_not_take_the_report() {
     let output = bench(&folder(), args);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(ios(&json(&output), "read"), 16);
-    let message = "forebay: a: the log nowhere/x_slat.1.log cannot be written: No such file";
+    let message = "forebay: a: cannot write the log nowhere/x_slat.1.log: No such file";
     assert!(stderr(&output).starts_with(message), "{}", stderr(&output));
 }
 

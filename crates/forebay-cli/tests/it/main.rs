@@ -15,3 +15,5 @@ mod seccomp;
 mod serve;
 mod sharing;
 mod sim;
+#[path = "../../../forebay/tests/support/skip.rs"]
+mod skip_support;

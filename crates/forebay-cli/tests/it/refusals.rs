@@ -1,9 +1,9 @@
-//! What is refused: with which words, and which exit code.
+//! Refused usage and failed runs: messages and exit codes.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 
-use crate::common::{bench, data_file, folder, forebay, skip, stderr, stdout};
+use crate::common::{bench, data_file, folder, forebay, skip_unless_required, stderr, stdout};
 
 #[track_caller]
 fn check(args: &str, code: i32, message: &str) {
@@ -17,15 +17,15 @@ fn check(args: &str, code: i32, message: &str) {
 
 #[test]
 fn unknown_options_get_the_nearest_one() {
-    check("--name=a --iodpth=4", 2, "bench: unknown option --iodpth; did you mean --iodepth?");
+    check("--name=a --iodpth=4", 2, "unknown option --iodpth; did you mean --iodepth?");
     check(
         "--name=a --rate_min=4k",
         2,
-        "bench: --rate_min: fio knows it, forebay bench does not support it yet; use --rate \
-         or --rate_iops, and --thinktime",
+        "--rate_min: forebay does not support this fio option; check the figures of the report \
+         (--output-format=json); a job does not end because it is too slow",
     );
-    check("job.fio", 1, "job.fio: cannot be read: No such file or directory (os error 2)");
-    check("-x", 2, "bench: '-x' is not an option; options begin with --");
+    check("job.fio", 1, "job.fio: cannot read the file: No such file or directory (os error 2)");
+    check("-x", 2, "'-x' is not an option; options begin with --");
 }
 
 #[test]
@@ -33,28 +33,45 @@ fn bad_values_say_what_would_do() {
     check(
         "--name=a --bs=4z",
         2,
-        "bench: --bs=4z: 'z' is not a unit here; accepted: a size such as 4096, 4k, 1m or 1g \
-         (k = 1024, ki = 1000), or up to three: read,write,trim",
+        "--bs=4z: unknown unit 'z' (accepted: a size such as 4096, 4k, 1m or 1g, where k = 1024 \
+         and ki = 1000, or up to three: read,write,trim)",
     );
     check(
-        "--name=a --rw=reed",
+        "--name=a --rw=raed",
         2,
-        "bench: --rw=reed: it is none of the words; did you mean read?; accepted: read, write, \
-         randread, randwrite, rw, readwrite, randrw, trim, randtrim",
+        "--rw=raed: unknown value 'raed'; did you mean 'read'? (accepted: read, write, randread, \
+         randwrite, rw, readwrite, randrw, trim, randtrim)",
     );
     check(
         "--name=a --ioengine=mmap",
         2,
-        "bench: --ioengine=mmap: it is none of the words; accepted: libaio, io_uring, psync, sync, \
-         null",
+        "--ioengine=mmap: unknown value 'mmap' (accepted: libaio, io_uring, psync, sync, null)",
     );
-    check("--name=a --time_based", 2, "bench: a: --time_based needs a --runtime");
+    check("--name=a --time_based", 2, "a: --time_based needs --runtime");
     check(
         "--name=a --rw=write --verify=crc32c --verify_only --time_based --runtime=1",
         2,
-        "bench: a: --verify_only needs a job with an end of its own, since how far one of \
-         --time_based came is not known; leave that out",
+        "a: --verify_only does not work with --time_based: which blocks an earlier run has \
+         written depends on its speed; leave out --time_based",
     );
+}
+
+#[test]
+fn all_wrong_options_are_reported_at_once() {
+    let folder = folder();
+    let text = "[a]\nfilename=ram:1M\nrw=raed\nnrfiles=2\n";
+    std::fs::write(folder.path().join("a.fio"), text).expect("a file");
+    let output = bench(&folder, "--iodpth=4 --compare=fio --compare-pairs=0 a.fio");
+    let expected = "forebay: --compare-pairs=0: unknown value '0' (accepted: a number from 1 to \
+                    1000)\n\
+                    forebay: unknown option --iodpth; did you mean --iodepth?\n\
+                    forebay: a.fio:3:4: rw=raed: unknown value 'raed'; did you mean 'read'? \
+                    (accepted: read, write, randread, randwrite, rw, readwrite, randrw, trim, \
+                    randtrim)\n  3 | rw=raed\n    |    ^^^^\n\
+                    forebay: a.fio:4:1: nrfiles: forebay does not support this fio option; a job \
+                    has one file or device; write one job for each\n  4 | nrfiles=2\n    \
+                    | ^^^^^^^\n";
+    assert_eq!((stderr(&output).as_str(), output.status.code()), (expected, Some(2)));
 }
 
 #[test]
@@ -72,7 +89,8 @@ fn bad_specs_are_errors_of_usage() {
     check(
         "--name=a --filename=disk.img?direct",
         2,
-        "bench: a: --filename=disk.img?direct: `direct` is not key=value",
+        "a: --filename=disk.img?direct: `direct` is not key=value; in a path, write `?` \
+         as %3F",
     );
 }
 
@@ -81,8 +99,8 @@ fn one_job_takes_one_file() {
     check(
         "--name=a --filename=rma:1M",
         2,
-        "bench: a: --filename=rma:1M: `rma` is no driver, and `:` separates files, of which a job \
-         takes one (`\\:` is a colon in a name); did you mean the driver `ram`?",
+        "a: --filename=rma:1M: `rma` is not a driver, and a job has one file, so `:` cannot \
+         separate several; a colon in a name is written `\\:`; did you mean the driver `ram`?",
     );
     let folder = folder();
     let output = bench(&folder, r"--name=a --rw=write --size=4k --filename=one\:name");
@@ -99,9 +117,9 @@ fn a_refused_command_leaves_no_file_behind() {
         ("--name=a --size=1m --direct=1 --bs=1000", "--bs=1000 is not a multiple"),
         ("--name=a --size=1m --name=b --filename=missing", "missing does not exist or is empty"),
         ("--name=a --size=1m --name=b --filename=ram:1M?x=1", "unknown key `x`"),
-        ("--name=a --size=1m --name=b --size=2m --filename=ram:1M", "goes past the end"),
-        ("--name=a --size=4096p --offset=4096p", "is more than a file can have"),
-        ("--name=a --size=1m --filename=no/folder", "laying out no/folder: No such file"),
+        ("--name=a --size=1m --name=b --size=2m --filename=ram:1M", "is beyond the end"),
+        ("--name=a --size=4096p --offset=4096p", "is larger than the largest file"),
+        ("--name=a --size=1m --filename=no/folder", "cannot lay out no/folder: No such file"),
     ] {
         let folder = folder();
         let output = bench(&folder, &format!("{args} --output=report"));
@@ -130,8 +148,8 @@ fn check_limited(limits: &str, args: &str, message: &str) {
 
 #[test]
 fn a_layout_that_fails_is_taken_back() {
-    let message = "a: laying out a.0.0: File too large (os error 27); 8388608 bytes more were \
-                   needed, and ";
+    let message = "a: cannot lay out a.0.0: File too large (os error 27); it needs 8388608 more \
+                   bytes, and ";
     check_limited("trap '' XFSZ; ulimit -f 2048", "--name=a --size=8m", message);
 }
 
@@ -141,7 +159,7 @@ fn threads_that_cannot_be_started_are_no_reason_to_hang() {
         // Stacks of 1 GiB, of which a dozen fit into the address space.
         "export RUST_MIN_STACK=1073741824; ulimit -v 16777216",
         "--name=a --filename=null:1M --numjobs=64",
-        "forebay: 64 threads were asked for, and only ",
+        " of 64 threads could be started: ",
     );
 }
 
@@ -161,7 +179,7 @@ fn more_memory_than_there_is_is_refused() {
     }
 }
 
-/// A block device that is mounted here, if there is one.
+/// Returns a block device that is mounted here, if there is one.
 fn mounted_device() -> Option<String> {
     let mountinfo = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     mountinfo.lines().find_map(|line| {
@@ -172,18 +190,73 @@ fn mounted_device() -> Option<String> {
     })
 }
 
+/// A loop device with a file system, mounted for a test.
+struct MountedLoop {
+    folder: tempfile::TempDir,
+    device: Option<String>,
+    is_mounted: bool,
+}
+
+impl MountedLoop {
+    /// Sets one up, or returns why that is not possible.
+    fn new() -> Result<Self, String> {
+        let run = |program: &str, args: &[&str]| {
+            let output = std::process::Command::new(program).args(args).output();
+            let output = output.map_err(|error| format!("{program}: {error}"))?;
+            match output.status.success() {
+                true => Ok(stdout(&output).trim().to_owned()),
+                false => Err(format!("{program}: {}", stderr(&output).trim())),
+            }
+        };
+        let mut mounted = Self { folder: folder(), device: None, is_mounted: false };
+        let path = |name: &str| mounted.folder.path().join(name).display().to_string();
+        let (image, point) = (path("image"), path("point"));
+        std::fs::write(&image, vec![0; 4 << 20]).expect("a file");
+        std::fs::create_dir(&point).expect("a folder");
+        let device = run("losetup", &["--find", "--show", &image])?;
+        mounted.device = Some(device.clone());
+        run("mkfs.ext2", &["-q", &device])?;
+        run("mount", &[&device, &point])?;
+        mounted.is_mounted = true;
+        Ok(mounted)
+    }
+}
+
+impl Drop for MountedLoop {
+    fn drop(&mut self) {
+        let run = |program: &str, arg: &std::ffi::OsStr| {
+            // If it fails, the device stays; the test itself has ended by then.
+            let _ = std::process::Command::new(program).arg(arg).status();
+        };
+        if self.is_mounted {
+            run("umount", self.folder.path().join("point").as_os_str());
+        }
+        if let Some(device) = &self.device {
+            let _ = std::process::Command::new("losetup").args(["--detach", device]).status();
+        }
+    }
+}
+
 #[test]
 fn a_mounted_device_is_not_written_to() {
-    let Some(device) = mounted_device() else {
-        // A container need not have one; the rules themselves have their own tests.
-        return skip("a_mounted_device_is_not_written_to", "no block device is mounted here");
+    let test = "a_mounted_device_is_not_written_to";
+    // A container need not have a mounted device, but may be able to make one.
+    let (device, _guard) = match mounted_device() {
+        Some(device) => (device, None),
+        None => match MountedLoop::new() {
+            Ok(made) => (made.device.clone().unwrap_or_default(), Some(made)),
+            Err(why) => {
+                let why = format!("no block device is mounted here, and none can be: {why}");
+                return skip_unless_required(test, &why);
+            }
+        },
     };
-    // Were this not refused, the layer would still refuse each write.
+    // If this were not refused, the layer would still refuse each write.
     let args = format!("--name=a --rw=write --size=4k --filename={device}?read_only=on");
     let output = bench(&folder(), &args);
     let message = stderr(&output);
     assert!(message.starts_with(&format!("forebay: a: {device} is mounted at /")), "{message}");
-    assert!(message.ends_with("; --allow_mounted_write=1 does it all the same\n"), "{message}");
+    assert!(message.ends_with("; --allow_mounted_write=1 allows it\n"), "{message}");
     assert_eq!(output.status.code(), Some(1));
     let output = bench(&folder(), &format!("{args} --allow_mounted_write=1"));
     assert!(!stderr(&output).contains("is mounted"), "{}", stderr(&output));
@@ -194,12 +267,12 @@ fn missing_files_need_a_size() {
     check(
         "--name=a --filename=missing.img",
         1,
-        "a: missing.img does not exist or is empty; give --size, so that it can be laid out",
+        "a: missing.img does not exist or is empty; give --size to create it",
     );
     check(
         "--name=a --size=50%",
         1,
-        "a: a.0.0 does not exist or is empty; give --size, so that it can be laid out",
+        "a: a.0.0 does not exist or is empty; give --size to create it",
     );
 }
 
@@ -208,14 +281,14 @@ fn jobs_must_fit_their_disk() {
     check(
         "--name=a --filename=ram:1M --size=2M",
         1,
-        "a: offset 0 + size 2097152 goes past the end of the device, which has 1048576 bytes; \
+        "a: offset 0 + size 2097152 is beyond the end of the device, which has 1048576 bytes; \
          lower --size or --offset",
     );
     check(
         "--name=a --filename=disk.img --bs=2m",
         1,
-        "a: the block size (2097152 bytes) is larger than what there is to work on (1048576 \
-         bytes); lower --bs or raise --size",
+        "a: the block size (2097152 bytes) is larger than the region (1048576 bytes); lower --bs \
+         or raise --size",
     );
 }
 
@@ -233,18 +306,23 @@ fn direct_io_needs_aligned_blocks() {
     );
 }
 
-/// Runs the program on a file of this mode, as somebody who is not the superuser: who may do
-/// everything.
+/// Runs a copy of the program on a file of this mode, as a user without privileges. The superuser
+/// may do anything.
+#[track_caller]
 fn as_nobody(test: &str, mode: u32, args: &[&str]) -> Option<std::process::Output> {
-    let folder = folder();
+    // The build may be in a folder that other users cannot enter.
+    let folder = tempfile::tempdir().expect("a folder");
     let path = data_file(&folder, "disk.img", 1 << 20);
+    let program = folder.path().join("forebay");
+    std::fs::copy(env!("CARGO_BIN_EXE_forebay"), &program).expect("a copy of the program");
     let set = |path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("chmod");
     };
     set(folder.path(), 0o755);
+    set(&program, 0o755);
     set(&path, mode);
-    let mut command = forebay(&folder);
-    command.args(args);
+    let mut command = std::process::Command::new(&program);
+    command.current_dir(folder.path()).args(args);
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0);
     if is_root {
         command.uid(65_534).gid(65_534);
@@ -252,31 +330,33 @@ fn as_nobody(test: &str, mode: u32, args: &[&str]) -> Option<std::process::Outpu
     match command.output() {
         Ok(output) => Some(output),
         Err(error) => {
-            // The build may lie where nobody else may look.
-            skip(test, &error.to_string());
+            let why = format!("{} cannot be run as another user: {error}", program.display());
+            skip_unless_required(test, &why);
             None
         }
     }
 }
 
 #[test]
-fn no_permission_is_said_so() {
+fn missing_permission_is_reported() {
     let args = ["bench", "--name=a", "--filename=disk.img", "--output-format=json"];
-    let Some(output) = as_nobody("no_permission_is_said_so", 0o000, &args) else { return };
+    let Some(output) = as_nobody("missing_permission_is_reported", 0o000, &args) else { return };
     assert_eq!(stderr(&output), "forebay: a: disk.img: no permission to read it\n");
     assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
-fn info_says_when_it_could_only_read() {
-    let test = "info_says_when_it_could_only_read";
+fn info_opens_a_disk_read_only_if_it_may_not_write() {
+    let test = "info_opens_a_disk_read_only_if_it_may_not_write";
     let Some(output) = as_nobody(test, 0o444, &["info", "disk.img"]) else { return };
     assert_eq!(
         stderr(&output),
-        "forebay: disk.img: no permission to write to it; shown as with read_only=on\n"
+        "forebay: disk.img: no permission to write to it; opened with read_only=on\n"
     );
     assert!(stdout(&output).contains("\nread-only                   yes\n"), "{}", stdout(&output));
     assert_eq!(output.status.code(), Some(0));
+    let Some(output) = as_nobody(test, 0o000, &["info", "disk.img"]) else { return };
+    assert_eq!(stderr(&output), "forebay: disk.img: no permission to read it\n");
 }
 
 #[test]
@@ -312,9 +392,22 @@ fn info_describes_and_refuses() {
     let text = stdout(&info(&["null:1M"]));
     assert!(text.contains("\n  flush                     no: there is no cache"), "{text}");
 
+    let output = info(&["ram:1M?wake=stash&nr_hw_queues=1"]);
+    let starves =
+        "starves most threads while requests wait for tags (68 of 72 in `forebay lab tags`)";
+    let warning = format!(
+        "forebay: warning: ram:1M: wake=stash is for experiments only: {starves}; use wake=fair\n"
+    );
+    assert_eq!(stderr(&output), warning);
+    let line = format!("\n  wake                      stash (for experiments only: {starves})\n");
+    assert!(stdout(&output).contains(&line), "{}", stdout(&output));
+    let value = crate::common::json(&info(&["ram:1M?plug=per-level", "--json"]));
+    let why = &value["experimental_settings"]["plug"];
+    assert!(why.as_str().is_some_and(|why| why.starts_with("for comparison: ")), "{why}");
+
     let output = info(&["rbd:somewhere"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).starts_with("forebay: rbd:somewhere: driver `rbd` does not exist"));
+    assert!(stderr(&output).starts_with("forebay: rbd:somewhere: driver `rbd` is not in this"));
     let output = info(&["nbd://somewhere/x?socket=y"]);
     assert_eq!(output.status.code(), Some(2));
     let words = "nbd://somewhere/x: `socket` goes with nbd+unix:// and nbds+unix://";

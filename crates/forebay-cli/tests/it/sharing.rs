@@ -100,7 +100,7 @@ fn wakeups_for_tags_are_reported_where_threads_wait() {
         assert_eq!(counts != [0; 3], are_threads, "{wake}: {layer:#}");
         assert!(counts[2] <= counts[1], "{wake}: {layer:#}");
         let output = bench(&folder, &args);
-        assert_eq!(stdout(&output).contains("\n  tag wake-ups : all="), are_threads, "{wake}");
+        assert_eq!(stdout(&output).contains("\n  tag wake-ups : total="), are_threads, "{wake}");
     }
 }
 
@@ -157,9 +157,9 @@ fn many_clones_make_blocking_calls() {
     }
     let text = stdout(&bench(&folder, "--name=a --filename=ram:1M --ioengine=psync --numjobs=2"));
     assert!(text.contains("ioengine=psync (ram), iodepth=1\n...\n"), "{text}");
-    assert!(text.contains("\n  a.1          : tag waits=not known, switches: "), "{text}");
-    assert!(text.contains("\n  runs         : all="), "{text}");
-    assert!(text.contains(", nr_hw_queues="), "{text}");
+    assert!(text.contains("\n  a.1          : tag waits=unknown, switches: "), "{text}");
+    assert!(text.contains("\n  queue runs   : total="), "{text}");
+    assert!(text.contains("\n  settings     : defaults\n"), "{text}");
 }
 
 #[test]

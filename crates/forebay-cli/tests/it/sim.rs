@@ -62,16 +62,16 @@ fn what_cannot_be_run_is_refused() {
     let unknown = "wrong.fio:2:1: unknown option iodpth; did you mean iodepth?\n  \
                      2 | iodpth=4\n    | ^^^^^^";
     check_refused("wrong.fio", 2, unknown);
-    let model = "sim: --model=hdd: there is no model 'hdd'; there are fixed and flaky";
+    let model = "--model=hdd: there is no model 'hdd'; there are fixed and flaky";
     check_refused("wrong.fio --model hdd", 2, model);
     check_refused(
         "none.fio",
         1,
-        "none.fio: cannot be read: No such file or directory (os error 2)",
+        "none.fio: cannot read the file: No such file or directory (os error 2)",
     );
-    let wake = "sim: --wake=lifo: there are fair, batch, stash, single and stash-v1";
+    let wake = "--wake=lifo: expected fair, batch, stash, single or stash-v1";
     check_refused("--random --wake lifo", 2, wake);
-    check_refused("", 2, "sim: name a job file of fio to run, or say --random");
+    check_refused("", 2, "nothing to simulate: give a fio job file, --random or --nbd");
 }
 
 #[test]
@@ -85,8 +85,8 @@ fn blocks_of_several_sizes_are_simulated_and_a_pace_is_not() {
     let output = sim(&folder, "job.fio --seed 3");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     for (options, message) in [
-        ("rate_iops=100", "a: rate, rate_iops or thinktime is not simulated; leave it out"),
-        ("loops=2", "a: loops is not simulated; leave it out"),
+        ("rate_iops=100", "job.fio:5:1: rate_iops=100: not simulated; leave it out"),
+        ("loops=2", "job.fio:5:1: loops=2: not simulated; leave it out"),
         ("bsrange=4k-5000", "a: bs=5000: the simulated disk takes multiples of 512 up to 8388608"),
     ] {
         write(options);
@@ -94,6 +94,55 @@ fn blocks_of_several_sizes_are_simulated_and_a_pace_is_not() {
         assert_ne!(output.status.code(), Some(0), "{options}");
         assert!(stderr(&output).contains(message), "{}", stderr(&output));
     }
+}
+
+#[test]
+fn keys_and_devices_that_are_not_simulated_are_refused_by_name() {
+    let folder = folder();
+    let text = "[a]\nfilename=model:hdd\nsize=1m\nplug=per-level\nkick=per-request\n";
+    std::fs::write(folder.path().join("job.fio"), text).expect("a file");
+    let output = sim(&folder, "job.fio");
+    let lines: Vec<_> = stderr(&output)
+        .lines()
+        .filter_map(|line| line.split(": not").next().map(str::to_owned))
+        .filter(|line| line.starts_with("forebay: "))
+        .collect();
+    let expected = [
+        "forebay: job.fio:2:1: filename=model:hdd",
+        "forebay: job.fio:4:1: plug=per-level",
+        "forebay: job.fio:5:1: kick=per-request",
+    ];
+    assert_eq!((lines, output.status.code()), (expected.map(str::to_owned).into(), Some(2)));
+    assert_eq!(stdout(&output), "");
+}
+
+#[test]
+fn settings_that_are_simulated_have_their_effect() {
+    let folder = folder();
+    let write = |options: &str| {
+        let text = format!("[a]\nrw=randread\nsize=1m\niodepth=8\n{options}\n");
+        std::fs::write(folder.path().join("job.fio"), text).expect("a file");
+    };
+    write("queue_depth=2\nwake=batch");
+    let in_file = stdout(&sim(&folder, "job.fio --seed 3"));
+    assert!(!in_file.contains("tag waits    : 0,"), "{in_file}");
+    let again = stdout(&sim(&folder, "job.fio --seed 3 --queue-depth 2 --wake batch"));
+    assert_eq!(again.replace(" --wake batch --queue-depth 2", ""), in_file);
+    let output = sim(&folder, "job.fio --seed 3 --queue-depth 4");
+    let message = "forebay: --queue-depth differs from queue_depth in the job file; leave out one \
+                   of them\n";
+    assert_eq!((stderr(&output).as_str(), output.status.code()), (message, Some(2)));
+}
+
+#[test]
+fn speed_is_shown_only_where_the_model_has_times() {
+    let folder = folder();
+    std::fs::write(folder.path().join("job.fio"), JOB).expect("a file");
+    let fixed = stdout(&sim(&folder, "job.fio --seed 3"));
+    assert!(fixed.contains(" IOPS, ") && fixed.contains("latency (us) : avg="), "{fixed}");
+    let flaky = stdout(&sim(&folder, "job.fio --seed 3 --model flaky"));
+    assert!(!flaky.contains("IOPS") && !flaky.contains("latency"), "{flaky}");
+    assert!(flaky.contains("speed        : none: "), "{flaky}");
 }
 
 /// The example of the documentation: more threads than tags.

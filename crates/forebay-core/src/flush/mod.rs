@@ -20,7 +20,10 @@
 //!   than `flush_pending_ns`; and they do not keep all others from the device, however many come
 //!   ([`NR_IN_A_ROW`]).
 //! - F7 a bio ends once: with the last step of its request.
+//! - F8 where a FUA write is a sync of the file, one that fails is a failed flush, and a flush that
+//!   was at the device with it ends after it ([`fua`]).
 
+mod fua;
 mod steps;
 mod turn;
 
@@ -32,6 +35,7 @@ use crate::request::Request;
 use crate::split::Front;
 use crate::tag::Tag;
 use alloc::vec::Vec;
+use fua::FuaWrites;
 
 pub(crate) use steps::Steps;
 pub(crate) use turn::needs_point;
@@ -65,6 +69,9 @@ pub(crate) struct FlushMachine {
     /// The tag of the command.
     tag: Tag,
     is_running: bool,
+    /// The command has succeeded, and its end waits for FUA writes (F8).
+    is_settling: bool,
+    fua: FuaWrites,
     /// The device takes a flush only by itself, and the queue is held meanwhile.
     holds: bool,
     /// The policy lets requests that were queued again go before a flush.
@@ -101,6 +108,8 @@ impl FlushMachine {
             command: Some(command),
             tag: Tag::from_index(depth as usize),
             is_running: false,
+            is_settling: false,
+            fua: FuaWrites::default(),
             holds: policy.flush == FlushPolicy::Hold && !limits.flush_queueable,
             is_tail: policy.flush == FlushPolicy::Tail,
             nr_in_a_row: 0,
@@ -127,23 +136,24 @@ impl FlushMachine {
     }
 
     /// Whether its command is at the device.
-    #[inline]
-    pub(crate) fn is_running(&self) -> bool {
-        self.is_running
+    pub(crate) fn is_at_device(&self) -> bool {
+        self.is_running && !self.is_settling
     }
 
-    /// How many requests wait for the command that is at the device.
+    /// How many requests wait for the command that was issued last, and has not ended.
     pub(crate) fn nr_running(&self) -> u32 {
         self.running.len() as u32
     }
 
-    /// How many of them are done with it; none if no command is at the device.
+    /// How many of them are done when the command completes; `None` without such a command. Zero if
+    /// FUA writes have to complete instead.
     pub(crate) fn nr_ending(&self) -> Option<u32> {
         let is_last = |waiting: &&Waiting| {
             let steps = waiting.rq.steps;
             steps.current().is_none_or(|step| steps.after(step).is_empty())
         };
-        self.is_running.then(|| self.running.iter().filter(is_last).count() as u32)
+        let nr_ending = || self.running.iter().filter(is_last).count() as u32;
+        self.is_running.then(|| if self.is_settling { 0 } else { nr_ending() })
     }
 
     /// The tag of its command.
@@ -170,14 +180,23 @@ impl FlushMachine {
         self.is_reaping = false;
     }
 
-    /// A command goes to the device, or has come back, that a flush will follow.
+    /// Counts a request that was issued, if a flush will follow it or it is durable by itself.
     #[inline]
-    pub(crate) fn count_before_flush(&mut self, rq: &Request, is_issued: bool) {
-        if rq.steps == Steps::DATA.and(Steps::POST) {
-            match is_issued {
-                true => self.nr_before_flush += 1,
-                false => self.nr_before_flush -= 1,
-            }
+    pub(crate) fn count_issued(&mut self, steps: Steps) {
+        if steps == Steps::DATA.and(Steps::POST) {
+            self.nr_before_flush += 1;
+        } else if steps.is_native_fua() {
+            self.fua.issued(steps);
+        }
+    }
+
+    /// Takes back what [`count_issued`](Self::count_issued) has counted: the request has completed.
+    #[inline]
+    pub(crate) fn count_completed(&mut self, steps: Steps) {
+        if steps == Steps::DATA.and(Steps::POST) {
+            self.nr_before_flush -= 1;
+        } else if steps.is_native_fua() {
+            self.fua.completed(steps);
         }
     }
 }

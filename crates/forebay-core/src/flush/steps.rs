@@ -4,7 +4,7 @@
 //! up to three commands at the device, one after another:
 //!
 //! - PRE, a flush, where it asks for one before its data and the device has a volatile cache;
-//! - DATA, where it has any;
+//! - DATA, where it has any; with a mark where the command itself makes it durable (native FUA);
 //! - POST, a flush, where it must be durable itself and the driver cannot do that in one command.
 //!
 //! The flushes of all requests of a hardware context are joined by its machine ([`super`]).
@@ -21,6 +21,12 @@ impl Steps {
     pub(crate) const PRE: Steps = Steps(1);
     pub(crate) const DATA: Steps = Steps(2);
     pub(crate) const POST: Steps = Steps(4);
+    /// DATA by a native FUA write: issued in an even or in an odd period ([`super::fua`]).
+    pub(crate) const FUA: Steps = Steps(Steps::DATA.0 | Steps::NATIVE);
+    pub(crate) const FUA_ODD: Steps = Steps(Steps::FUA.0 | Steps::ODD);
+
+    const NATIVE: u8 = 8;
+    const ODD: u8 = 16;
 
     /// The steps of a bio on a disk of these limits.
     #[inline]
@@ -32,8 +38,8 @@ impl Steps {
             }
             // Only a write's FUA can be handed to a driver; other changes need the flush.
             let native = limits.fua && op == Op::Write;
-            if len > 0 && op.is_write() && flags.contains(BioFlags::FUA) && !native {
-                steps |= Steps::POST.0;
+            if len > 0 && op.is_write() && flags.contains(BioFlags::FUA) {
+                steps |= if native { Steps::NATIVE } else { Steps::POST.0 };
             }
         }
         Steps(steps)
@@ -49,7 +55,14 @@ impl Steps {
     #[inline]
     pub(crate) fn after(self, step: Steps) -> Steps {
         assert!(self.current() == Some(step), "steps are taken in order");
-        Steps(self.0 & !step.0)
+        let marks = if step == Steps::DATA { Steps::NATIVE | Steps::ODD } else { 0 };
+        Steps(self.0 & !step.0 & !marks)
+    }
+
+    /// Whether DATA, which is the current step, is made durable by its own command.
+    #[inline]
+    pub(crate) fn is_native_fua(self) -> bool {
+        self.0 & Steps::NATIVE != 0
     }
 
     /// Both.
@@ -77,7 +90,8 @@ mod tests {
     fn steps_follow_cache_and_fua() {
         let both = BioFlags::FUA.union(BioFlags::PREFLUSH);
         check(Op::Write, BioFlags::NONE, 512, true, true, 2);
-        check(Op::Write, BioFlags::FUA, 512, true, true, 2);
+        check(Op::Write, BioFlags::FUA, 512, true, true, 2 | 8);
+        check(Op::Write, both, 512, true, true, 1 | 2 | 8);
         check(Op::Write, BioFlags::FUA, 512, true, false, 2 | 4);
         check(Op::Write, both, 512, true, false, 1 | 2 | 4);
         check(Op::Write, both, 512, false, false, 2);
@@ -95,5 +109,10 @@ mod tests {
         let steps = steps.after(Steps::PRE).after(Steps::DATA);
         assert_eq!(steps.current(), Some(Steps::POST));
         assert!(steps.after(Steps::POST).is_empty());
+        let steps = Steps(1 | 2 | 8);
+        let steps = steps.after(Steps::PRE);
+        assert!(steps.is_native_fua() && steps.current() == Some(Steps::DATA));
+        assert!(steps.after(Steps::DATA).is_empty());
+        assert!(Steps::FUA_ODD.after(Steps::DATA).is_empty());
     }
 }

@@ -8,6 +8,7 @@ use crate::durability::Wanted;
 use crate::hctx::{HardwareContext, Slot, SlotState, Turn};
 use crate::queued::QueuedBio;
 use crate::request::Request;
+use crate::splits::Splits;
 use crate::status::BlockStatus;
 
 impl Turn<'_> {
@@ -114,13 +115,17 @@ impl Turn<'_> {
     /// for the device is busy with a flush, or too busy for one.
     #[cold]
     pub(crate) fn look_at_flush<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
-        let HardwareContext { flush, policy, dispatch, .. } = &mut *self.hctx;
+        let HardwareContext { flush, policy, dispatch, limits, .. } = &mut *self.hctx;
         if flush.is_running {
             // What has a tag was there before the flush, and may go.
             return flush.holds && dispatch.is_empty();
         }
         let is_behind = flush.is_tail && !dispatch.is_empty();
         if !flush.is_pending() || is_behind || flush.lets_through {
+            return false;
+        }
+        if !limits.fua_queueable && flush.fua.any() {
+            // F8: the next turn after its completion issues the flush.
             return false;
         }
         let is_young = self.now < flush.pending_since_ns.saturating_add(policy.flush_pending_ns);
@@ -152,7 +157,7 @@ impl Turn<'_> {
 
     /// Hands the flush to the driver, for all that is pending. Says whether the driver is busy.
     fn issue_flush<D: Driver + ?Sized>(&mut self, driver: &mut D) -> bool {
-        let HardwareContext { flush, device, splits, limits, .. } = &mut *self.hctx;
+        let HardwareContext { flush, device, splits, .. } = &mut *self.hctx;
         if device.is_failed() {
             self.note_failure(BlockStatus::Offline);
             self.fail_pending(BlockStatus::Offline);
@@ -166,7 +171,7 @@ impl Turn<'_> {
         (rq.tagged_ns, rq.issued_ns) = (self.now, self.now);
         // Before it is issued: what ends meanwhile, elsewhere, may come too late for it.
         let in_hand = device.durability.point();
-        let answer = driver.queue_rq(&issued(splits, limits, &rq, flush.tag), true);
+        let answer = driver.queue_rq(&issued(splits, &rq, flush.tag, false), true);
         match answer {
             Issue::Queued => {
                 flush.in_hand = in_hand;
@@ -199,17 +204,37 @@ impl Turn<'_> {
     /// The command of the machine has completed.
     #[cold]
     pub(crate) fn flush_done(&mut self, rq: Request, result: Result<u64, BlockStatus>) {
-        let HardwareContext { flush, counters, device, .. } = &mut *self.hctx;
+        let HardwareContext { flush, counters, limits, .. } = &mut *self.hctx;
         let of_flush = counters.of(Op::Flush);
         of_flush.requests.add(1);
         of_flush.ticks_ns.add(self.now.saturating_sub(rq.tagged_ns));
         flush.command = Some(rq);
+        match result {
+            Ok(_) if limits.fua_is_sync && flush.fua.any() => {
+                flush.is_settling = true;
+                flush.fua.begin_period();
+            }
+            Ok(_) => self.flush_succeeded(),
+            Err(status) => {
+                self.note_failure(status);
+                self.end_running(result);
+                self.tell_pending();
+            }
+        }
+    }
+
+    /// What was in hand when the flush was issued is durable, unless it is lost.
+    pub(super) fn flush_succeeded(&mut self) {
+        let HardwareContext { flush, device, .. } = &mut *self.hctx;
+        device.durability.flushed(flush.in_hand);
+        self.end_running(Ok(0));
+    }
+
+    /// Ends the flush for the requests that waited for it.
+    fn end_running(&mut self, result: Result<u64, BlockStatus>) {
+        let flush = &mut self.hctx.flush;
         flush.is_running = false;
         let mut running = core::mem::take(&mut flush.running);
-        match result {
-            Ok(_) => device.durability.flushed(flush.in_hand),
-            Err(status) => self.note_failure(status),
-        }
         for Waiting { rq, wanted, nr_losses } in running.drain(..) {
             let is_safe = || self.hctx.device.durability.check_since(nr_losses, wanted).is_some();
             let result = match result {
@@ -220,13 +245,11 @@ impl Turn<'_> {
             self.flush_ended(rq, result);
         }
         self.hctx.flush.running = running;
-        if result.is_err() {
-            self.tell_pending();
-        }
     }
 
-    /// A flush has failed: what may be lost is noted before anybody is told.
-    fn note_failure(&mut self, status: BlockStatus) {
+    /// A flush, or a sync that counts as one, has failed: records what may be lost, before any bio
+    /// ends for it.
+    pub(super) fn note_failure(&mut self, status: BlockStatus) {
         let device = &self.hctx.device;
         device.durability.flush_failed();
         if status == BlockStatus::Offline {
@@ -252,17 +275,12 @@ impl Turn<'_> {
         flush.nr_failures = device.durability.nr_failures();
         splits.bios_mut().for_each(|bio| bio.is_in_doubt = true);
         let requests = table.iter_mut().filter_map(|slot| slot.rq.as_mut());
-        for rq in requests.filter(|rq| rq.was_issued) {
-            let mut bio = Some(rq.head_mut(splits));
-            while let Some(queued) = bio {
-                queued.is_in_doubt = true;
-                bio = queued.next.as_deref_mut();
-            }
-        }
+        requests.filter(|rq| rq.was_issued).for_each(|rq| rq.doubt(splits));
     }
 
-    /// The next flush would not make good for those who want what was lost.
-    fn tell_pending(&mut self) {
+    /// Fails the requests that wait for the next flush and want what was lost: that flush would
+    /// prove nothing for them.
+    pub(super) fn tell_pending(&mut self) {
         let mut pending = core::mem::take(&mut self.hctx.flush.pending);
         let durability = &self.hctx.device.durability;
         let is_lost = |waiting: &mut Waiting| {
@@ -302,6 +320,17 @@ impl Turn<'_> {
             counters.ticks_ns.add(self.now.saturating_sub(rq.tagged_ns));
         }
         self.end_all(rq);
+    }
+}
+
+impl Request {
+    /// Notes on its bios that they may be lost, though they have not ended.
+    pub(super) fn doubt(&mut self, splits: &mut Splits) {
+        let mut bio = Some(self.head_mut(splits));
+        while let Some(queued) = bio {
+            queued.is_in_doubt = true;
+            bio = queued.next.as_deref_mut();
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the layer notes of a request, beside the bio in whose box it lies.
+//! The request header: the layer's bookkeeping for a request, stored in the box of its first bio.
 
 use crate::bio::{Bio, BioFlags, Op};
 use crate::flush::Steps;
@@ -6,46 +6,46 @@ use crate::queued::QueuedBio;
 use crate::retry::{Moment, RetrySlot};
 use alloc::boxed::Box;
 
-/// What the layer notes of a request: in the box of its first bio.
+/// The layer's bookkeeping for a request.
 #[derive(Debug)]
 pub struct Header {
     pub(crate) op: Op,
     pub(crate) flags: BioFlags,
     pub(crate) steps: Steps,
-    /// Not a candidate for merging (any more).
+    /// The request accepts no (further) merges.
     pub(crate) nomerge: bool,
-    /// Longer than one request may be: it is cut when it takes its tags.
+    /// The request exceeds the limits of one command. It is cut when it takes tags.
     pub(crate) oversized: bool,
-    /// After a failure: only the first bio is at the driver, then the next.
+    /// After a failure: the bios are issued one after another.
     pub(crate) bio_by_bio: bool,
-    /// The driver has taken it at least once.
+    /// The driver has accepted the request at least once.
     pub(crate) was_issued: bool,
-    /// Its place among the retries that are under way.
+    /// The slot of this request among the retries in progress.
     pub(crate) retry: Option<RetrySlot>,
-    /// Of a bio that was cut: where that is kept.
+    /// For a part of a split bio: the index of that bio.
     pub(crate) part_of: Option<u32>,
-    /// The plug level on which it was queued.
+    /// The plug level at which the request was queued.
     pub(crate) level: u32,
     pub(crate) nr_bios: u32,
     pub(crate) nr_segments: u32,
-    /// What is left to do: first byte on the device, and length.
+    /// The remaining work: first byte on the device, and length.
     pub(crate) start: u64,
     pub(crate) len: u64,
-    /// The bytes of the first bio that lie before `start`.
+    /// The number of bytes of the first bio before `start`.
     pub(crate) skip: u64,
-    /// When it left the plug, took its tag, and was issued last.
+    /// When the request left the plug, took its tag, and was last issued.
     pub(crate) unplugged_ns: u64,
     pub(crate) tagged_ns: u64,
     pub(crate) issued_ns: u64,
-    /// The writes that had been issued when it was: the first time, if it joins several bios. Of a
-    /// single one it is found when it is needed.
+    /// The writes that had been issued when this request was first issued, if it joins several
+    /// bios. For a single bio the value is computed when needed.
     pub(crate) issued_after: Moment,
-    /// Bios that have joined at the end, newest first, until the request is sealed.
+    /// Bios that were appended, newest first, until the request is sealed.
     pub(super) joined_back: Option<Box<QueuedBio>>,
 }
 
 impl Header {
-    /// Of nothing.
+    /// Returns an empty header.
     pub(crate) const fn new() -> Header {
         Header {
             op: Op::Flush,
@@ -71,8 +71,8 @@ impl Header {
         }
     }
 
-    /// That of a new request of one bio: one segment, one command. The stamps are left as they are,
-    /// and set when their time comes.
+    /// Initialises the header for a new request of one bio with one segment and one command. The
+    /// time stamps keep their old values until they are set.
     #[inline]
     pub(super) fn begin(&mut self, bio: &Bio, level: u32) {
         assert!(self.joined_back.is_none(), "the box's last bio has ended");

@@ -189,6 +189,24 @@ impl TestQueue {
         turned
     }
 
+    /// Turns with another driver. Returns what has ended: user data, operation, result, and durable
+    /// point.
+    pub(crate) fn turn_on(
+        &mut self,
+        driver: &mut dyn Driver,
+        now: u64,
+    ) -> Vec<(u64, Op, Result<u64, BlockStatus>, u64)> {
+        let mut boxes = Vec::new();
+        self.hctx.turn(driver, now, self.gates, Commit::Now, &mut boxes);
+        self.nr_bios -= boxes.len();
+        self.check_invariants();
+        let ended = |queued: &QueuedBio| {
+            let bio = queued.bio();
+            (bio.user_data, bio.op, queued.result(), queued.durable_point())
+        };
+        boxes.iter().map(|queued| ended(queued)).collect()
+    }
+
     pub(crate) fn check_invariants(&self) {
         assert!(self.hctx.check_invariants() <= self.nr_bios);
         assert!(self.is_plugged() || self.hctx.check_invariants() == self.nr_bios);

@@ -1,7 +1,9 @@
 //! The integration tests, one program: what they share is compiled once, and all of it is used.
 
 mod common;
+mod errseq;
 mod flush;
+mod fua;
 mod gates;
 mod lines;
 mod plug;

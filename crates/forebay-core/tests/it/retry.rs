@@ -1,7 +1,7 @@
 //! Merged writes that fail are tried again bio by bio, unless a write has overtaken them.
 
 use crate::common::{Bench, Ended, TestQueue, Toy, limits};
-use forebay_core::{Bio, BlockStatus, DeviceState, Op, Policy, Segment, UnplugCause};
+use forebay_core::{Backing, Bio, BlockStatus, DeviceState, Op, Policy, Segment, UnplugCause};
 use std::sync::Arc;
 
 const K4: u64 = 4096;
@@ -137,6 +137,38 @@ fn any_write_of_another_context_counts_and_is_held_back_meanwhile() {
     one.turn();
     assert_eq!(one.queue.stats().overtaken, 1);
     assert!(one.ended[2..].iter().all(|ended| ended.result == MEDIUM));
+}
+
+#[test]
+fn retry_of_one_disk_does_not_undo_a_newer_write_of_another_on_the_same_file() {
+    let backing = Backing::shared(1);
+    let disk = || Arc::new(DeviceState::on(&backing, 1));
+    let (mut one, mut other) = (Context::new(0, &disk()), Context::new(0, &disk()));
+    one.write_merged();
+    other.write(K4, 0);
+    other.turn();
+    other.toy.complete_oldest();
+    other.turn();
+    assert_eq!(other.ended.len(), 1);
+    one.toy.complete(0, MEDIUM);
+    one.turn();
+    assert_eq!((one.queue.stats().retries, one.queue.stats().overtaken), (0, 1), "A2");
+    assert_eq!(one.toy.seen.len(), 1, "the older bytes are not written again");
+    assert!(one.ended.iter().all(|ended| ended.result == MEDIUM) && one.ended.len() == 2);
+    // Where the other has not written since, it is held back until the retries end.
+    one.write_merged();
+    one.toy.complete(0, MEDIUM);
+    one.turn();
+    assert_eq!(one.queue.stats().retries, 1);
+    other.write(K4, 0);
+    other.turn();
+    assert_eq!(other.toy.seen.len(), 1, "A1");
+    for _ in 0..2 {
+        one.toy.complete_oldest();
+        one.turn();
+    }
+    other.turn();
+    assert_eq!(other.toy.seen.len(), 2);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::common::{Bench, Ended, TestQueue, Toy, limits};
 use forebay_core::{
-    Bio, BioFlags, BlockStatus, DeviceState, Op, Policy, QueueLimits, Segment, UnplugCause,
+    Backing, Bio, BioFlags, BlockStatus, DeviceState, Op, Policy, QueueLimits, Segment, UnplugCause,
 };
 use std::sync::Arc;
 
@@ -199,13 +199,17 @@ struct Liar {
 const NR_PAGES: usize = 8;
 
 impl Liar {
-    fn new(nr_contexts: u32, limits: QueueLimits) -> Liar {
-        let device = Arc::new(DeviceState::new(nr_contexts));
+    /// With the contexts of these disks, which have so many each.
+    fn new(disks: Vec<(DeviceState, u32)>, limits: QueueLimits) -> Liar {
         let policy = Policy { queue_depth: 8, ..Policy::default() };
-        let queue = |nth| TestQueue::with_device(limits, policy, nth, &device);
+        let contexts = disks.into_iter().flat_map(|(state, nr)| {
+            let state = Arc::new(state);
+            (0..nr).map(move |nth| TestQueue::with_device(limits, policy, nth, &state))
+        });
+        let contexts: Vec<_> = contexts.map(|queue| (queue, Toy::default())).collect();
         Liar {
-            contexts: (0..nr_contexts).map(|nth| (queue(nth), Toy::default())).collect(),
-            nr_seen: vec![0; nr_contexts as usize],
+            nr_seen: vec![0; contexts.len()],
+            contexts,
             writes: Vec::new(),
             pages: [None; NR_PAGES],
             nr_brought_back: 0,
@@ -282,11 +286,15 @@ fn data(page: usize, segment: Segment) -> Bio {
     Bio::data(Op::Write, (page as u64) << 12, segment)
 }
 
-/// A thousand steps each, by 50 seeds: how many pages went back to older bytes, and how many
-/// writes failed.
-fn long_run(nr_contexts: u32, limits: QueueLimits) -> (usize, usize) {
+/// A thousand steps each, by so many seeds: how many pages went back to older bytes, and how many
+/// writes failed. `disks` opens them.
+fn long_run(
+    disks: impl Fn() -> Vec<(DeviceState, u32)>,
+    limits: QueueLimits,
+    nr_seeds: u64,
+) -> (usize, usize) {
     let mut sum = (0, 0);
-    for seed in 1..=50u64 {
+    for seed in 1..=nr_seeds {
         let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let mut random = |below: usize| {
             state ^= state << 13;
@@ -294,7 +302,7 @@ fn long_run(nr_contexts: u32, limits: QueueLimits) -> (usize, usize) {
             state ^= state << 17;
             (state % below as u64) as usize
         };
-        let mut liar = Liar::new(nr_contexts, limits);
+        let mut liar = Liar::new(disks(), limits);
         (0..1000).for_each(|_| liar.step(&mut random));
         sum = (sum.0 + liar.nr_brought_back, sum.1 + liar.nr_failed);
     }
@@ -304,11 +312,36 @@ fn long_run(nr_contexts: u32, limits: QueueLimits) -> (usize, usize) {
 #[test]
 fn no_page_ever_goes_back_to_what_an_ended_write_has_replaced() {
     for nr_contexts in [1, 2] {
-        let (nr_brought_back, nr_failed) = long_run(nr_contexts, doubtful());
+        let disks = || vec![(DeviceState::new(nr_contexts), nr_contexts)];
+        let (nr_brought_back, nr_failed) = long_run(disks, doubtful(), 50);
         assert_eq!(nr_brought_back, 0, "{nr_contexts} contexts");
         assert!(nr_failed > 100, "{nr_contexts} contexts: nothing was overtaken");
         // It is a liar, and is seen to be one where it is believed.
-        let (nr_brought_back, _) = long_run(nr_contexts, limits());
+        let (nr_brought_back, _) = long_run(disks, limits(), 50);
         assert!(nr_brought_back > 100, "{nr_contexts} contexts: {nr_brought_back}");
     }
+}
+
+#[test]
+fn no_page_goes_back_to_what_an_ended_write_of_another_disk_has_replaced() {
+    let share = |nrs: &[u32]| {
+        let backing = Backing::shared(nrs[0]);
+        nrs.iter().map(|nr| (DeviceState::on(&backing, *nr), *nr)).collect::<Vec<_>>()
+    };
+    for nrs in [&[1, 1][..], &[2, 1], &[1, 1, 1]] {
+        let (nr_brought_back, nr_failed) = long_run(|| share(nrs), doubtful(), 20);
+        assert_eq!(nr_brought_back, 0, "{nrs:?}");
+        assert!(nr_failed > 50, "{nrs:?}: nothing was overtaken");
+    }
+    // Without room for the counts of the second disk.
+    let uncounted = || {
+        let backing = Backing::shared(1);
+        let large = DeviceState::on(&backing, 65);
+        vec![(DeviceState::on(&backing, 1), 1), (large, 1)]
+    };
+    assert_eq!(long_run(uncounted, doubtful(), 20).0, 0);
+    // Disks that know nothing of each other bring pages back.
+    let apart = || (0..2).map(|_| (DeviceState::new(1), 1)).collect::<Vec<_>>();
+    let (nr_brought_back, _) = long_run(apart, doubtful(), 20);
+    assert!(nr_brought_back > 0, "{nr_brought_back}");
 }

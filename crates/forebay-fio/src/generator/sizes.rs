@@ -1,5 +1,5 @@
-//! How many bytes an I/O has, if that is not always the same: `bs=read,write,trim`, `bsrange`,
-//! `bssplit`, `bs_unaligned`.
+//! Sizes of I/Os that are not all the same: `bs=read,write,trim`, `bsrange`, `bssplit`,
+//! `bs_unaligned`.
 //!
 //! Source: fio's HOWTO, and what fio 3.33 does. Sizes of a range are multiples of its smallest,
 //! each as often as any other; with `bs_unaligned` they are any number of bytes, and the largest,
@@ -10,21 +10,21 @@ use crate::random::Xoshiro256;
 /// The sizes of one direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SizeRule {
-    /// Always the same.
+    /// One size.
     Fixed(u32),
-    /// From the smallest to the largest.
+    /// A range of sizes.
     Range {
         /// The smallest.
         min: u32,
         /// The largest.
         max: u32,
     },
-    /// Each size with its share in percent; what the shares leave belongs to the last.
+    /// Sizes with their percentages; the last size has the remainder.
     Split(Vec<(u32, u8)>),
 }
 
 impl SizeRule {
-    /// The smallest size.
+    /// Returns the smallest size.
     pub fn min(&self) -> u32 {
         match self {
             Self::Fixed(bytes) => *bytes,
@@ -33,7 +33,7 @@ impl SizeRule {
         }
     }
 
-    /// The largest size.
+    /// Returns the largest size.
     pub fn max(&self) -> u32 {
         match self {
             Self::Fixed(bytes) => *bytes,
@@ -42,7 +42,7 @@ impl SizeRule {
         }
     }
 
-    /// Every size is a multiple of one of these, unless sizes are unaligned.
+    /// Returns numbers of which every size is a multiple, unless sizes are unaligned.
     pub fn units(&self) -> Vec<u32> {
         match self {
             Self::Split(parts) => parts.iter().map(|part| part.0).collect(),

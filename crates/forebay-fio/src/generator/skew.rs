@@ -1,29 +1,29 @@
-//! Random blocks that are not equally likely: `random_distribution=`.
+//! Random blocks with unequal probabilities: `random_distribution=`.
 //!
 //! Source: fio's HOWTO. Zipf ranks are drawn as Gray et al. describe it ("Quickly Generating
-//! Billion-Record Synthetic Databases", 1994), which is what fio does too, so that the same theta
-//! is the same skew. The ranks of `zipf`, `pareto` and `normal` are scattered over the region: fio
-//! hashes them, by which some blocks share a rank's place; here a bijection does it, and none do.
+//! Billion-Record Synthetic Databases", 1994), as in fio, so that the same theta is the same skew.
+//! The ranks of `zipf`, `pareto` and `normal` are scattered over the region: fio hashes them, so
+//! that some ranks share a block; here a bijection does it, so that none do.
 
 use crate::permutation::Permutation;
 use crate::random::Xoshiro256;
 
-/// The value of `random_distribution=`.
+/// A distribution: the value of `random_distribution=`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Distribution {
     /// Every block is equally likely.
     Random,
-    /// Rank k is drawn in proportion to k^-theta.
+    /// Rank k has a probability proportional to k^-theta.
     Zipf(f64),
-    /// A share `h` of the draws goes to the share `1 - h` of the blocks, and so on within it.
+    /// A part `h` of the accesses goes to the part `1 - h` of the blocks, recursively.
     Pareto(f64),
-    /// Around the middle rank; the deviation is in percent of the blocks.
+    /// Normal, around the middle rank; the deviation is in percent of the blocks.
     Normal(f64),
-    /// Zones, in order: percent of the accesses, and where the zone ends.
+    /// Zones, in order.
     Zoned(Vec<Zone>),
 }
 
-/// A part of the region with its share of the accesses.
+/// A part of the region, with its percentage of the accesses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Zone {
     /// Percent of the accesses.
@@ -32,7 +32,7 @@ pub struct Zone {
     pub len: ZoneLen,
 }
 
-/// How long a zone is.
+/// The length of a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ZoneLen {
     /// Percent of the region (`zoned:`).

@@ -1,19 +1,19 @@
-//! Streams of I/Os whose directions another may have a say in: with rates, whichever direction is
-//! behind its rate goes next, whatever the mix says.
+//! Streams of I/Os whose direction the caller may change: with rates, the direction that is behind
+//! its rate goes next, whatever the mix is.
 //!
-//! Source: what fio 3.33 does with `rate` and a mixed pattern.
+//! Source: fio 3.33 with `rate` and a mixed pattern.
 
 use std::iter::Peekable;
 
 use super::{Direction, Op};
 
-/// A stream of I/Os that can be taken in two steps.
+/// A stream of I/Os that returns the direction and the I/O in two steps.
 pub trait Stream: Iterator<Item = Op> {
-    /// Which way the next I/O goes by the mix; nothing if there is none. It is drawn for that I/O,
-    /// so that [`next_as`](Self::next_as) is to follow.
+    /// Returns the direction of the next I/O by the mix; `None` at the end. A call of
+    /// [`next_as`](Self::next_as) must follow.
     fn direction(&mut self) -> Option<Direction>;
 
-    /// The next I/O, in this direction, which has to be one of the pattern's.
+    /// Returns the next I/O in this direction, which the pattern must have.
     fn next_as(&mut self, direction: Direction) -> Option<Op>;
 }
 

@@ -1,5 +1,5 @@
-//! The stream of I/Os for everything that [`Generator`](super::Generator) leaves out: blocks of
-//! several sizes, uneven distributions, jumps between sequential I/Os.
+//! The stream of I/Os for options that [`Generator`](super::Generator) does not support: blocks of
+//! several sizes, distributions, gaps between sequential I/Os.
 //!
 //! Source: fio's HOWTO and what fio 3.33 does. With a random map and several sizes, fio marks
 //! blocks of the smallest size, and an I/O that would run into a marked one is cut off before it;
@@ -12,24 +12,24 @@ use super::skew::{Distribution, Skew};
 use super::{Direction, Op, Stream, Workload};
 use crate::random::Xoshiro256;
 
-/// What makes a workload more than blocks of one size, by direction where it may differ.
+/// Properties of a workload beyond blocks of one size, by direction where they can differ.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variety {
     /// Bytes per I/O.
     pub sizes: [SizeRule; 3],
     /// `bs_unaligned`: whether sizes of a range may be any number of bytes.
     pub unaligned: bool,
-    /// `blockalign`: what random offsets are multiples of; the smallest size, if not given.
+    /// `blockalign`: alignment of random offsets; `None`: the smallest size.
     pub align: [Option<u32>; 3],
     /// `random_distribution`.
     pub distribution: Distribution,
-    /// `percentage_random`: how many of a random pattern's I/Os are random.
+    /// `percentage_random`: percentage of the I/Os of a random pattern that are random.
     pub percentage_random: [u8; 3],
-    /// What `rw=` has behind its colon: bytes that sequential I/O leaves out, or how many I/Os a
-    /// random pattern does before it seeks.
+    /// The number after the colon of `rw=`: bytes that sequential I/O skips, or I/Os of a random
+    /// pattern between two seeks.
     pub step: i64,
-    /// `rw_sequencer=identical`: whether the I/Os between two seeks have one offset. As in fio 3.33
-    /// that changes nothing if all of them are sequential.
+    /// `rw_sequencer=identical`: whether the I/Os between two seeks have the same offset. As in fio
+    /// 3.33 it has no effect on sequential patterns.
     pub identical: bool,
     /// `number_ios`: I/Os after which the stream ends.
     pub number_ios: Option<u64>,
@@ -62,7 +62,7 @@ enum Spread {
 }
 
 impl Varied {
-    /// The stream of `workload`, from its beginning.
+    /// Returns the stream of `workload`.
     ///
     /// # Panics
     ///
@@ -192,7 +192,7 @@ impl Workload {
             && variety.align == [None; 3]
     }
 
-    /// How much memory the stream takes for its marks, bytes.
+    /// Returns the memory that the stream takes for its map, bytes.
     pub fn map_bytes(&self) -> u64 {
         match self.has_map() {
             true => Map::bytes(self.region.len / u64::from(self.bs)),

@@ -1,29 +1,29 @@
-//! What blocks are filled with, and how they are checked.
+//! The data of writes, and the verification of blocks.
 
 use crate::verify::Checksum;
 use crate::verify::pattern::Pattern;
 
-/// The options of `verify`, and those of the data that is written.
+/// The options of `verify` and of the data to write.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Checks {
-    /// `verify`: how a block shows that it is whole.
+    /// `verify`: the method.
     pub method: Method,
-    /// `verify_pattern`: what blocks are filled with.
+    /// `verify_pattern`: the data of verified blocks.
     pub pattern: Option<Pattern>,
-    /// `verify_only`: whether nothing is written, and what an earlier run wrote is checked.
+    /// `verify_only`: whether to write nothing and verify the data of an earlier run.
     pub only: bool,
-    /// `verify_fatal`: whether the first bad block ends the job.
+    /// `verify_fatal`: whether to end the job at the first bad block.
     pub fatal: bool,
-    /// `buffer_pattern`: the data of writes that are not verified.
+    /// `buffer_pattern`: the data of writes without verification.
     pub buffer_pattern: Option<Pattern>,
-    /// `zero_buffers`: whether that is zeros.
+    /// `zero_buffers`: whether that data is zeros.
     pub zero_buffers: bool,
-    /// `refill_buffers`: whether each write has new data.
+    /// `refill_buffers`: whether to make new data for each write.
     pub refill_buffers: bool,
 }
 
 impl Method {
-    /// fio's word for it.
+    /// Returns fio's name for it.
     pub fn word(self) -> &'static str {
         match self {
             Self::Header(Checksum::Crc32c) => "crc32c",
@@ -34,12 +34,12 @@ impl Method {
     }
 }
 
-/// How blocks are checked.
+/// How blocks are verified.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Method {
     /// By a header with a checksum.
     Header(Checksum),
-    /// By comparing all of it with the pattern.
+    /// By comparing the block with the pattern.
     Pattern,
     /// Not at all.
     #[default]

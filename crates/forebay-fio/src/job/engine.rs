@@ -1,4 +1,4 @@
-//! `ioengine`: the words of fio that are accepted, and what they mean here.
+//! `ioengine`: fio's engines that are accepted.
 
 /// The I/O engines of fio whose name is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub enum Engine {
     Libaio,
     /// io_uring.
     IoUring,
-    /// Completes everything at once, without a device.
+    /// Completes every I/O at once, without a device.
     Null,
     /// Blocking calls: `pread` and `pwrite`.
     Psync,
@@ -16,7 +16,7 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// fio's word for it.
+    /// Returns fio's name for it.
     pub fn word(self) -> &'static str {
         match self {
             Self::Libaio => "libaio",
@@ -27,13 +27,13 @@ impl Engine {
         }
     }
 
-    /// The engine of this word.
+    /// Returns the engine of this name.
     pub fn from_word(word: &str) -> Option<Self> {
         let all = [Self::Libaio, Self::IoUring, Self::Null, Self::Psync, Self::Sync];
         all.into_iter().find(|engine| engine.word() == word)
     }
 
-    /// Whether it makes a call for each I/O, and waits in it.
+    /// Returns whether it makes one blocking call for each I/O.
     pub fn is_blocking(self) -> bool {
         matches!(self, Self::Psync | Self::Sync)
     }

@@ -1,34 +1,38 @@
-//! How the report is printed: fio's `output-format`.
+//! Report formats: fio's `output-format`.
 
-/// How the report is printed.
+/// The format of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OutputFormat {
-    /// For people.
+    /// Text.
     #[default]
     Normal,
     /// One JSON value.
     Json,
-    /// The same with the buckets of the latencies.
+    /// One JSON value with latency histograms.
     JsonPlus,
-    /// One JSON value, then what people read.
+    /// One JSON value, then text.
     NormalJson,
-    /// The same with the buckets.
+    /// One JSON value with latency histograms, then text.
     NormalJsonPlus,
 }
 
 impl OutputFormat {
-    /// The format of a list such as `normal,json`.
-    pub fn from_words(words: &str) -> Option<Self> {
+    /// Returns the format of a list such as `normal,json`.
+    ///
+    /// # Errors
+    ///
+    /// A word of the list that is not a format, in words.
+    pub fn from_words(words: &str) -> Result<Self, String> {
         let (mut normal, mut json, mut plus) = (false, false, false);
         for word in words.split(',') {
             match word {
                 "normal" => normal = true,
                 "json" => json = true,
                 "json+" => plus = true,
-                _ => return None,
+                _ => return Err(format!("unknown format '{word}'")),
             }
         }
-        Some(match (normal, json, plus) {
+        Ok(match (normal, json, plus) {
             (false, _, true) => Self::JsonPlus,
             (false, _, false) => Self::Json,
             (true, _, true) => Self::NormalJsonPlus,
@@ -37,17 +41,17 @@ impl OutputFormat {
         })
     }
 
-    /// Whether there is something for people.
+    /// Returns whether it contains text.
     pub fn is_normal(self) -> bool {
         matches!(self, Self::Normal | Self::NormalJson | Self::NormalJsonPlus)
     }
 
-    /// Whether there is a JSON value.
+    /// Returns whether it contains a JSON value.
     pub fn is_json(self) -> bool {
         self != Self::Normal
     }
 
-    /// Whether the value has buckets.
+    /// Returns whether the JSON value has histograms.
     pub fn has_bins(self) -> bool {
         matches!(self, Self::JsonPlus | Self::NormalJsonPlus)
     }

@@ -1,4 +1,4 @@
-//! What the user said, option by option.
+//! The options of a job as they were given.
 
 use std::time::Duration;
 
@@ -8,8 +8,7 @@ use crate::logs::LogOptions;
 use crate::pace::Pace;
 use crate::units::Size;
 
-/// The options of a job that were given; `None` is "not given". See
-/// [`Job`](crate::job::Job) for the meanings.
+/// The options of a job; `None` is "not given". See [`Job`](crate::job::Job) for the meanings.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[allow(missing_docs)]
 pub struct Given {
@@ -52,12 +51,12 @@ pub struct Given {
     pub measures: Measures,
     pub checks: Checks,
     pub logs: LogOptions,
-    /// Options that are kept as they were given.
+    /// Options with their values as given, for [`arguments::of`](crate::arguments::of).
     pub texts: Vec<(&'static str, String)>,
-    /// What was accepted and does nothing.
+    /// Warnings about options that have no effect.
     pub warnings: Vec<String>,
     pub stonewall: Option<bool>,
     pub new_group: Option<bool>,
-    /// Options of the layer itself, passed on as they are.
+    /// Settings of the block layer, passed on unchanged.
     pub policies: Vec<(&'static str, String)>,
 }

@@ -1,4 +1,4 @@
-//! What a job says of the sizes and places of its I/Os beyond one block size, and what follows.
+//! Sizes and offsets of I/Os beyond one block size.
 
 use crate::generator::sizes::SizeRule;
 use crate::generator::skew::Distribution;
@@ -8,7 +8,7 @@ use crate::generator::{Direction, Pattern};
 /// The block size of a direction for which none was given.
 const DEFAULT_BS: u32 = 4096;
 
-/// The options; `None` is "not given", also of a single direction.
+/// The options; `None` is "not given", also for a single direction.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[allow(missing_docs)]
 pub struct Load {
@@ -18,7 +18,7 @@ pub struct Load {
     pub bssplit: Option<[Option<SizeRule>; 3]>,
     pub bs_unaligned: bool,
     pub blockalign: Option<[Option<u32>; 3]>,
-    /// What `rw` has behind its colon.
+    /// The number after the colon of `rw`.
     pub step: i64,
     /// `rw_sequencer=identical`.
     pub identical: bool,
@@ -28,7 +28,8 @@ pub struct Load {
 }
 
 impl Load {
-    /// The sizes by direction. As in fio a split goes before a range, and a range before a size.
+    /// Returns the sizes by direction. As in fio, `bssplit` overrides `bsrange`, and `bsrange`
+    /// overrides `bs`.
     pub(super) fn sizes(&self, bs: Option<u32>) -> [SizeRule; 3] {
         let of = |rules: &Option<[Option<SizeRule>; 3]>, at: usize| {
             rules.as_ref().and_then(|rules| rules[at].clone())
@@ -40,7 +41,7 @@ impl Load {
         })
     }
 
-    /// What the generator for one block size cannot do; nothing, if there is nothing such.
+    /// Returns what the generator for one block size does not support; `None` if there is nothing.
     pub(super) fn variety(&self, rw: Pattern, sizes: &[SizeRule; 3]) -> Option<Variety> {
         let percent = self.percentage_random.unwrap_or_default();
         let variety = Variety {

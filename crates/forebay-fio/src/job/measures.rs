@@ -1,8 +1,8 @@
-//! What is measured of each I/O, and what the report says of it.
+//! Measurements for each I/O, and their report.
 
 use crate::histogram::PERCENTILES;
 
-/// The options. Their defaults are all 0, or nothing.
+/// The options. Their defaults are off or empty.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[allow(missing_docs)]
 pub struct Measures {
@@ -10,17 +10,17 @@ pub struct Measures {
     pub disable_clat: bool,
     pub disable_slat: bool,
     pub disable_bw: bool,
-    /// The percentiles to show instead of fio's seventeen, ascending.
+    /// The percentiles to report instead of fio's seventeen, ascending.
     pub percentile_list: Option<Vec<f64>>,
-    /// Whether percentiles are shown: of clat, if nothing is said.
+    /// Whether to report percentiles of clat; `None`: yes.
     pub clat_percentiles: Option<bool>,
     pub lat_percentiles: bool,
     pub slat_percentiles: bool,
-    /// `unified_rw_reporting`: all directions as one.
+    /// `unified_rw_reporting`: whether to report all directions as one.
     pub unified: Unified,
 }
 
-/// Whether the directions are reported one by one.
+/// How the directions are reported.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Unified {
     /// One by one.
@@ -33,7 +33,7 @@ pub enum Unified {
 }
 
 impl Measures {
-    /// `gtod_reduce`: nothing that needs a clock.
+    /// Applies `gtod_reduce`: no measurement that needs the clock for each I/O.
     pub fn reduce(&mut self, on: bool) {
         self.disable_lat = on;
         self.disable_clat = on;
@@ -41,17 +41,17 @@ impl Measures {
         self.disable_bw = on;
     }
 
-    /// The percentiles to show, ascending.
+    /// Returns the percentiles to report, ascending.
     pub fn percents(&self) -> &[f64] {
         self.percentile_list.as_deref().unwrap_or(&PERCENTILES)
     }
 
-    /// Whether percentiles of the completion latency are shown.
+    /// Returns whether to report percentiles of the completion latency.
     pub fn shows_clat(&self) -> bool {
         self.clat_percentiles.unwrap_or(true)
     }
 
-    /// Whether a clock has to be read for each I/O.
+    /// Returns whether the clock must be read for each I/O.
     pub fn is_timed(&self) -> bool {
         !(self.disable_lat && self.disable_clat && self.disable_slat)
     }

@@ -1,4 +1,4 @@
-//! The part of a device that a job works on.
+//! The region of a device that a job uses.
 
 use thiserror::Error;
 
@@ -7,29 +7,29 @@ use crate::generator::sizes::SizeRule;
 use crate::job::Job;
 use crate::units::Size;
 
-/// A job that does not fit its device.
+/// Why a job does not fit its device.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RegionError {
-    /// The region reaches past the end.
+    /// The region ends after the end of the device.
     #[error(
-        "{job}: offset {offset} + size {len} goes past the end of the device, which has {capacity} \
+        "{job}: offset {offset} + size {len} is beyond the end of the device, which has {capacity} \
          bytes; lower --size or --offset"
     )]
     PastEnd {
         /// The job's name.
         job: String,
-        /// Where the region begins, bytes.
+        /// Start of the region, bytes.
         offset: u64,
         /// Its length, bytes.
         len: u64,
         /// The length of the device, bytes.
         capacity: u64,
     },
-    /// Not even one block fits.
+    /// The region is smaller than a block.
     #[error(
-        "{job}: the block size ({bs} bytes) is larger than what there is to work on ({len} bytes); \
-         lower --bs or raise --size"
+        "{job}: the block size ({bs} bytes) is larger than the region ({len} bytes); lower --bs or \
+         raise --size"
     )]
     NoBlock {
         /// The job's name.
@@ -42,11 +42,11 @@ pub enum RegionError {
 }
 
 impl Job {
-    /// The part of a device of `capacity` bytes that the job works on.
+    /// Returns the region of a device of `capacity` bytes that the job uses.
     ///
     /// # Errors
     ///
-    /// [`RegionError`] if it reaches past the end or holds no whole block.
+    /// [`RegionError`] if it ends after the end of the device or is smaller than a block.
     pub fn region(&self, capacity: u64) -> Result<Region, RegionError> {
         let offset = self.offset.of(capacity);
         // A percentage seldom hits a block; an offset in bytes is taken as it is.

@@ -1,43 +1,43 @@
-//! The options of the whole run.
+//! Options of the whole run.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::job::OutputFormat;
 
-/// When the progress line is shown.
+/// When to show a progress line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Eta {
     /// On a terminal.
     #[default]
     Auto,
-    /// Everywhere.
+    /// Always.
     Always,
-    /// Nowhere.
+    /// Never.
     Never,
 }
 
-/// The options that concern the whole run, wherever they stand on the command line.
+/// The options of the whole run, from any place on the command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RunOptions {
-    /// The file that the report goes to instead of standard output.
+    /// The file for the report; `None`: standard output.
     pub output: Option<PathBuf>,
-    /// How it is printed.
+    /// The format of the report.
     pub format: OutputFormat,
-    /// When the progress line is shown.
+    /// When to show a progress line.
     pub eta: Eta,
-    /// How often a new line is begun for it.
+    /// The interval at which a new progress line is started.
     pub eta_newline: Option<Duration>,
-    /// How often the whole report is printed while the jobs run.
+    /// The interval at which the whole report is printed while the jobs run.
     pub status_interval: Option<Duration>,
-    /// Whether the options are only read.
+    /// Whether to check the options only.
     pub parse_only: bool,
-    /// Whether the jobs are only shown as a command line.
+    /// Whether to print the jobs as a command line only.
     pub showcmd: bool,
-    /// Whether jobs that write are refused.
+    /// Whether to refuse jobs that write.
     pub readonly: bool,
-    /// Whether a warning is an error.
+    /// Whether to treat warnings as errors.
     pub warnings_fatal: bool,
-    /// The jobs that are run, by name; all, if it is empty.
+    /// The names of the jobs to run; all if empty.
     pub sections: Vec<String>,
 }

@@ -72,10 +72,10 @@ fn the_region_is_cut_to_whole_blocks() {
     check_region(bytes(8192), None, 1 << 20, Ok((8192, (1 << 20) - 8192)));
     check_region(percent(99), percent(1), 1 << 20, Ok((1_036_288, 8192)));
     check_region(percent(50), percent(75), 1 << 20, Ok((1 << 19, 1 << 19)));
-    check_region(None, bytes(1 << 21), 1 << 20, Err("goes past the end"));
-    check_region(bytes(1 << 21), None, 1 << 20, Err("goes past the end"));
+    check_region(None, bytes(1 << 21), 1 << 20, Err("beyond the end"));
+    check_region(bytes(1 << 21), None, 1 << 20, Err("beyond the end"));
     check_region(None, None, 4095, Err("the block size (4096 bytes) is larger"));
-    check_region(bytes(1 << 20), None, 1 << 20, Err("is larger than what there is"));
+    check_region(bytes(1 << 20), None, 1 << 20, Err("is larger than the region (0 bytes)"));
 }
 
 #[test]
@@ -135,11 +135,24 @@ fn contradictions_are_refused() {
     let error =
         |given| Job::new("j".to_owned(), given, Vec::new()).expect_err("a conflict").to_string();
     let given = Given { time_based: Some(true), ..Given::default() };
-    assert_eq!(error(given), "j: --time_based needs a --runtime");
+    assert_eq!(error(given), "j: --time_based needs --runtime");
     let given = Given { verify: Some(true), bs: Some(32), ..Given::default() };
-    assert_eq!(error(given), "j: --verify with a checksum needs a --bs of at least 40 bytes");
+    assert_eq!(error(given), "j: --verify with a checksum needs --bs of at least 40 bytes");
     let given = Given { verify: Some(true), rw: Pattern::from_word("trim"), ..Given::default() };
-    assert_eq!(error(given), "j: --verify does not go with a trim pattern");
+    assert_eq!(error(given), "j: --verify does not work with trims");
+}
+
+#[test]
+fn blocking_calls_have_depth_one_and_say_so() {
+    let blocking = |iodepth| {
+        let ioengine = Some(Engine::Sync);
+        job(Given { iodepth, ioengine, ..Given::default() })
+    };
+    let deep = blocking(Some(32));
+    assert_eq!(deep.iodepth, 1);
+    let warning = "--iodepth=32 has no effect: --ioengine=sync makes blocking calls, one at a time";
+    assert_eq!(deep.warnings, [warning]);
+    assert!(blocking(Some(1)).warnings.is_empty() && blocking(None).warnings.is_empty());
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! What is wrong with a job file, and how it is shown: the place, the line, and a caret under the
-//! word that is wrong.
+//! Errors in job files. Each shows its place, the line, and carets under the wrong part of it.
 
 use std::fmt::{self, Display};
 use std::ops::Range;
@@ -9,31 +8,31 @@ use thiserror::Error;
 use super::{BYTES_MAX, INCLUDES_MAX, LINE_BYTES_MAX};
 use crate::options::UsageError;
 
-/// A job file that cannot be used.
+/// An error in a job file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub struct JobFileError {
     /// The file, as it was named.
     pub file: String,
-    /// Where in it; `None` if the file as a whole is meant.
+    /// The place in it; `None` if the error is one of the whole file.
     pub place: Option<Place>,
     /// The `include` lines that lead there, the innermost first: file and line.
     pub included_from: Vec<(String, usize)>,
-    /// What is wrong.
+    /// The error.
     pub problem: Problem,
 }
 
 /// A part of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The number of the line, from 1 on.
+    /// The line number, from 1 on.
     pub line: usize,
     /// The line.
     pub text: String,
-    /// The bytes of it that are meant, at the borders of characters.
+    /// The range of bytes in it, at character boundaries.
     pub range: Range<usize>,
 }
 
-/// What is wrong with a job file.
+/// The kind of an error in a job file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -41,47 +40,52 @@ pub enum Problem {
     #[error("{}", .0.in_job_file())]
     Usage(UsageError),
     /// An option above the first section.
-    #[error("this stands before the first section, such as [job1]")]
+    #[error("no section before this line: start with a section such as [job1]")]
     NoSection,
-    /// A section whose name does not end.
-    #[error("a section begins with [ and ends with ], and nothing follows it")]
+    /// A section header without its closing bracket, or with text after it.
+    #[error("a section header starts with [ and ends with ], with nothing after it")]
     OpenSection,
     /// An option and a value without `=` between them.
-    #[error("an option and its value are joined by =: {name}={value}")]
+    #[error("missing = between option and value: write {name}={value}")]
     NoEquals {
         /// The option.
         name: String,
-        /// What is meant for its value.
+        /// The text after it.
         value: String,
     },
     /// A section in a file that is included.
-    #[error("an included file has no sections; its options belong to the section that includes it")]
+    #[error("section in an included file: its options belong to the section that includes it")]
     SectionInInclude,
     /// An `include` without a file.
-    #[error("include needs the name of a file")]
+    #[error("include needs a file name")]
     NoInclude,
-    /// A file that includes itself, by way of others perhaps.
-    #[error("{0} includes itself; take this line out")]
+    /// A file that includes itself, directly or through others.
+    #[error("{0} includes itself: remove this line")]
     Cycle(String),
-    /// Too many files are included.
-    #[error("more than {INCLUDES_MAX} files are included")]
+    /// Too many includes.
+    #[error("more than {INCLUDES_MAX} includes")]
     TooManyIncludes,
     /// A file that cannot be read.
-    #[error("cannot be read: {0}")]
+    #[error("cannot read the file: {0}")]
     Read(String),
-    /// A line that is not text.
-    #[error("this is not valid UTF-8")]
+    /// A line that is not valid UTF-8.
+    #[error("not valid UTF-8")]
     NotUtf8,
-    /// A line that is too long, as it is or when its variables are filled in.
-    #[error("the line is longer than {LINE_BYTES_MAX} bytes")]
+    /// A line that is too long, with or without its variables expanded.
+    #[error("line longer than {LINE_BYTES_MAX} bytes")]
     LongLine,
-    /// The files are too large.
-    #[error("the job files are larger than {} MiB in all", BYTES_MAX >> 20)]
+    /// Job files that are too large.
+    #[error("job files larger than {} MiB in total", BYTES_MAX >> 20)]
     TooLarge,
+    /// An option that the program does not support, and why ([`FilePlace::refuse`]).
+    ///
+    /// [`FilePlace::refuse`]: crate::origin::FilePlace::refuse
+    #[error("{0}")]
+    Refused(String),
 }
 
 impl Place {
-    /// The column where it begins: characters, from 1 on.
+    /// Returns the column where it begins: in characters, from 1 on.
     pub fn column(&self) -> usize {
         self.text.get(..self.range.start).map_or(1, |before| before.chars().count() + 1)
     }
@@ -111,7 +115,7 @@ const WIDTH: usize = 76;
 const BEFORE: usize = 30;
 
 impl Place {
-    /// Two lines: the text, and a caret for each character of the range.
+    /// Writes two lines: the text, and a caret for each character of the range.
     fn write_excerpt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text: Vec<char> = self.text.chars().map(visible).collect();
         let start = self.column() - 1;
@@ -129,7 +133,8 @@ impl Place {
     }
 }
 
-/// Tabs and what a terminal obeys take one column.
+/// Returns what is printed for a character, so that each takes one column: tabs as blanks, control
+/// characters as replacement characters.
 fn visible(c: char) -> char {
     match c {
         '\t' => ' ',

@@ -1,4 +1,4 @@
-//! What stands for something else in a line: `${VARIABLE}`, `$pagesize`, `$mb_memory`, `$ncpus`.
+//! Expansion of `${VARIABLE}`, `$pagesize`, `$mb_memory` and `$ncpus` in a line.
 
 use std::borrow::Cow;
 
@@ -6,8 +6,8 @@ use super::{LINE_BYTES_MAX, Problem};
 use crate::host::Host;
 use crate::units::parse_bytes;
 
-/// A line with the variables of the environment filled in; one that is not set is empty. As in fio,
-/// what is filled in is not looked at again, and a `${` without `}` stays.
+/// Returns a line with its environment variables expanded; a variable that is not set is empty. As
+/// in fio, the result is not expanded again, and `${` without `}` is kept.
 pub(super) fn variables<'a>(line: &'a str, host: &dyn Host) -> Result<Cow<'a, str>, Problem> {
     if !line.contains("${") {
         return Ok(Cow::Borrowed(line));
@@ -27,14 +27,14 @@ pub(super) fn variables<'a>(line: &'a str, host: &dyn Host) -> Result<Cow<'a, st
     if text.len() > LINE_BYTES_MAX { Err(Problem::LongLine) } else { Ok(Cow::Owned(text)) }
 }
 
-/// The first variable of a line that is not set.
+/// Returns the first variable of a line that is not set.
 pub(super) fn first_unset<'a>(line: &'a str, host: &dyn Host) -> Option<&'a str> {
     let mut names = line.split("${").skip(1).filter_map(|rest| Some(rest.split_once('}')?.0));
     names.find(|name| host.variable(name).is_none())
 }
 
-/// A value with the facts of the machine filled in. If the value then is arithmetic, such as
-/// `8*4096`, it is worked out, as fio does with the help of `bc`.
+/// Returns a value with the keywords of the machine expanded. If the result is arithmetic, such as
+/// `8*4096`, it is evaluated, as fio does with `bc`.
 pub(super) fn keywords(value: &str, host: &dyn Host) -> Result<String, Problem> {
     let mut text = value.to_owned();
     let facts = [

@@ -16,9 +16,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::assembly::{Assembly, is_global, is_job_name};
-use crate::cmdline::{CommandError, CommandLine};
+use crate::cmdline::CommandLine;
+use crate::errors::CommandErrors;
 use crate::host::Host;
 use crate::options::{self, Found, UsageError};
+use crate::origin::{FilePlace, Source};
 
 pub use self::error::{JobFileError, Place, Problem};
 
@@ -39,19 +41,15 @@ const NESTING_MAX: usize = 16;
 ///
 /// # Errors
 ///
-/// The first thing that is wrong.
-pub fn parse(file: &Path, host: &mut dyn Host) -> Result<CommandLine, CommandError> {
+/// All errors of the file and of those that it includes.
+pub fn parse(file: &Path, host: &mut dyn Host) -> Result<CommandLine, CommandErrors> {
     let mut assembly = Assembly::default();
-    read_into(&mut assembly, file, host)?;
-    Ok(assembly.finish(1)?)
+    read_into(&mut assembly, file, host);
+    assembly.finish(1)
 }
 
-/// Adds the jobs of a file.
-pub(crate) fn read_into(
-    assembly: &mut Assembly,
-    file: &Path,
-    host: &mut dyn Host,
-) -> Result<(), Box<JobFileError>> {
+/// Adds the jobs of a file, or its errors.
+pub(crate) fn read_into(assembly: &mut Assembly, file: &Path, host: &mut dyn Host) {
     let mut reader = Reader {
         assembly,
         host,
@@ -66,9 +64,12 @@ pub(crate) fn read_into(
     };
     let contents = reader.host.read(file).map_err(|error| error.to_string());
     reader.chain.push(Link { path: file.to_owned(), name, line: 0 });
-    let contents = contents.map_err(|error| reader.error(None, Problem::Read(error)))?;
-    reader.lines(&contents)?;
-    reader.close()
+    match contents {
+        // The error that ended the reading has been recorded.
+        Ok(contents) => drop(reader.lines(&contents)),
+        Err(error) => reader.fail_outside(None, Problem::Read(error)),
+    }
+    reader.close();
 }
 
 /// Where in the file the reader is.
@@ -79,8 +80,9 @@ enum Section {
     Global,
     /// A job; errors that only its end shows are shown at its beginning.
     Job(Place),
-    /// A job that `--section` leaves out.
-    LeftOut,
+    /// Lines that are skipped: of a job that `--section` leaves out, or after an error that leaves
+    /// open what they belong to.
+    Skipped,
 }
 
 /// A file that is being read.
@@ -102,38 +104,53 @@ struct Reader<'a> {
     nr_includes: usize,
 }
 
-/// A line of which something is wrong: the bytes, and what.
+/// An error that is recorded, and after which reading does not go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Halt {
+    /// In this file.
+    File,
+    /// In any file.
+    All,
+}
+
+/// A wrong part of a line: its bytes, and what is wrong.
 type Wrong = (Range<usize>, Problem);
 
 impl Reader<'_> {
-    fn lines(&mut self, contents: &[u8]) -> Result<(), Box<JobFileError>> {
+    fn lines(&mut self, contents: &[u8]) -> Result<(), Halt> {
         self.bytes += contents.len();
         if self.bytes > BYTES_MAX {
-            return Err(self.error(None, Problem::TooLarge));
+            self.fail_outside(None, Problem::TooLarge);
+            return Err(Halt::All);
         }
         // Editors of other systems put it there.
         let contents = contents.strip_prefix("\u{feff}".as_bytes()).unwrap_or(contents);
         for (at, line) in contents.split(|&byte| byte == b'\n').enumerate() {
+            if self.assembly.has_enough_errors() {
+                return Err(Halt::All);
+            }
             if let Some(link) = self.chain.last_mut() {
                 link.line = at + 1;
             }
             if line.len() > LINE_BYTES_MAX {
                 let text = String::from_utf8_lossy(line);
                 let place = self.place(&text, 0..text.len());
-                return Err(self.error(Some(place), Problem::LongLine));
+                self.fail(place, Problem::LongLine);
+                continue;
             }
             let Ok(text) = std::str::from_utf8(line) else {
                 let text = String::from_utf8_lossy(line).into_owned();
                 let start = text.find('\u{fffd}').unwrap_or(0);
                 let place = self.place(&text, start..(start + '\u{fffd}'.len_utf8()));
-                return Err(self.error(Some(place), Problem::NotUtf8));
+                self.fail(place, Problem::NotUtf8);
+                continue;
             };
             self.line(text.strip_suffix('\r').unwrap_or(text))?;
         }
         Ok(())
     }
 
-    fn line(&mut self, text: &str) -> Result<(), Box<JobFileError>> {
+    fn line(&mut self, text: &str) -> Result<(), Halt> {
         let end = text.find([';', '#']).unwrap_or(text.len());
         let content = text[..end].trim();
         if content.is_empty() {
@@ -144,56 +161,68 @@ impl Reader<'_> {
         if content.starts_with('[') {
             return self.section(text, content, all);
         }
-        if let Some(file) = include_of(content) {
-            return self.include(file, text, all);
+        match self.section {
+            Section::None => {
+                let place = self.place(text, all);
+                self.fail_outside(Some(place), Problem::NoSection);
+                self.section = Section::Skipped;
+                return Ok(());
+            }
+            Section::Skipped => return Ok(()),
+            Section::Global | Section::Job(_) => {}
         }
-        let done = match self.section {
-            Section::None => Err((all, Problem::NoSection)),
-            Section::LeftOut => Ok(()),
-            Section::Global | Section::Job(_) => self.option(content, start),
-        };
-        done.map_err(|(range, problem)| self.error(Some(self.place(text, range)), problem))
+        if let Some(file) = include_of(content) {
+            let place = self.place(text, all);
+            return self.include(file, place);
+        }
+        if let Err((range, problem)) = self.option(text, content, start) {
+            let place = self.place(text, range);
+            self.fail(place, problem);
+        }
+        Ok(())
     }
 
-    fn section(
-        &mut self,
-        text: &str,
-        content: &str,
-        range: Range<usize>,
-    ) -> Result<(), Box<JobFileError>> {
+    fn section(&mut self, text: &str, content: &str, range: Range<usize>) -> Result<(), Halt> {
         let place = self.place(text, range);
-        let Some(name) = content.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
-            return Err(self.error(Some(place), Problem::OpenSection));
-        };
+        let name = content.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
         if self.chain.len() > 1 {
-            return Err(self.error(Some(place), Problem::SectionInInclude));
+            let is_section = name.is_some();
+            let problem = if is_section { Problem::SectionInInclude } else { Problem::OpenSection };
+            self.fail(place, problem);
+            return Err(Halt::File);
         }
-        self.close()?;
+        self.close();
+        let Some(name) = name else {
+            self.fail_outside(Some(place), Problem::OpenSection);
+            self.section = Section::Skipped;
+            return Ok(());
+        };
         let name = name.trim();
         if self.assembly.is_left_out(name) {
-            self.section = Section::LeftOut;
+            self.section = Section::Skipped;
             return Ok(());
         }
         if let Err(error) = self.assembly.open(name) {
-            return Err(self.error(Some(place), Problem::Usage(error)));
+            self.fail_outside(Some(place), Problem::Usage(error));
+            return Err(Halt::All);
         }
         self.section = if is_global(name) { Section::Global } else { Section::Job(place) };
         Ok(())
     }
 
     /// Ends the section.
-    fn close(&mut self) -> Result<(), Box<JobFileError>> {
+    fn close(&mut self) {
         let section = std::mem::replace(&mut self.section, Section::None);
-        let Err(error) = self.assembly.close() else { return Ok(()) };
+        let Err(error) = self.assembly.close() else { return };
         let place = match section {
             Section::Job(place) => Some(place),
             _ => None,
         };
-        Err(self.error(place, Problem::Usage(error)))
+        self.fail_outside(place, Problem::Usage(error));
     }
 
-    /// Sets an option of the section. `start` is where `content` begins in its line.
-    fn option(&mut self, content: &str, start: usize) -> Result<(), Wrong> {
+    /// Sets an option of the section. `start` is where `content` begins in `text`.
+    fn option(&mut self, text: &str, content: &str, start: usize) -> Result<(), Wrong> {
         let whole = start..start + content.len();
         let filled = expand::variables(content, self.host).map_err(|p| (whole.clone(), p))?;
         let (name, value) = match filled.split_once('=') {
@@ -226,37 +255,26 @@ impl Reader<'_> {
             self.assembly.rename(&value);
             return Ok(());
         }
-        let place = self.chain.last().map(|link| format!("{}:{}: ", link.name, link.line));
-        let place = place.unwrap_or_default();
-        self.assembly.set(found, name, &value, bare, &place).map_err(|mut error| {
+        let source = Source::File(self.file_place(self.place(text, whole)));
+        self.assembly.set(found, name, &value, bare, source).map_err(|mut error| {
             if let (UsageError::BadValue { reason, .. }, Some(unset)) =
                 (&mut error, expand::first_unset(content, self.host))
             {
-                reason.push_str(&format!("; ${{{unset}}} is not set, and empty"));
+                reason.push_str(&format!("; ${{{unset}}} is not set, so it is empty"));
             }
             wrong(error)
         })
     }
 
-    fn include(
-        &mut self,
-        file: &str,
-        text: &str,
-        range: Range<usize>,
-    ) -> Result<(), Box<JobFileError>> {
-        let place = self.place(text, range);
-        let fail = |reader: &Self, problem| Err(reader.error(Some(place.clone()), problem));
-        match self.section {
-            Section::None => return fail(self, Problem::NoSection),
-            Section::LeftOut => return Ok(()),
-            Section::Global | Section::Job(_) => {}
-        }
+    fn include(&mut self, file: &str, place: Place) -> Result<(), Halt> {
         if file.is_empty() {
-            return fail(self, Problem::NoInclude);
+            self.fail(place, Problem::NoInclude);
+            return Ok(());
         }
         self.nr_includes += 1;
         if self.nr_includes > INCLUDES_MAX {
-            return fail(self, Problem::TooManyIncludes);
+            self.fail(place, Problem::TooManyIncludes);
+            return Err(Halt::All);
         }
         // `-` is a file here.
         let given = if file == "-" { Path::new("./-") } else { Path::new(file) };
@@ -266,22 +284,24 @@ impl Reader<'_> {
         for path in candidates {
             let is_cycle = self.chain.iter().any(|link| same_path(&link.path, &path));
             if is_cycle || self.chain.len() > NESTING_MAX {
-                return fail(self, Problem::Cycle(file.to_owned()));
+                self.fail(place, Problem::Cycle(file.to_owned()));
+                return Ok(());
             }
             match self.host.read(&path) {
                 Ok(contents) => return self.included(path, &contents),
                 Err(error) => missing = format!("{file}: {error}"),
             }
         }
-        fail(self, Problem::Read(missing))
+        self.fail(place, Problem::Read(missing));
+        Ok(())
     }
 
     /// Reads the lines of a file that is included.
-    fn included(&mut self, path: PathBuf, contents: &[u8]) -> Result<(), Box<JobFileError>> {
+    fn included(&mut self, path: PathBuf, contents: &[u8]) -> Result<(), Halt> {
         self.chain.push(Link { name: path.display().to_string(), path, line: 0 });
-        self.lines(contents)?;
+        let read = self.lines(contents);
         self.chain.pop();
-        Ok(())
+        read.or_else(|halt| if halt == Halt::File { Ok(()) } else { Err(halt) })
     }
 
     fn place(&self, text: &str, range: Range<usize>) -> Place {
@@ -289,15 +309,37 @@ impl Reader<'_> {
         Place { line, text: text.to_owned(), range }
     }
 
-    fn error(&self, place: Option<Place>, problem: Problem) -> Box<JobFileError> {
+    fn file_place(&self, place: Place) -> FilePlace {
+        let (file, included_from) = self.files();
+        FilePlace { file, place, included_from }
+    }
+
+    /// Returns the file that is being read, and the `include` lines that lead to it.
+    fn files(&self) -> (String, Vec<(String, usize)>) {
         let mut links = self.chain.iter().rev();
         let file = links.next().map(|link| link.name.clone()).unwrap_or_default();
-        let included_from = links.map(|link| (link.name.clone(), link.line)).collect();
-        Box::new(JobFileError { file, place, included_from, problem })
+        (file, links.map(|link| (link.name.clone(), link.line)).collect())
+    }
+
+    /// Records an error of the section.
+    fn fail(&mut self, place: Place, problem: Problem) {
+        let error = self.error(Some(place), problem);
+        self.assembly.fail(error);
+    }
+
+    /// Records an error that belongs to no section that is open.
+    fn fail_outside(&mut self, place: Option<Place>, problem: Problem) {
+        let error = self.error(place, problem);
+        self.assembly.fail_outside(error);
+    }
+
+    fn error(&self, place: Option<Place>, problem: Problem) -> JobFileError {
+        let (file, included_from) = self.files();
+        JobFileError { file, place, included_from, problem }
     }
 }
 
-/// What stands behind `include`, if the line begins with it.
+/// Returns the text after `include`, if the line begins with that.
 fn include_of(content: &str) -> Option<&str> {
     let rest = content.strip_prefix("include")?;
     match rest.chars().next() {
@@ -307,7 +349,8 @@ fn include_of(content: &str) -> Option<&str> {
     }
 }
 
-/// Whether two paths are the same but for `.` in them. The limit on nesting finds the rest.
+/// Returns whether two paths are equal apart from `.` in them. Other cycles reach the limit on
+/// nesting.
 fn same_path(a: &Path, b: &Path) -> bool {
     let parts = |path: &Path| {
         let current = |part: &_| *part == std::path::Component::CurDir;
@@ -336,7 +379,7 @@ impl Ranges {
     }
 }
 
-/// An option and a value without `=` get a hint; all else is what it was.
+/// Returns an error for an unknown name: with a hint, if it is an option and a value without `=`.
 fn no_equals(name: &str, value: Option<&str>, error: UsageError, ranges: &Ranges) -> Wrong {
     if value.is_none()
         && let Some((option, rest)) = name.split_once(char::is_whitespace)

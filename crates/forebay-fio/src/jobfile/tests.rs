@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 
 use super::*;
 use crate::arguments;
-use crate::cmdline::{Parsed, parse_with};
+use crate::cmdline::{CommandError, Parsed, parse_with};
 use crate::job::Job;
 
 /// Files and variables in memory.
@@ -38,13 +38,23 @@ impl Host for Memory {
     }
 }
 
+/// The one error of these files.
+#[track_caller]
+fn error_of(files: &[(&str, &str)]) -> JobFileError {
+    let errors = parse_files(files).expect_err(files[0].1);
+    match errors.list() {
+        [CommandError::JobFile(error)] => (**error).clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
 fn memory(files: &[(&str, &str)]) -> Memory {
     let file = |&(name, text): &(&str, &str)| (PathBuf::from(name), text.as_bytes().to_vec());
     let variables = HashMap::from([("SIZE", "64k"), ("KEY", "iodepth"), ("FOUR", "4")]);
     Memory { files: files.iter().map(file).collect(), variables }
 }
 
-fn parse_files(files: &[(&str, &str)]) -> Result<CommandLine, CommandError> {
+fn parse_files(files: &[(&str, &str)]) -> Result<CommandLine, CommandErrors> {
     parse(Path::new(files[0].0), &mut memory(files))
 }
 
@@ -127,29 +137,26 @@ fn what_is_included_is_shown_with_who_includes_it() {
     let files = [("a.fio", "[a]\ninclude b.fio\n"), ("b.fio", "\n[b]\n")];
     check_files(
         &files,
-        "b.fio:2:1: an included file has no sections; its options belong to the section that \
-         includes it\n  2 | [b]\n    | ^^^\n  included by a.fio:2",
+        "b.fio:2:1: section in an included file: its options belong to the section that includes \
+         it\n  2 | [b]\n    | ^^^\n  included by a.fio:2",
     );
     check(
         "[a]\ninclude b.fio ; ours\n",
-        "a.fio:2:1: cannot be read: b.fio: no such file\n  \
+        "a.fio:2:1: cannot read the file: b.fio: no such file\n  \
            2 | include b.fio ; ours\n    | ^^^^^^^^^^^^^",
     );
-    check(
-        "[a]\ninclude",
-        "a.fio:2:1: include needs the name of a file\n  2 | include\n    | ^^^^^^^",
-    );
+    check("[a]\ninclude", "a.fio:2:1: include needs a file name\n  2 | include\n    | ^^^^^^^");
 }
 
 #[test]
 fn a_file_that_includes_itself_is_refused() {
     check_files(
         &[("a.fio", "[a]\ninclude ./a.fio\n")],
-        "a.fio:2:1: ./a.fio includes itself; take this line out\n  \
+        "a.fio:2:1: ./a.fio includes itself: remove this line\n  \
            2 | include ./a.fio\n    | ^^^^^^^^^^^^^^^",
     );
     let files = [("a", "[a]\ninclude b"), ("b", "include c"), ("c", "include b")];
-    let Err(CommandError::JobFile(error)) = parse_files(&files) else { panic!("a cycle") };
+    let error = error_of(&files);
     assert_eq!(error.problem, Problem::Cycle("b".to_owned()));
     assert_eq!(error.included_from, [("b".to_owned(), 1), ("a".to_owned(), 2)]);
 }
@@ -162,40 +169,40 @@ fn an_include_bomb_is_refused() {
     let mut files = vec![("a", first.as_str())];
     files.extend(texts.iter().map(|(name, text)| (name.as_str(), text.as_str())));
     files.push(("f11", "bs=4k"));
-    let Err(CommandError::JobFile(error)) = parse_files(&files) else { panic!("a bomb") };
+    let error = error_of(&files);
     assert_eq!(error.problem, Problem::TooManyIncludes);
 }
 
 #[test]
 fn what_is_wrong_is_shown_with_its_place() {
-    let no_job = "there is no job to run; a job begins with --name=job1, or in a job file with a \
-                  line such as [job1]";
+    let no_job = "no job to run; a job begins with --name=job1, or in a job file with a line such \
+                  as [job1]";
     check("", no_job);
     check("[global]\nbs=4k\n", no_job);
     check(
         "bs=4k\n",
-        "a.fio:1:1: this stands before the first section, such as [job1]\n  \
+        "a.fio:1:1: no section before this line: start with a section such as [job1]\n  \
            1 | bs=4k\n    | ^^^^^",
     );
     check(
         "\n[a\n",
-        "a.fio:2:1: a section begins with [ and ends with ], and nothing follows it\n  \
+        "a.fio:2:1: a section header starts with [ and ends with ], with nothing after it\n  \
            2 | [a\n    | ^^",
     );
     check(
         "[a]\n\t bs = 4z ; hm\n",
-        "a.fio:2:8: bs=4z: 'z' is not a unit here; accepted: a size such as 4096, 4k, 1m or 1g \
-         (k = 1024, ki = 1000), or up to three: read,\
-         write,trim\n  2 |   bs = 4z ; hm\n    |        ^^",
+        "a.fio:2:8: bs=4z: unknown unit 'z' (accepted: a size such as 4096, 4k, 1m or 1g, where k \
+         = 1024 and ki = 1000, or up to three: read,\
+         write,trim)\n  2 |   bs = 4z ; hm\n    |        ^^",
     );
     check(
         "[a]\niodepth\n",
-        "a.fio:2:1: iodepth needs a value; accepted: a number from 1 to 65536\n  \
+        "a.fio:2:1: iodepth needs a value (accepted: a number from 1 to 65536)\n  \
            2 | iodepth\n    | ^^^^^^^",
     );
     check(
         "[a]\nbs 4k\n",
-        "a.fio:2:1: an option and its value are joined by =: bs=4k\n  2 | bs 4k\n    | ^^^^^",
+        "a.fio:2:1: missing = between option and value: write bs=4k\n  2 | bs 4k\n    | ^^^^^",
     );
     check(
         "[a]\n--bs=4k\n",
@@ -203,12 +210,12 @@ fn what_is_wrong_is_shown_with_its_place() {
     );
     check(
         "[a]\noutput=x\n",
-        "a.fio:2:1: output concerns the whole run; say --output on the command line\n  \
+        "a.fio:2:1: output applies to the whole run; give --output on the command line\n  \
            2 | output=x\n    | ^^^^^^",
     );
     check(
         "[a]\nbs=4k\n[b]\ntime_based\n",
-        "a.fio:3:1: b: --time_based needs a --runtime\n  3 | [b]\n    | ^^^",
+        "a.fio:3:1: b: --time_based needs --runtime\n  3 | [b]\n    | ^^^",
     );
 }
 
@@ -216,17 +223,69 @@ fn what_is_wrong_is_shown_with_its_place() {
 fn a_value_that_a_variable_leaves_empty_names_the_variable() {
     check(
         "[a]\nfilename=${SIZE}\nio_size=${UNSET}\n",
-        "a.fio:3:9: io_size=: it does not start with a whole number; ${UNSET} is not set, and \
-         empty; accepted: a size such as 4096, 4k, 1m or 1g, or 1% to 100%\n  \
+        "a.fio:3:9: io_size=: not a whole number; ${UNSET} is not set, so it is empty (accepted: a \
+         size such as 4096, 4k, 1m or 1g, or 1% to 100%)\n  \
            3 | io_size=${UNSET}\n    |         ^^^^^^^^",
     );
+}
+
+#[test]
+fn all_errors_of_all_files_are_reported_at_once() {
+    let files = [
+        (
+            "a.fio",
+            "bs=4k\niodepth=2\n[a]\niodpth=4\ninclude b.fio\ninclude none.fio\n[b\nrw=x\n[c]\n\
+          time_based\n[d]\nruntim=1s\ntime_based\nrate_min=4k\n",
+        ),
+        ("b.fio", "bs 4k\n[x]\nrw=never read\n"),
+    ];
+    let errors = parse_files(&files).expect_err("many errors");
+    let first_lines = |error: &CommandError| {
+        let text = error.to_string();
+        text.lines().next().unwrap_or_default().to_owned()
+    };
+    let first_lines: Vec<_> = errors.list().iter().map(first_lines).collect();
+    let expected = [
+        "a.fio:1:1: no section before this line: start with a section such as [job1]",
+        "a.fio:4:1: unknown option iodpth; did you mean iodepth?",
+        "b.fio:1:1: missing = between option and value: write bs=4k",
+        "b.fio:2:1: section in an included file: its options belong to the section that includes \
+        it",
+        "a.fio:6:1: cannot read the file: none.fio: no such file",
+        "a.fio:7:1: a section header starts with [ and ends with ], with nothing after it",
+        "a.fio:9:1: c: --time_based needs --runtime",
+        "a.fio:12:1: unknown option runtim; did you mean runtime?",
+        "a.fio:14:1: rate_min: forebay does not support this fio option; check the figures of the \
+         report (--output-format=json); a job does not end because it is too slow",
+    ];
+    assert_eq!(first_lines, expected);
+}
+
+#[test]
+fn options_keep_their_places() {
+    let files =
+        [("a.fio", "[global]\nbs=8k\n[a]\ninclude b.fio\n"), ("b.fio", "\n iodepth = 4 ; x")];
+    let command = parse_files(&files).expect("it is right");
+    let shown: Vec<_> = command.origins[0]
+        .iter()
+        .map(|origin| match &origin.source {
+            Source::File(at) => at.refuse("no".to_owned()).to_string(),
+            Source::CommandLine => panic!("{origin:?}"),
+        })
+        .collect();
+    let expected = [
+        "a.fio:2:1: no\n  2 | bs=8k\n    | ^^^^^",
+        "b.fio:2:2: no\n  2 |  iodepth = 4 ; x\n    |  ^^^^^^^^^^^\n  included by a.fio:4",
+    ];
+    assert_eq!(shown, expected);
 }
 
 #[test]
 fn an_empty_value_has_a_caret_behind_it() {
     check(
         "[a]\nfilename=\n",
-        "a.fio:2:10: filename=: it is empty; accepted: a text\n  2 | filename=\n    |          ^",
+        "a.fio:2:10: filename=: empty value (accepted: any text)\n  2 | filename=\n    |          \
+        ^",
     );
 }
 
@@ -245,24 +304,23 @@ fn what_is_not_text_or_too_long_is_refused() {
     let mut host = memory(&[]);
     host.files.insert("a".into(), b"[a]\nfilename=\xff\xfe\n".to_vec());
     let error = parse(Path::new("a"), &mut host).expect_err("not UTF-8").to_string();
-    assert!(error.starts_with("a:2:10: this is not valid UTF-8\n"), "{error}");
+    assert!(error.starts_with("a:2:10: not valid UTF-8\n"), "{error}");
 
     let long = format!("[a]\nfilename={}\n", "x".repeat(LINE_BYTES_MAX));
     let message = parse_files(&[("a.fio", &long)]).expect_err("it is long").to_string();
-    assert!(message.starts_with("a.fio:2:1: the line is longer than 8192 bytes\n"), "{message}");
+    assert!(message.starts_with("a.fio:2:1: line longer than 8192 bytes\n"), "{message}");
     let filled = format!("[a]\nfilename={}\n", "${SIZE}".repeat(1000));
     assert!(parse_files(&[("a", &filled)]).is_ok());
     let grown = format!("[a]\nfilename={}\n", "$ncpus${SIZE}${SIZE}".repeat(400));
     assert!(parse_files(&[("a", &grown)]).is_ok());
-    check(&"#\n".repeat(1 << 20), "a.fio: the job files are larger than 1 MiB in all");
+    check(&"#\n".repeat(1 << 20), "a.fio: job files larger than 1 MiB in total");
     check(
         "",
-        "there is no job to run; a job begins with --name=job1, or in a job file with a line \
-               such as [job1]",
+        "no job to run; a job begins with --name=job1, or in a job file with a line such as [job1]",
     );
     check_files(
         &[("b.fio", &"[a]\n".repeat(5000))],
-        "b.fio:4097:1: there are more than 4096 jobs\n  4097 | [a]\n       | ^^^",
+        "b.fio:4097:1: more than 4096 jobs\n  4097 | [a]\n       | ^^^",
     );
 }
 
@@ -300,7 +358,7 @@ fn sections_are_picked_by_name() {
     assert_eq!(names, [("b", 16_384), ("c", 8192)]);
     let args = ["a.fio", "--section=z"].map(Into::into);
     let error = parse_with(args, &mut memory(&files)).expect_err("no such section").to_string();
-    assert_eq!(error, "--section=z: no job is named so");
+    assert_eq!(error, "--section=z: no job has this name");
 }
 
 #[test]
@@ -308,22 +366,25 @@ fn what_is_ignored_is_told_once() {
     let files = [("a.fio", "[a]\nunlink=1\n[b]\nunlink=1\nfallocate=none\n")];
     let command = run("--clocksource=cpu a.fio --clocksource=cpu", &files);
     let expected = [
-        "--clocksource is ignored: the clock is the system's monotonic one",
-        "a.fio:2: unlink is ignored: files are left in place",
-        "a.fio:5: fallocate is ignored: it says how files are made before the start, which is not \
-         measured",
+        "--clocksource is ignored: the clock is always CLOCK_MONOTONIC",
+        "a.fio:2: unlink is ignored: files are not removed",
+        "a.fio:5: fallocate is ignored: it is about creating files, which happens before the \
+         measurement",
     ];
     assert_eq!(command.warnings, expected);
     let args = ["--warnings-fatal", "a.fio"].map(Into::into);
     let error = parse_with(args, &mut memory(&files)).expect_err("a warning");
-    assert!(error.to_string().ends_with("in place (--warnings-fatal)"), "{error}");
+    assert!(error.to_string().ends_with("not removed (--warnings-fatal)"), "{error}");
 }
 
 #[test]
 fn a_name_that_begins_with_global_sets_defaults_and_says_so() {
     let command = parse_files(&[("a", "[globals]\nbs=8k\n[a]\n")]).expect("as in fio");
     assert_eq!((command.jobs.len(), command.jobs[0].bs), (1, 8192));
-    assert_eq!(command.warnings, ["'globals' sets defaults: in fio, names with 'global' first do"]);
+    assert_eq!(
+        command.warnings,
+        ["'globals' sets defaults, as in fio: its name begins with 'global'"]
+    );
 }
 
 #[test]

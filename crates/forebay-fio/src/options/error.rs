@@ -1,25 +1,25 @@
-//! What is wrong with options, in words that say what would do.
+//! Errors of options. Each names the option, the reason and what to do.
 
 use std::fmt::{self, Display};
 
 use thiserror::Error;
 
-/// What is wrong with a command line, or with a line of a job file.
+/// An error in a command line, or in a line of a job file.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UsageError {
-    /// No such option, in fio or here.
+    /// An option that neither fio nor this program has.
     UnknownOption {
         /// As given, without dashes.
         name: String,
-        /// The known option whose name is most like it.
+        /// The most similar known option.
         nearest: Option<&'static str>,
     },
     /// An option of fio that is not supported.
     NotSupported {
         /// As given, without dashes.
         name: String,
-        /// What to do instead.
+        /// The advice.
         instead: &'static str,
     },
     /// A value that the option does not take.
@@ -28,16 +28,16 @@ pub enum UsageError {
         name: String,
         /// The value as given.
         value: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
-        /// What the option takes.
+        /// The accepted values.
         accepted: String,
     },
-    /// The value is missing.
+    /// A missing value.
     MissingValue {
         /// The option as given, without dashes.
         name: String,
-        /// What the option takes.
+        /// The accepted values.
         accepted: String,
     },
     /// An option of the whole run in a job file.
@@ -45,18 +45,23 @@ pub enum UsageError {
         /// The option as given.
         name: String,
     },
-    /// Something that is not an option.
+    /// An argument that is not an option.
     NotAnOption {
         /// As given.
         argument: String,
     },
-    /// An argument that is not text.
+    /// An argument that is not valid UTF-8.
     NotUtf8 {
         /// As given, with replacement characters.
         argument: String,
     },
-    /// There is no job to run.
+    /// No job to run.
     NoJob,
+    /// More jobs than fio allows.
+    TooManyJobs {
+        /// fio's limit.
+        max: usize,
+    },
     /// Options that contradict each other.
     Conflict(String),
 }
@@ -68,7 +73,7 @@ impl Display for UsageError {
 }
 
 impl UsageError {
-    /// The same for a job file, where options have no dashes.
+    /// Returns the message for a job file, where options have no dashes.
     pub fn in_job_file(&self) -> impl Display + '_ {
         InJobFile(self)
     }
@@ -82,27 +87,27 @@ impl UsageError {
                 write!(f, "unknown option {dashes}{name}; see forebay bench --help")
             }
             Self::NotSupported { name, instead } => {
-                let bench = "fio knows it, forebay bench does not support it yet";
-                write!(f, "{dashes}{name}: {bench}; {instead}")
+                write!(f, "{dashes}{name}: forebay does not support this fio option; {instead}")
             }
             Self::BadValue { name, value, reason, accepted } => {
                 let value = Short(value);
-                write!(f, "{dashes}{name}={value}: {reason}; accepted: {accepted}")
+                write!(f, "{dashes}{name}={value}: {reason} (accepted: {accepted})")
             }
             Self::MissingValue { name, accepted } => {
-                write!(f, "{dashes}{name} needs a value; accepted: {accepted}")
+                write!(f, "{dashes}{name} needs a value (accepted: {accepted})")
             }
             Self::RunOption { name } => {
-                write!(f, "{name} concerns the whole run; say --{name} on the command line")
+                write!(f, "{name} applies to the whole run; give --{name} on the command line")
             }
             Self::NotAnOption { argument } => {
                 write!(f, "'{argument}' is not an option; options begin with --")
             }
             Self::NotUtf8 { argument } => write!(f, "'{argument}' is not valid UTF-8"),
             Self::NoJob => f.write_str(
-                "there is no job to run; a job begins with --name=job1, or in a job file with a \
-                 line such as [job1]",
+                "no job to run; a job begins with --name=job1, or in a job file with a line such \
+                 as [job1]",
             ),
+            Self::TooManyJobs { max } => write!(f, "more than {max} jobs"),
             Self::Conflict(message) => f.write_str(message),
         }
     }
@@ -116,8 +121,8 @@ impl Display for InJobFile<'_> {
     }
 }
 
-/// A text that may be long: its beginning.
-struct Short<'a>(&'a str);
+/// A text of any length, of which only the beginning is printed.
+pub(super) struct Short<'a>(pub(super) &'a str);
 
 impl Display for Short<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

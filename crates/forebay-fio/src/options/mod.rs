@@ -1,22 +1,22 @@
-//! fio's options: which there are, what they take, and what they set.
+//! fio's options: their names, values and effects.
 //!
-//! Everything about an option that is supported stands in one row of [`OPTIONS`], and what becomes
-//! of fio's other options in [`known`]: together they are one table of all names. This module looks
-//! names up and applies values; what is refused, and in which words, is in [`error`].
+//! [`OPTIONS`] has one row for each supported option, and [`known`] has fio's other options:
+//! together they list every name. This module finds names and applies values. [`help`] prints the
+//! table, and [`error`] has the error messages.
 
 pub mod error;
+mod help;
 pub mod known;
 mod nearest;
 mod table;
 mod values;
-
-use std::fmt::Write;
 
 use crate::arguments;
 use crate::job::{Given, RunOptions};
 use crate::units::{self, NumberError, Size};
 
 pub use self::error::UsageError;
+pub use self::help::{help, help_of};
 use self::known::{Foreign, Verdict};
 pub use self::nearest::nearest;
 pub use self::table::OPTIONS;
@@ -24,19 +24,19 @@ pub use self::table::OPTIONS;
 /// One option: a row of the table.
 #[derive(Debug)]
 pub struct OptionSpec {
-    /// The name that reports use, without dashes.
+    /// The name in reports, without dashes.
     pub name: &'static str,
     /// Other names for it.
     pub aliases: &'static [&'static str],
-    /// What it takes and sets.
+    /// The values that it takes, and what they set.
     pub kind: Kind,
-    /// The value if it is not given, for the help text; empty if there is none.
+    /// The default value, for the help text; empty if there is none.
     pub default: &'static str,
-    /// What it does, in a few words.
+    /// A short description.
     pub help: &'static str,
 }
 
-/// What an option takes, and where its value goes.
+/// The values of an option, and the function that stores them.
 #[derive(Debug, Clone, Copy)]
 #[allow(missing_docs)]
 pub enum Kind {
@@ -48,25 +48,25 @@ pub enum Kind {
     Size { set: fn(&mut Given, Size) },
     /// A time, in seconds by default.
     Time { set: fn(&mut Given, std::time::Duration) },
-    /// 0 or 1, and the value is needed.
+    /// 0 or 1; the value is required.
     Bool { set: fn(&mut Given, bool) },
-    /// 0 or 1, and the bare option means 1.
+    /// 0 or 1; the option without a value means 1.
     Flag { set: fn(&mut Given, bool) },
     /// One of these words.
     Choice { words: &'static [&'static str], set: fn(&mut Given, &str) },
     /// Any text.
     Text { set: fn(&mut Given, &str) },
-    /// A text with a form of its own.
+    /// A text with its own syntax.
     Parsed { accepts: &'static str, set: fn(&mut Given, &str) -> Result<(), String> },
-    /// An option of the layer itself: the text is passed on as it is.
+    /// A key of device specs by the same name: the value is passed on unchanged.
     Policy { accepts: &'static str },
-    /// Concerns the run: one of these words.
+    /// For the whole run: one of these words.
     RunChoice { words: &'static [&'static str], set: fn(&mut RunOptions, &str) },
-    /// Concerns the run: a text with a form of its own.
+    /// For the whole run: a text with its own syntax.
     RunParsed { accepts: &'static str, set: fn(&mut RunOptions, &str) -> Result<(), String> },
-    /// Concerns the run: any text.
+    /// For the whole run: any text.
     RunText { set: fn(&mut RunOptions, &str) },
-    /// Concerns the run: 0 or 1, and the bare option means 1.
+    /// For the whole run: 0 or 1; the option without a value means 1.
     RunFlag { set: fn(&mut RunOptions, bool) },
     /// Opens a job.
     JobName,
@@ -74,29 +74,32 @@ pub enum Kind {
     Help,
 }
 
-/// What a name stands for.
+/// The option that a name belongs to.
 #[derive(Debug, Clone, Copy)]
 pub enum Found {
-    /// An option that is supported.
+    /// A supported option.
     Supported(&'static OptionSpec),
-    /// An option of fio that changes nothing here, and why.
+    /// An option of fio that has no effect here, and why.
     Ignored(&'static Foreign, &'static str),
+    /// An option of fio that is not supported, and what to do instead. Its value may still be one
+    /// that changes nothing ([`Foreign::off`]).
+    Refused(&'static Foreign, &'static str),
 }
 
 impl Found {
-    /// Whether the value may be left out, and then is never taken from the next argument.
+    /// Returns whether the value is optional. The next argument is then never taken for it.
     pub fn is_flag(&self) -> bool {
         match self {
             Self::Supported(spec) => spec.is_flag(),
-            Self::Ignored(foreign, _) => foreign.is_flag,
+            Self::Ignored(foreign, _) | Self::Refused(foreign, _) => foreign.is_flag,
         }
     }
 
-    /// What values are accepted, in words.
+    /// Returns a description of the accepted values.
     pub fn accepted(&self) -> String {
         match self {
             Self::Supported(spec) => spec.kind.accepted(),
-            Self::Ignored(..) => "what fio takes".to_owned(),
+            Self::Ignored(..) | Self::Refused(..) => "the values that fio takes".to_owned(),
         }
     }
 }
@@ -105,69 +108,48 @@ impl Found {
 ///
 /// # Errors
 ///
-/// [`UsageError::NotSupported`] if only fio has it, [`UsageError::UnknownOption`] if nobody does.
+/// [`UsageError::UnknownOption`] if neither fio nor this program has it.
 pub fn lookup(name: &str) -> Result<Found, UsageError> {
     if let Some(spec) = OPTIONS.iter().find(|spec| spec.names().any(|known| same_name(known, name)))
     {
         return Ok(Found::Supported(spec));
     }
     if let Some(foreign) = known::find(name) {
-        return match foreign.verdict {
-            Verdict::Ignored(why) => Ok(Found::Ignored(foreign, why)),
-            Verdict::Refused(instead) => {
-                Err(UsageError::NotSupported { name: name.to_owned(), instead })
-            }
-        };
+        return Ok(match foreign.verdict {
+            Verdict::Ignored(why) => Found::Ignored(foreign, why),
+            Verdict::Refused(instead) => Found::Refused(foreign, instead),
+        });
     }
     let normal = name.trim_start_matches('-').replace('-', "_");
     let nearest = nearest(&normal, OPTIONS.iter().flat_map(OptionSpec::names));
     Err(UsageError::UnknownOption { name: name.to_owned(), nearest })
 }
 
-/// Whether two names are the same but for dashes and underscores.
+/// Returns whether two names are equal, with dashes equal to underscores.
 fn same_name(a: &str, b: &str) -> bool {
     let normal = |byte: u8| if byte == b'-' { b'_' } else { byte };
     a.len() == b.len() && a.bytes().map(normal).eq(b.bytes().map(normal))
 }
 
-/// The options and what they take, one per line.
-pub fn help() -> String {
-    let mut text = String::new();
-    for spec in OPTIONS {
-        let names = spec.names().collect::<Vec<_>>().join(", ");
-        // Writing into a String does not fail.
-        let _ = write!(text, "  --{names}\n      {}", spec.help);
-        match spec.kind {
-            Kind::Help => {}
-            _ => drop(write!(text, "; takes {}", spec.kind.accepted())),
-        }
-        match spec.default {
-            "" => text.push('\n'),
-            default => drop(writeln!(text, " [{default}]")),
-        }
-    }
-    text
-}
-
 impl OptionSpec {
-    /// Whether the value may be left out, and then is never taken from the next argument.
+    /// Returns whether the value is optional. The next argument is then never taken for it.
     pub fn is_flag(&self) -> bool {
         matches!(self.kind, Kind::Flag { .. } | Kind::RunFlag { .. } | Kind::Help)
     }
 
-    /// Whether it concerns the run, not a job.
+    /// Returns whether it applies to the whole run, not to one job.
     pub fn is_of_run(&self) -> bool {
         use Kind::{Help, RunChoice, RunFlag, RunParsed, RunText};
         let is_run = matches!(self.kind, RunChoice { .. } | RunText { .. } | RunFlag { .. });
         is_run || matches!(self.kind, RunParsed { .. } | Help)
     }
 
-    /// The name and the aliases.
+    /// Returns the name and the aliases.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
         std::iter::once(self.name).chain(self.aliases.iter().copied())
     }
 
-    /// Sets the option to `value`. `used` is the name that the user wrote.
+    /// Sets the option to `value`. `used` is its name as the user wrote it.
     ///
     /// # Errors
     ///
@@ -207,7 +189,7 @@ impl OptionSpec {
             Kind::RunParsed { set, .. } => set(run, value)?,
             Kind::RunChoice { words, set } => set(run, one_of(value, words)?),
             Kind::Text { .. } | Kind::RunText { .. } if value.is_empty() => {
-                return Err("it is empty".to_owned());
+                return Err("empty value".to_owned());
             }
             Kind::Parsed { set, .. } => set(given, value)?,
             Kind::Text { set } => set(given, value),
@@ -223,32 +205,32 @@ impl OptionSpec {
 }
 
 impl Kind {
-    /// What values are accepted, in words.
+    /// Returns a description of the accepted values.
     pub fn accepted(&self) -> String {
         match self {
             Self::Int { min, max, .. } => format!("a number from {min} to {max}"),
             Self::Bytes { .. } => {
-                "one size such as 4096, 4k, 1m or 1g (k = 1024, ki = 1000)".to_owned()
+                "one size such as 4096, 4k, 1m or 1g, where k = 1024 and ki = 1000".to_owned()
             }
             Self::Size { .. } => "a size such as 4096, 4k, 1m or 1g, or 1% to 100%".to_owned(),
             Self::Time { .. } => "a time such as 10, 10s, 500ms, 5m or 1h".to_owned(),
             Self::Bool { .. } => "0 or 1".to_owned(),
-            Self::Flag { .. } | Self::RunFlag { .. } => "nothing, 0 or 1".to_owned(),
+            Self::Flag { .. } | Self::RunFlag { .. } => "no value, 0 or 1".to_owned(),
             Self::Choice { words, .. } | Self::RunChoice { words, .. } => words.join(", "),
-            Self::Text { .. } | Self::RunText { .. } | Self::JobName => "a text".to_owned(),
+            Self::Text { .. } | Self::RunText { .. } | Self::JobName => "any text".to_owned(),
             Self::Policy { accepts }
             | Self::Parsed { accepts, .. }
             | Self::RunParsed { accepts, .. } => (*accepts).to_owned(),
-            Self::Help => "nothing".to_owned(),
+            Self::Help => "no value, or an option".to_owned(),
         }
     }
 }
 
 fn within(number: u64, min: u64, max: u64) -> Result<u64, String> {
     if number < min {
-        Err(format!("it is below {min}"))
+        Err(format!("below the minimum, {min}"))
     } else if number > max {
-        Err(format!("it is above {max}"))
+        Err(format!("above the maximum, {max}"))
     } else {
         Ok(number)
     }
@@ -259,8 +241,8 @@ fn one_of<'a>(value: &'a str, words: &[&'static str]) -> Result<&'a str, String>
         return Ok(value);
     }
     Err(match nearest(value, words.iter().copied()) {
-        Some(word) => format!("it is none of the words; did you mean {word}?"),
-        None => "it is none of the words".to_owned(),
+        Some(word) => format!("unknown value '{}'; did you mean '{word}'?", error::Short(value)),
+        None => format!("unknown value '{}'", error::Short(value)),
     })
 }
 

@@ -1,10 +1,21 @@
-//! Which known name a mistyped one is most like.
+//! The known name that a mistyped one is most similar to.
 
-/// The candidate with the smallest edit distance from `name`, if that is small enough for a typing
-/// error: a third of the name's length, and one at least. Of equals, the first.
+/// The shortest beginning of a name that counts as an abbreviation.
+const PREFIX_MIN: usize = 3;
+
+/// Returns the candidate that `name` abbreviates: the shortest that begins with it, if `name` has
+/// three letters or more. If there is none, the candidate with the smallest edit distance, if that
+/// is small enough for a typing error: a third of the name's length, and at least one. Of equals,
+/// the first.
 pub fn nearest(name: &str, candidates: impl Iterator<Item = &'static str>) -> Option<&'static str> {
+    let candidates: Vec<_> = candidates.collect();
+    let is_prefix = |candidate: &&&str| name.len() >= PREFIX_MIN && candidate.starts_with(name);
+    if let Some(candidate) = candidates.iter().filter(is_prefix).min_by_key(|c| c.len()) {
+        return Some(candidate);
+    }
     let tolerance = (name.len() / 3).max(1);
     candidates
+        .into_iter()
         // No distance is less than the difference of lengths, and names may be very long.
         .filter(|candidate| candidate.len().abs_diff(name.len()) <= tolerance)
         .map(|candidate| (distance(name, candidate), candidate))
@@ -13,8 +24,8 @@ pub fn nearest(name: &str, candidates: impl Iterator<Item = &'static str>) -> Op
         .map(|(_, candidate)| candidate)
 }
 
-/// How many bytes must be inserted, removed, replaced, or swapped with their neighbour: the
-/// "optimal string alignment" distance.
+/// Returns how many bytes must be inserted, removed, replaced, or swapped with their neighbour:
+/// the "optimal string alignment" distance.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     // Three rows of the usual table: two before, before, and this one.
@@ -60,5 +71,13 @@ mod tests {
         assert_eq!(nearest("driect", names()), Some("direct"));
         assert_eq!(nearest("bx", names()), Some("bs"));
         assert_eq!(nearest("elephant", names()), None);
+    }
+
+    #[test]
+    fn a_prefix_wins_over_a_smaller_distance() {
+        let names = || ["seed", "seek_ns", "seek_ns_max"].into_iter();
+        assert_eq!(nearest("seek", names()), Some("seek_ns"));
+        assert_eq!(nearest("see", names()), Some("seed"), "the shortest");
+        assert_eq!(nearest("se", names()), None, "too short for an abbreviation");
     }
 }

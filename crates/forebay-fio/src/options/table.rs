@@ -1,8 +1,8 @@
-//! The table of options. Names, aliases, limits and defaults are fio's, as `fio --cmdhelp` lists
-//! them.
+//! The table of supported options. Names, aliases, limits and defaults are fio's, as
+//! `fio --cmdhelp` lists them.
 
 use super::{Kind, OptionSpec, values};
-use crate::job::{Engine, Eta, Method, OutputFormat, Unified};
+use crate::job::{Engine, Eta, Given, Method, OutputFormat, Unified};
 use crate::verify::Checksum;
 use crate::verify::pattern::Pattern;
 
@@ -16,32 +16,36 @@ const fn row(
     OptionSpec { name, aliases, kind, default, help }
 }
 
-/// An option of the layer itself: a key of specs by the same name.
+/// A key of device specs by the same name. `accepts` lists its values; a test of the program opens
+/// a disk with each word.
 macro_rules! policy {
-    ($name:literal, $help:literal) => {
-        row(
-            $name,
-            &[],
-            "",
-            $help,
-            Kind::Policy { accepts: concat!("what the key ", $name, " of a device spec takes") },
-        )
+    ($name:literal, $accepts:literal, $help:literal) => {
+        row($name, &[], "", $help, Kind::Policy { accepts: $accepts })
     };
 }
 
-/// A depth or count that must fit into 32 bits; buffers are allocated for it, hence the limit.
+/// Adds a warning to a job, or removes it.
+fn warn_if(given: &mut Given, is_given: bool, text: &str) {
+    given.warnings.retain(|known| known != text);
+    if is_given {
+        given.warnings.push(text.to_owned());
+    }
+}
+
+/// The limit on depths. Buffers are allocated for each I/O in flight.
 const DEPTH_MAX: u64 = 65_536;
 const JOBS_MAX: u64 = 4096;
 
-/// Every option that is supported.
+/// All supported options.
 #[rustfmt::skip]
 pub static OPTIONS: &[OptionSpec] = &[
-    row("name", &[], "", "open a job, or with 'global' set defaults for the jobs that follow",
+    row("name", &[], "", "start a job; 'global' sets defaults for the jobs after it",
         Kind::JobName),
-    row("filename", &[], "", "the device: a file, a block device or a spec such as ram:1G",
+    row("filename", &[], "",
+        "file, block device or device spec such as ram:1G (forebay help specs)",
         Kind::Text { set: |g, text| g.filename = Some(text.to_owned()) }),
-    row("rw", &["readwrite"], "read", "what is done, and in which order; read:4k leaves so much \
-         out between I/Os, randread:8 seeks after so many",
+    row("rw", &["readwrite"], "read", "access pattern; read:4k skips 4k after each I/O, randread:8 \
+         seeks after 8 I/Os",
         Kind::Parsed {
             accepts: "read, write, randread, randwrite, rw, readwrite, randrw, trim, randtrim",
             set: |g, text| {
@@ -50,18 +54,20 @@ pub static OPTIONS: &[OptionSpec] = &[
                 Ok(())
             },
         }),
-    row("rw_sequencer", &[], "sequential", "what the I/Os between two seeks do",
+    row("rw_sequencer", &[], "sequential",
+        "with rw=randread:N: read on in order between seeks, or the same block again",
         Kind::Choice {
             words: &["sequential", "identical"],
             set: |g, word| g.load.identical = word == "identical",
         }),
-    row("percentage_random", &[], "100", "how many I/Os of a random pattern are random",
+    row("percentage_random", &[], "100",
+        "percentage of the I/Os of a random pattern that are random",
         Kind::Parsed { accepts: "up to three percentages: read,write,trim",
             set: |g, text| {
                 g.load.percentage_random = Some(values::each(text, values::percent)?);
                 Ok(())
             } }),
-    row("random_distribution", &[], "random", "how often each block is drawn",
+    row("random_distribution", &[], "random", "distribution of random offsets",
         Kind::Parsed {
             accepts: "random, zipf:theta, pareto:h, normal:deviation, or zoned:accesses/length:...",
             set: |g, text| {
@@ -74,8 +80,8 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Int { min: 0, max: 100, set: |g, n| g.rwmixread = Some(100 - n as u8) }),
     row("bs", &["blocksize"], "4096", "bytes per I/O",
         Kind::Parsed {
-            accepts: "a size such as 4096, 4k, 1m or 1g (k = 1024, ki = 1000), or up to three: \
-                      read,write,trim",
+            accepts: "a size such as 4096, 4k, 1m or 1g, where k = 1024 and ki = 1000, or up to \
+                      three: read,write,trim",
             set: |g, text| {
                 let each = values::each(text, values::block)?;
                 let is_one = each[0].is_some() && each.iter().all(|bs| *bs == each[0]);
@@ -83,121 +89,126 @@ pub static OPTIONS: &[OptionSpec] = &[
                 g.load.bs = Some(each).filter(|_| !is_one);
                 Ok(())
             } }),
-    row("bsrange", &["blocksize_range"], "", "bytes per I/O, from the smallest to the largest",
+    row("bsrange", &["blocksize_range"], "", "range of bytes per I/O",
         Kind::Parsed { accepts: "a range such as 1k-4k, or up to three: read,write,trim",
             set: |g, text| {
                 g.load.bsrange = Some(values::each(text, values::range)?);
                 Ok(())
             } }),
-    row("bssplit", &[], "", "bytes per I/O, with the percentage of each size",
+    row("bssplit", &[], "", "bytes per I/O, with a percentage for each size",
         Kind::Parsed { accepts: "a split such as 4k/50:64k/50, or up to three: read,write,trim",
             set: |g, text| {
                 g.load.bssplit = Some(values::each(text, values::split)?);
                 Ok(())
             } }),
-    row("bs_unaligned", &["blocksize_unaligned"], "0", "a range's sizes are any number of bytes",
+    row("bs_unaligned", &["blocksize_unaligned"], "0",
+        "use any number of bytes in the range of bsrange, not only multiples of the minimum",
         Kind::Flag { set: |g, on| g.load.bs_unaligned = on }),
-    row("blockalign", &["ba"], "as bs", "what random offsets are multiples of; turns the map off",
+    row("blockalign", &["ba"], "as bs", "alignment of random offsets; blocks may then repeat",
         Kind::Parsed { accepts: "a size, or up to three: read,write,trim",
             set: |g, text| {
                 g.load.blockalign = Some(values::each(text, values::block)?);
                 Ok(())
             } }),
-    row("size", &[], "", "length of the region that is worked on",
+    row("size", &[], "", "length of the region to use",
         Kind::Size { set: |g, size| g.size = Some(size) }),
     row("io_size", &["io_limit"], "", "bytes to transfer, instead of one pass over the region",
         Kind::Size { set: |g, size| g.io_size = Some(size) }),
-    row("number_ios", &[], "", "I/Os after which the job ends, if it has not ended before",
+    row("number_ios", &[], "", "end the job after this number of I/Os",
         Kind::Int { min: 0, max: u64::MAX,
             set: |g, n| g.load.number_ios = Some(n).filter(|&n| n > 0) }),
-    row("loops", &[], "1", "how often all of it is done",
+    row("loops", &[], "1", "number of times to repeat the job",
         Kind::Int { min: 1, max: u32::MAX as u64, set: |g, n| g.loops = Some(n as u32) }),
-    row("offset", &["fileoffset"], "0", "where the region begins",
+    row("offset", &["fileoffset"], "0", "start of the region",
         Kind::Size { set: |g, size| g.offset = Some(size) }),
-    row("iodepth", &[], "1", "I/Os kept in flight",
+    row("iodepth", &[], "1", "I/Os to keep in flight",
         Kind::Int { min: 1, max: DEPTH_MAX, set: |g, n| g.iodepth = Some(n as u32) }),
-    row("iodepth_batch", &["iodepth_batch_submit"], "1", "I/Os submitted at a time; 0: iodepth",
+    row("iodepth_batch", &["iodepth_batch_submit"], "1", "I/Os to submit at a time; 0: iodepth",
         Kind::Int { min: 0, max: DEPTH_MAX, set: |g, n| g.iodepth_batch = Some(n as u32) }),
     row("iodepth_batch_complete_min", &["iodepth_batch_complete"], "1",
-        "I/Os waited for when the queue is full",
+        "I/Os to wait for when the queue is full",
         Kind::Int { min: 0, max: DEPTH_MAX,
             set: |g, n| g.iodepth_batch_complete_min = Some(n as u32) }),
-    row("iodepth_batch_complete_max", &[], "as the minimum", "I/Os reaped at a time at most",
+    row("iodepth_batch_complete_max", &[], "as the minimum", "most I/Os to reap at a time",
         Kind::Int { min: 0, max: DEPTH_MAX,
             set: |g, n| g.iodepth_batch_complete_max = Some(n as u32) }),
     row("iodepth_low", &[], "as iodepth",
-        "how far a full queue is drained before it is filled again",
+        "drain a full queue to this depth before filling it again",
         Kind::Int { min: 0, max: DEPTH_MAX, set: |g, n| g.iodepth_low = Some(n as u32) }),
-    row("numjobs", &[], "1", "clones of the job, a thread each, on one disk if it has a filename",
+    row("numjobs", &[], "1",
+        "clones of the job, one thread each; with a filename they share one disk",
         Kind::Int { min: 1, max: JOBS_MAX, set: |g, n| g.numjobs = Some(n as u32) }),
     row("runtime", &["timeout"], "0", "end the job after this time; 0: no limit",
         Kind::Time { set: |g, time| g.runtime = Some(time) }),
-    row("ramp_time", &[], "0", "run so long before anything counts, in addition to the runtime",
+    row("ramp_time", &[], "0", "run this long before measuring, in addition to the runtime",
         Kind::Time { set: |g, time| g.ramp_time = Some(time) }),
-    row("startdelay", &["start_delay"], "0", "begin so long after the other jobs",
+    row("startdelay", &["start_delay"], "0", "start this long after the other jobs",
         Kind::Time { set: |g, time| g.start_delay = Some(time) }),
-    row("rate", &[], "", "bytes per second at most",
+    row("rate", &[], "", "limit on bytes per second",
         Kind::Parsed { accepts: "a size such as 500k or 1m, or up to three: read,write,trim",
             set: |g, text| {
                 g.pace.rate = values::each(text, values::number)?.map(Option::unwrap_or_default);
                 Ok(())
             } }),
-    row("rate_iops", &[], "", "I/Os per second at most",
+    row("rate_iops", &[], "", "limit on I/Os per second",
         Kind::Parsed { accepts: "a number, or up to three: read,write,trim",
             set: |g, text| {
                 let each = values::each(text, values::number)?;
                 g.pace.rate_iops = each.map(Option::unwrap_or_default);
                 Ok(())
             } }),
-    row("rate_process", &[], "linear", "whether the gaps that a rate leaves are even or drawn",
+    row("rate_process", &[], "linear",
+        "with a rate: even gaps between I/Os, or exponentially distributed ones",
         Kind::Choice {
             words: &["linear", "poisson"],
             set: |g, word| g.pace.poisson = word == "poisson",
         }),
-    row("thinktime", &[], "0", "pause so long between I/Os; a bare number is microseconds",
+    row("thinktime", &[], "0", "pause between I/Os; a number without unit is in microseconds",
         Kind::Parsed { accepts: "a time such as 500, 10ms or 1s",
             set: |g, text| { g.pace.thinktime = values::micros(text)?; Ok(()) } }),
-    row("thinktime_spin", &[], "0", "how much of a pause the CPU is busy, at its begin",
+    row("thinktime_spin", &[], "0", "part of the pause that the CPU spins, at its start",
         Kind::Parsed { accepts: "a time such as 500, 10ms or 1s",
             set: |g, text| { g.pace.thinktime_spin = values::micros(text)?; Ok(()) } }),
     row("thinktime_blocks", &[], "1", "I/Os between two pauses",
         Kind::Int { min: 0, max: u32::MAX as u64,
             // Both 0 and 1 are each I/O.
             set: |g, n| g.pace.thinktime_blocks = if n == 1 { 0 } else { n as u32 } }),
-    row("time_based", &[], "0", "go on until the runtime is over, pass after pass",
+    row("time_based", &[], "0", "repeat the workload until the runtime is over",
         Kind::Flag { set: |g, on| g.time_based = Some(on) }),
     row("direct", &[], "as the spec says, else 0", "bypass the page cache",
         Kind::Bool { set: |g, on| g.direct = Some(on) }),
     row("buffered", &[], "as the spec says, else 1", "use the page cache: the opposite of direct",
         Kind::Bool { set: |g, on| g.direct = Some(!on) }),
-    row("ioengine", &[], "", "whose place is taken; psync, sync: blocking calls, at iodepth 1",
+    row("ioengine", &[], "",
+        "fio's engine: libaio and psync select the drivers aio and psync; psync and sync make \
+         blocking calls, one at a time",
         Kind::Choice {
             words: &["libaio", "io_uring", "psync", "sync", "null"],
             set: |g, word| g.ioengine = Engine::from_word(word),
         }),
-    row("fixedbufs", &[], "", "io_uring: register the buffers, all that the jobs of a disk have",
+    row("fixedbufs", &[], "", "io_uring: register the I/O buffers of all jobs of the disk",
         Kind::Flag { set: |g, on| g.fixedbufs = Some(on) }),
-    row("sqthread_poll", &[], "", "io_uring: a thread of the kernel takes what is submitted",
+    row("sqthread_poll", &[], "", "io_uring: a kernel thread polls for submissions (SQPOLL)",
         Kind::Flag { set: |g, on| g.sqthread_poll = Some(on) }),
     row("invalidate", &[], "1", "drop the file's page cache before the start",
         Kind::Bool { set: |g, on| g.invalidate = Some(on) }),
     row("allow_mounted_write", &[], "0", "write to a block device even if it is mounted",
         Kind::Bool { set: |g, on| g.allow_mounted_write = Some(on) }),
-    row("fsync", &[], "0", "fsync between so many writes and the next I/O; 0: never",
+    row("fsync", &[], "0", "call fsync after this number of writes; 0: never",
         Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.fsync = Some(n as u32) }),
-    row("fdatasync", &[], "0", "the same by fdatasync: no more than reading needs",
+    row("fdatasync", &[], "0", "call fdatasync after this number of writes; 0: never",
         Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.fdatasync = Some(n as u32) }),
-    row("end_fsync", &[], "0", "fsync at the end of each pass of a job that writes",
+    row("end_fsync", &[], "0", "call fsync at the end of each pass of a job that writes",
         Kind::Bool { set: |g, on| g.end_fsync = Some(on) }),
-    row("fsync_on_close", &[], "0", "the same: a job's one file is closed there, and not before",
+    row("fsync_on_close", &[], "0", "the same as end_fsync: each pass closes the file once",
         Kind::Bool { set: |g, on| g.fsync_on_close = Some(on) }),
-    row("randseed", &[], "0x89", "the seed of offsets and data",
+    row("randseed", &[], "0x89", "seed of offsets and data",
         Kind::Int { min: 0, max: u64::MAX, set: |g, n| g.randseed = Some(n) }),
-    row("norandommap", &[], "0", "draw random blocks independently, so that some repeat",
+    row("norandommap", &[], "0", "draw each random block independently; blocks may repeat",
         Kind::Flag { set: |g, on| g.norandommap = Some(on) }),
-    row("randrepeat", &[], "1", "the same seed gives the same offsets",
+    row("randrepeat", &[], "1", "use the same random offsets in every run",
         Kind::Bool { set: |g, on| g.randrepeat = Some(on) }),
-    row("verify", &[], "0", "write checksums into the blocks, and check them when they are read",
+    row("verify", &[], "0", "write checksums into the blocks, and check them when reading",
         Kind::Choice {
             words: &["crc32c", "xxhash", "pattern", "0", "none"],
             set: |g, word| {
@@ -210,44 +221,46 @@ pub static OPTIONS: &[OptionSpec] = &[
                 g.verify = Some(g.checks.method != Method::None);
             },
         }),
-    row("verify_pattern", &[], "", "fill blocks with this; it alone is checked by verify=pattern",
+    row("verify_pattern", &[], "",
+        "fill blocks with this pattern; verify=pattern checks the pattern alone",
         Kind::Parsed { accepts: "numbers, texts in double quotes, and %o, as in 0xff%o\"abc\"12",
             set: |g, text| { g.checks.pattern = Some(Pattern::parse(text, true)?); Ok(()) } }),
-    row("verify_only", &[], "0", "write nothing: check what an earlier run has written",
+    row("verify_only", &[], "0", "write nothing; check the data of an earlier run",
         Kind::Flag { set: |g, on| g.checks.only = on }),
     row("verify_fatal", &[], "0", "end the job at the first bad block",
         Kind::Bool { set: |g, on| g.checks.fatal = on }),
-    row("verify_dump", &[], "0", "accepted: bad blocks are not written to files",
-        Kind::Bool { set: |g, on| if on {
-            g.warnings = vec!["--verify_dump: bad blocks are not written to files".to_owned()];
-        } }),
-    row("buffer_pattern", &[], "", "what writes that are not verified are filled with",
+    row("verify_dump", &[], "0", "accepted with a warning: bad blocks are not written to files",
+        Kind::Bool { set: |g, on| warn_if(g, on, "--verify_dump has no effect: bad blocks are not \
+            written to files") }),
+    row("buffer_pattern", &[], "", "fill the data of writes without verify with this pattern",
         Kind::Parsed { accepts: "numbers and texts in double quotes, as in 0xff\"abc\"12",
             set: |g, text| {
                 g.checks.buffer_pattern = Some(Pattern::parse(text, false)?);
                 Ok(())
             } }),
-    row("zero_buffers", &[], "0", "writes that are not verified are zeros",
+    row("zero_buffers", &[], "0", "write zeros, in jobs without verify",
         Kind::Flag { set: |g, on| g.checks.zero_buffers = on }),
-    row("refill_buffers", &[], "0", "each write has new data, rather than that of its buffer",
+    row("refill_buffers", &[], "0", "make new data for each write, instead of reusing the buffer's",
         Kind::Flag { set: |g, on| g.checks.refill_buffers = on }),
-    row("scramble_buffers", &[], "1", "accepted: buffers keep their data, unless refilled",
-        Kind::Bool { set: |_, _| {} }),
-    row("do_verify", &[], "1", "with verify: read back what was written",
+    row("scramble_buffers", &[], "0", "accepted with a warning: use refill_buffers for new data",
+        Kind::Bool { set: |g, on| warn_if(g, on, "--scramble_buffers has no effect: buffers keep \
+            their data; use --refill_buffers for new data") }),
+    row("do_verify", &[], "1", "with verify: read the data back at the end",
         Kind::Bool { set: |g, on| g.do_verify = Some(on) }),
-    row("percentile_list", &[], "", "the percentiles to show",
+    row("percentile_list", &[], "", "percentiles to report",
         Kind::Parsed { accepts: "up to 20 numbers from 0 to 100, as in 50:99:99.9",
             set: |g, text| {
                 g.measures.percentile_list = Some(values::percentiles(text)?);
                 Ok(())
             } }),
-    row("clat_percentiles", &[], "1", "show percentiles of the completion latency",
+    row("clat_percentiles", &[], "1", "report percentiles of the completion latency",
         Kind::Bool { set: |g, on| g.measures.clat_percentiles = Some(on).filter(|&on| !on) }),
-    row("lat_percentiles", &[], "0", "show percentiles of the total latency",
+    row("lat_percentiles", &[], "0", "report percentiles of the total latency",
         Kind::Bool { set: |g, on| g.measures.lat_percentiles = on }),
-    row("slat_percentiles", &[], "0", "show percentiles of the submission latency",
+    row("slat_percentiles", &[], "0", "report percentiles of the submission latency",
         Kind::Bool { set: |g, on| g.measures.slat_percentiles = on }),
-    row("unified_rw_reporting", &[], "none", "report all directions as one, or that too",
+    row("unified_rw_reporting", &[], "none",
+        "report reads, writes and trims as one direction (mixed), or both ways",
         Kind::Choice {
             words: &["none", "mixed", "both", "0", "1", "2"],
             set: |g, word| g.measures.unified = match word {
@@ -262,68 +275,80 @@ pub static OPTIONS: &[OptionSpec] = &[
         Kind::Bool { set: |g, on| g.measures.disable_clat = on }),
     row("disable_slat", &[], "0", "do not measure the submission latency",
         Kind::Bool { set: |g, on| g.measures.disable_slat = on }),
-    row("disable_bw", &["disable_bw_measurement"], "0", "take no samples of bandwidth and IOPS",
+    row("disable_bw", &["disable_bw_measurement"], "0", "do not sample bandwidth and IOPS",
         Kind::Bool { set: |g, on| g.measures.disable_bw = on }),
-    row("gtod_reduce", &[], "0", "all four of these: no clock is read for an I/O",
+    row("gtod_reduce", &[], "0", "all four: do not read the clock for each I/O",
         Kind::Bool { set: |g, on| g.measures.reduce(on) }),
-    row("gtod_cpu", &[], "", "accepted: a clock is read where it is needed, without a system call",
-        Kind::Int { min: 0, max: u32::MAX as u64, set: |_, _| {} }),
-    row("write_bw_log", &[], "", "log the bandwidth to files whose names begin so",
+    row("write_bw_log", &[], "", "write a bandwidth log; the value is the prefix of its name",
         Kind::Text { set: |g, text| g.logs.bw = Some(text.to_owned()) }),
-    row("write_lat_log", &[], "", "log the three latencies to files whose names begin so",
+    row("write_lat_log", &[], "",
+        "write logs of the three latencies; the value is the prefix of their names",
         Kind::Text { set: |g, text| g.logs.lat = Some(text.to_owned()) }),
-    row("write_iops_log", &[], "", "log the I/Os to files whose names begin so",
+    row("write_iops_log", &[], "", "write a log of IOPS; the value is the prefix of its name",
         Kind::Text { set: |g, text| g.logs.iops = Some(text.to_owned()) }),
-    row("log_avg_msec", &[], "0", "log means over so many milliseconds; 0: every I/O",
+    row("log_avg_msec", &[], "0", "log averages over this number of milliseconds; 0: every I/O",
         Kind::Int { min: 0, max: u32::MAX as u64, set: |g, n| g.logs.avg_msec = n }),
-    row("log_max_value", &[], "0", "log the largest latency of a window, not the mean",
+    row("log_max_value", &[], "0", "log the maximum latency of each window, not the mean",
         Kind::Bool { set: |g, on| g.logs.max_value = on }),
-    row("log_offset", &[], "0", "log the offsets too",
+    row("log_offset", &[], "0", "add offsets to the logs",
         Kind::Bool { set: |g, on| g.logs.offset = on }),
-    row("per_job_logs", &[], "1", "a log of its own for each clone",
+    row("per_job_logs", &[], "1", "write a separate log for each clone",
         Kind::Bool { set: |g, on| g.logs.shared = !on }),
-    row("group_reporting", &[], "0", "report the clones of a job as one",
+    row("group_reporting", &[], "0", "report all jobs of a group as one",
         Kind::Flag { set: |g, on| g.group_reporting = Some(on) }),
-    row("thread", &[], "0", "accepted: jobs are threads in any case",
-        Kind::Flag { set: |_, _| {} }),
-    row("stonewall", &["wait_for_previous"], "0", "begin when all jobs before it have ended",
+    row("thread", &[], "1", "jobs are always threads, never processes",
+        Kind::Flag { set: |g, on| warn_if(g, !on, "--thread=0 has no effect: jobs are always \
+            threads") }),
+    row("stonewall", &["wait_for_previous"], "0", "start when all jobs before it have ended",
         Kind::Flag { set: |g, on| g.stonewall = Some(on) }),
-    row("new_group", &[], "0", "begin a group of reports",
+    row("new_group", &[], "0", "start a new reporting group",
         Kind::Flag { set: |g, on| g.new_group = Some(on) }),
-    policy!("plug", "the layer's plug policy"),
-    policy!("nomerges", "the layer's merge policy"),
-    policy!("kick", "when the layer tells the driver to begin"),
-    policy!("wake", "who waits for a tag, and whom a free one wakes"),
-    policy!("nr_requests", "how many of the tags may be in use"),
-    policy!("reserved_tags", "how many tags are kept for reserved I/O, which no job does"),
-    policy!("async_depth", "how many tags background I/O may have, which no job does"),
-    policy!("tag_set", "the name of a set of tags that disks share"),
-    policy!("run_queue", "when completions run the queue again"),
-    policy!("flush", "what goes first beside a flush that the device takes alone"),
-    policy!("flush_pending_ms", "how long flushes wait for writes at most, ms"),
-    policy!("elide", "whether a flush that has nothing to do ends at once"),
-    policy!("exclusive", "whether the file or device is opened for its disk alone"),
-    policy!("queue_depth", "requests that each hardware context keeps in flight"),
-    policy!("nr_hw_queues", "hardware contexts: one is shared, the others have a thread each"),
-    policy!("max_sectors_kb", "the largest request that the layer makes, KiB"),
-    policy!("iostats", "whether the layer keeps statistics"),
-    row("output", &[], "", "the file that the report goes to",
+    policy!("plug", "outermost, per-level or none",
+        "where bios wait for neighbours: until the outermost plug ends, each plug, or not"),
+    policy!("nomerges", "0, 1 or 2",
+        "0 and 1: merge with the newest request of the plug; 2: no merges"),
+    policy!("kick", "deferred, per-device, per-request or loop-end",
+        "when the driver starts: once per batch, or for comparison more often"),
+    policy!("wake", "fair, batch, stash or single",
+        "who gets a freed tag; stash starves most threads, and is for experiments only"),
+    policy!("nr_requests", "a number from 1 to queue_depth", "number of tags in use at most"),
+    policy!("reserved_tags", "a number below nr_requests",
+        "tags kept for reserved I/O; bench jobs do none, so they have fewer tags"),
+    policy!("async_depth", "a number from 1 to queue_depth",
+        "tags for background I/O at most; bench jobs do none"),
+    policy!("tag_set", "any name", "share one set of tags with the disks of the same name"),
+    policy!("run_queue", "dedupe or always",
+        "when completions run the queue; always emulates older Linux, for comparison"),
+    policy!("flush", "hold, requeue or tail",
+        "order of writes and a non-queued flush; tail emulates older Linux, for comparison"),
+    policy!("flush_pending_ms", "a number from 0 to 3600000",
+        "longest time that a flush waits for writes to join it, ms"),
+    policy!("elide", "on or off",
+        "end a flush at once if there is nothing to flush; needs exclusive=on on a file"),
+    policy!("exclusive", "on or off", "keep other programs from opening the file or device"),
+    policy!("queue_depth", "a number from 1 to 10240",
+        "requests in flight per hardware context"),
+    policy!("nr_hw_queues", "a number from 1 to 1024",
+        "hardware contexts: one is shared, each of the others belongs to one thread"),
+    policy!("max_sectors_kb", "a number from 1 to 1048576", "largest request, KiB"),
+    policy!("iostats", "on or off", "record latencies inside the layer"),
+    row("output", &[], "", "file for the report",
         Kind::RunText { set: |run, path| run.output = Some(path.into()) }),
-    row("output-format", &[], "normal", "how the report is printed",
+    row("output-format", &[], "normal", "format of the report",
         Kind::RunParsed {
             accepts: "normal, json, json+, or several with commas",
             set: |run, text| {
-                run.format = OutputFormat::from_words(text).ok_or("it is none of the words")?;
+                run.format = OutputFormat::from_words(text)?;
                 Ok(())
             },
         }),
-    row("status-interval", &[], "", "print the whole report again and again, so often",
+    row("status-interval", &[], "", "print the whole report at this interval",
         Kind::RunParsed { accepts: "a time such as 10, 10s, 500ms, 5m or 1h",
             set: |run, text| { run.status_interval = values::period(text)?; Ok(()) } }),
-    row("eta-newline", &[], "", "begin a new line for the progress, so often",
+    row("eta-newline", &[], "", "start a new progress line at this interval",
         Kind::RunParsed { accepts: "a time such as 10, 10s, 500ms, 5m or 1h",
             set: |run, text| { run.eta_newline = values::period(text)?; Ok(()) } }),
-    row("eta", &[], "auto", "when a progress line is shown",
+    row("eta", &[], "auto", "when to show a progress line; auto: on a terminal",
         Kind::RunChoice {
             words: &["always", "never", "auto"],
             set: |run, word| run.eta = match word {
@@ -332,15 +357,15 @@ pub static OPTIONS: &[OptionSpec] = &[
                 _ => Eta::Auto,
             },
         }),
-    row("section", &[], "", "run this job of the job files, and others that are named so",
+    row("section", &[], "", "run only jobs of this name; may be repeated",
         Kind::RunText { set: |run, name| run.sections.push(name.to_owned()) }),
-    row("parse-only", &[], "0", "read the options and run nothing",
+    row("parse-only", &[], "0", "check the options and run nothing",
         Kind::RunFlag { set: |run, on| run.parse_only = on }),
     row("showcmd", &[], "0", "print the jobs as one command line, and run nothing",
         Kind::RunFlag { set: |run, on| run.showcmd = on }),
     row("readonly", &[], "0", "refuse jobs that write or trim",
         Kind::RunFlag { set: |run, on| run.readonly = on }),
-    row("warnings-fatal", &[], "0", "take a warning for an error",
+    row("warnings-fatal", &[], "0", "treat warnings as errors",
         Kind::RunFlag { set: |run, on| run.warnings_fatal = on }),
-    row("help", &[], "", "show this list", Kind::Help),
+    row("help", &[], "", "show this list, or one option: --help=verify", Kind::Help),
 ];

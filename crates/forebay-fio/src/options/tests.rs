@@ -15,7 +15,7 @@ fn apply(name: &str, value: &str) -> Result<(Given, RunOptions), UsageError> {
 fn row(name: &str) -> Result<&'static OptionSpec, UsageError> {
     match lookup(name)? {
         Found::Supported(spec) => Ok(spec),
-        Found::Ignored(..) => panic!("{name} is ignored"),
+        found => panic!("{name}: {found:?}"),
     }
 }
 
@@ -91,16 +91,17 @@ fn unknown_names_get_the_nearest_one() {
 
 #[test]
 fn what_only_fio_knows_is_said_to_be_so_with_what_to_do_instead() {
-    let message = "--wait_for: fio knows it, forebay bench does not support it yet; use \
-                   --stonewall, which waits for all jobs before it";
-    check_error("wait_for", "a", message);
+    let error =
+        UsageError::NotSupported { name: "wait_for".to_owned(), instead: "use --stonewall" };
+    let message = "--wait_for: forebay does not support this fio option; use --stonewall";
+    assert_eq!(error.to_string(), message);
     let refused = known::all().filter_map(|foreign| match foreign.verdict {
         Verdict::Refused(instead) => Some((foreign.names[0], instead)),
         Verdict::Ignored(_) => None,
     });
     for (name, instead) in refused {
-        let error = lookup(name).expect_err(name);
-        assert_eq!(error, UsageError::NotSupported { name: name.to_owned(), instead });
+        let found = lookup(name).expect(name);
+        assert!(matches!(found, Found::Refused(_, hint) if hint == instead), "{name}: {found:?}");
         for word in instead.split([' ', ',', ';', ':']).filter_map(|w| w.strip_prefix("--")) {
             let advised = word.split('=').next().unwrap_or(word);
             assert!(advised == "version" || lookup(advised).is_ok(), "{name}: {instead}");
@@ -111,7 +112,7 @@ fn what_only_fio_knows_is_said_to_be_so_with_what_to_do_instead() {
 #[test]
 fn what_changes_nothing_is_found_with_the_reason() {
     let Ok(Found::Ignored(foreign, why)) = lookup("unlink") else { panic!("it is ignored") };
-    assert_eq!((foreign.names, why), (&["unlink"][..], "files are left in place"));
+    assert_eq!((foreign.names, why), (&["unlink"][..], "files are not removed"));
     let flags = ["userspace_reap"];
     for name in flags {
         assert!(lookup(name).expect(name).is_flag(), "{name}");
@@ -123,38 +124,38 @@ fn bad_values_name_option_value_and_what_would_do() {
     check_error(
         "bs",
         "4z",
-        "--bs=4z: 'z' is not a unit here; accepted: a size such as 4096, 4k, 1m or 1g \
-         (k = 1024, ki = 1000), or up to three: read,write,trim",
+        "--bs=4z: unknown unit 'z' (accepted: a size such as 4096, 4k, 1m or 1g, where k = 1024 \
+         and ki = 1000, or up to three: read,write,trim)",
     );
     check_error(
         "blocksize",
         "0",
-        "--blocksize=0: it is below 1; accepted: a size such as 4096, 4k, 1m or 1g \
-         (k = 1024, ki = 1000), or up to three: read,write,trim",
+        "--blocksize=0: below the minimum, 1 (accepted: a size such as 4096, 4k, 1m or 1g, where k \
+         = 1024 and ki = 1000, or up to three: read,write,trim)",
     );
     check_error(
         "iodepth",
         "many",
-        "--iodepth=many: it does not start with a whole number; accepted: a number from 1 to 65536",
+        "--iodepth=many: not a whole number (accepted: a number from 1 to 65536)",
     );
     check_error(
         "rwmixread",
         "120",
-        "--rwmixread=120: it is above 100; accepted: a number from 0 to 100",
+        "--rwmixread=120: above the maximum, 100 (accepted: a number from 0 to 100)",
     );
-    check_error("direct", "2", "--direct=2: it is neither 0 nor 1; accepted: 0 or 1");
+    check_error("direct", "2", "--direct=2: neither 0 nor 1 (accepted: 0 or 1)");
     check_error(
         "ioengine",
         "mmap",
-        "--ioengine=mmap: it is none of the words; accepted: libaio, io_uring, psync, sync, null",
+        "--ioengine=mmap: unknown value 'mmap' (accepted: libaio, io_uring, psync, sync, null)",
     );
     check_error(
         "ioengine",
         "libaoi",
-        "--ioengine=libaoi: it is none of the words; did you mean libaio?; accepted: libaio, \
-         io_uring, psync, sync, null",
+        "--ioengine=libaoi: unknown value 'libaoi'; did you mean 'libaio'? (accepted: libaio, \
+         io_uring, psync, sync, null)",
     );
-    check_error("filename", "", "--filename=: it is empty; accepted: a text");
+    check_error("filename", "", "--filename=: empty value (accepted: any text)");
 }
 
 #[test]

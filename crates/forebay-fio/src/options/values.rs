@@ -1,7 +1,7 @@
-//! Values that are more than a number or a word: sizes by direction, ranges, splits, distributions.
+//! Values with a syntax of their own: sizes by direction, ranges, splits, distributions.
 //!
 //! Source: fio's HOWTO. One value is for all directions; of two, the second is for writes and
-//! trims; an empty one leaves the default.
+//! trims; an empty one keeps the default.
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ pub(super) fn each<T: Clone>(
         [Some(all)] => Ok([Some(all.clone()), Some(all.clone()), Some(all.clone())]),
         [read, write] => Ok([read.clone(), write.clone(), write.clone()]),
         [read, write, trim] => Ok([read.clone(), write.clone(), trim.clone()]),
-        [] | [None] => Err("it is empty".to_owned()),
-        _ => Err("there are three directions: read, write and trim".to_owned()),
+        [] | [None] => Err("empty value".to_owned()),
+        _ => Err("more than three values: there are reads, writes and trims".to_owned()),
     }
 }
 
@@ -76,7 +76,11 @@ pub(super) fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     }
     list.sort_by(f64::total_cmp);
     list.dedup();
-    if list.len() <= MAX { Ok(list) } else { Err(format!("{} are too many", list.len())) }
+    if list.len() <= MAX {
+        Ok(list)
+    } else {
+        Err(format!("{} percentiles, more than {MAX}", list.len()))
+    }
 }
 
 /// A percentage, 0 to 100, with or without its sign.
@@ -87,15 +91,15 @@ pub(super) fn percent(text: &str) -> Result<u8, String> {
 
 /// `min-max`.
 pub(super) fn range(text: &str) -> Result<SizeRule, String> {
-    let (min, max) = text.split_once('-').ok_or("a range has the form min-max")?;
+    let (min, max) = text.split_once('-').ok_or("not a range min-max")?;
     let (min, max) = (block(min)?, block(max)?);
     match min <= max {
         true => Ok(SizeRule::Range { min, max }),
-        false => Err("the smallest is larger than the largest".to_owned()),
+        false => Err("the minimum is larger than the maximum".to_owned()),
     }
 }
 
-/// `size/percentage:size/percentage...`; what is left is shared by those without a percentage.
+/// Parses `size/percentage:size/percentage...`. Sizes without a percentage share the remainder.
 pub(super) fn split(text: &str) -> Result<SizeRule, String> {
     let mut parts = Vec::new();
     for part in text.split(':') {
@@ -115,7 +119,7 @@ pub(super) fn split(text: &str) -> Result<SizeRule, String> {
 /// The words of `rw=`, and what may stand behind a colon: bytes, or a number of I/Os.
 pub(super) fn pattern(text: &str) -> Result<(Pattern, i64), String> {
     let (word, step) = text.split_once(':').unwrap_or((text, ""));
-    let pattern = Pattern::from_word(super::one_of(word, PATTERNS)?).ok_or("it is no pattern")?;
+    let pattern = Pattern::from_word(super::one_of(word, PATTERNS)?).ok_or("unknown pattern")?;
     if step.is_empty() {
         return Ok((pattern, 0));
     }
@@ -153,7 +157,7 @@ pub(super) fn distribution(text: &str) -> Result<Distribution, String> {
         "zoned_abs" => {
             zones(value, |text| units::parse_bytes(text).map(ZoneLen::Bytes).map_err(say))
         }
-        _ => Err("it is none of the words".to_owned()),
+        _ => Err(format!("unknown distribution '{word}'")),
     }
 }
 
@@ -163,7 +167,7 @@ fn zones(
 ) -> Result<Distribution, String> {
     let mut zones = Vec::new();
     for part in text.split(':') {
-        let (access, rest) = part.split_once('/').ok_or("a zone has the form accesses/length")?;
+        let (access, rest) = part.split_once('/').ok_or("not a zone accesses/length")?;
         zones.push(Zone { access: percent(access)?, len: len(rest)? });
     }
     let access: u32 = zones.iter().map(|zone| u32::from(zone.access)).sum();
@@ -173,7 +177,9 @@ fn zones(
     });
     match (access, percents.sum::<u32>()) {
         (100, 0..=100) => Ok(Distribution::Zoned(zones)),
-        (100, len) => Err(format!("the zones are {len} percent long, more than 100")),
+        (100, len) => {
+            Err(format!("the lengths of the zones add up to {len} percent, more than 100"))
+        }
         (access, _) => Err(format!("the accesses add up to {access} percent, not to 100")),
     }
 }
@@ -193,7 +199,7 @@ mod tests {
         assert_eq!(sizes("2k,8k"), Ok([Some(2048), Some(8192), Some(8192)]));
         assert_eq!(sizes(",8k,"), Ok([None, Some(8192), None]));
         assert_eq!(sizes("8k,"), Ok([Some(8192), None, None]));
-        assert!(sizes("1k,1k,1k,1k").is_err_and(|error| error.contains("three directions")));
+        assert!(sizes("1k,1k,1k,1k").is_err_and(|error| error.contains("more than three values")));
         assert!(sizes("").is_err() && sizes("0").is_err() && sizes("4z").is_err());
     }
 

@@ -1,5 +1,5 @@
-//! The date in the report, in the form of the C library's `ctime`, but always in UTC: what a run
-//! prints should not depend on where it is printed.
+//! The date in reports, in the format of C's `ctime`, but always in UTC: a report does not depend
+//! on the place.
 
 const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
 const MONTHS: [&str; 12] =
@@ -8,7 +8,7 @@ const SECONDS_PER_DAY: u64 = 86_400;
 /// Days of 400 Gregorian years.
 const DAYS_PER_ERA: u64 = 146_097;
 
-/// Seconds since 1970 as, for example, `Sat Nov 21 02:03:06 2026`.
+/// Returns a date, such as `Sat Nov 21 02:03:06 2026`, from seconds since 1970.
 pub fn ctime(seconds: u64) -> String {
     let (days, time) = (seconds / SECONDS_PER_DAY, seconds % SECONDS_PER_DAY);
     let (year, month, day) = civil(days);

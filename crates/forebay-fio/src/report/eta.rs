@@ -1,27 +1,27 @@
-//! The progress line that is shown while jobs run, without the carriage return before it.
+//! The progress line of running jobs, without the carriage return before it.
 
 use std::fmt::Write;
 
 use super::number;
 use crate::generator::{Direction, Mix, Pattern};
 
-/// What the progress line says.
+/// The values of the progress line.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Progress {
-    /// How many jobs are running.
+    /// The number of running jobs.
     pub jobs: u32,
-    /// The state of each: see [`state_letter`].
+    /// The state of each job: see [`state_letter`].
     pub states: Vec<char>,
-    /// How much is done, percent, if that is known.
+    /// The completed part, percent, if it is known.
     pub percent: Option<f64>,
     /// Bytes and I/Os per second, by [`Direction`].
     pub rates: [(u64, u64); 3],
-    /// Seconds left, if that is known.
+    /// Seconds left, if they are known.
     pub seconds_left: Option<u64>,
 }
 
 impl Progress {
-    /// The line.
+    /// Returns the line.
     pub fn render(&self) -> String {
         let mut line = format!("Jobs: {} (f={}): [{}]", self.jobs, self.jobs, runs(&self.states));
         // Writing into a String does not fail.
@@ -48,7 +48,7 @@ impl Progress {
     }
 }
 
-/// fio's letter for a job that runs such a pattern: capital if sequential.
+/// Returns fio's letter for a job with this pattern: a capital if it is sequential.
 pub fn state_letter(pattern: Pattern) -> char {
     let letter = match pattern.mix {
         Mix::Only(Direction::Read) => 'r',

@@ -1,12 +1,11 @@
-//! What is printed before the first I/O: one line per job, the version, and how many threads there
-//! are.
+//! The header of a report: one line per job, the version, and the number of threads.
 
 use std::fmt::Write;
 
 use super::number;
 use crate::job::Job;
 
-/// The opening lines, each ended by a line feed. `engines` names, for each job, what does its I/O.
+/// Returns the lines of the header. `engines` has the name of the engine of each job.
 pub fn render(jobs: &[Job], version: &str, engines: &[String]) -> String {
     let mut text = String::new();
     for (job, engine) in jobs.iter().zip(engines) {

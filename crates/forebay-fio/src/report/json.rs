@@ -1,4 +1,4 @@
-//! The report for programs: fio's JSON, with its keys, their order, and its types.
+//! The JSON report: fio's keys, in their order, with fio's types.
 //!
 //! The keys are those of fio 3.33 (`--output-format=json`), so that scripts that read fio's results
 //! read these. One key is added: `forebay`, a list with one object per device.
@@ -13,10 +13,10 @@ use crate::stats::distribution::{BAND_LABELS, BAND_LABELS_MS, BATCH_LABELS, LEVE
 use crate::stats::moments::Moments;
 use crate::stats::{DirectionStats, JobStats, Latency};
 
-/// What fio says for a time left that it cannot tell.
+/// fio's value for a time left that is not known.
 const ETA_UNKNOWN: i32 = i32::MAX;
 
-/// The report as one JSON value, with the buckets of the latencies or without.
+/// Returns the report as one JSON value, with histograms of latencies if `bins` is set.
 pub fn value(report: &Report, bins: bool) -> Value {
     let mut top = Map::new();
     let mut put = |key: &str, value: Value| drop(top.insert(key.to_owned(), value));
@@ -33,7 +33,7 @@ pub fn value(report: &Report, bins: bool) -> Value {
     Value::Object(top)
 }
 
-/// The report as JSON text, indented, with a line feed at the end.
+/// Returns the report as indented JSON text, with a line feed at the end.
 pub fn render(report: &Report, bins: bool) -> String {
     // `{:#}` of a JSON value is its indented form, and cannot fail.
     format!("{:#}\n", value(report, bins))
@@ -94,7 +94,7 @@ fn depth_values(stats: &JobStats, ios: u64) -> [(&'static str, Value); 3] {
     ]
 }
 
-/// What is shown of a job.
+/// The figures of a job to report.
 #[derive(Clone, Copy)]
 struct Shown<'a> {
     measures: &'a Measures,

@@ -1,9 +1,8 @@
-//! The report: the figures of a run as fio prints them, for people ([`normal`]) and for programs
-//! ([`json`]).
+//! Reports: the figures of a run as fio prints them, as text ([`normal`]) and as JSON ([`json`]).
 //!
-//! Both are made from one [`Report`], a plain value that the caller fills. What the block layer
-//! itself has to say comes in as data too: [`DiskUtil`] in the place of the kernel's disk
-//! statistics, JSON objects under the key `forebay`, and ready lines of text after everything else.
+//! Both are made from one [`Report`], a plain value that the caller fills. The figures of the block
+//! layer are data too: [`DiskUtil`] in place of the kernel's disk statistics, JSON objects under
+//! the key `forebay`, and lines of text at the end.
 
 pub mod date;
 pub mod eta;
@@ -16,14 +15,14 @@ use crate::generator::Direction;
 use crate::job::{Measures, Unified};
 use crate::stats::{DirectionStats, JobStats};
 
-/// Everything that is known after a run.
+/// All figures of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// The program and its version, such as `forebay-0.1.0`.
     pub version: String,
-    /// When the run ended, milliseconds since 1970 (UTC).
+    /// The end of the run, milliseconds since 1970 (UTC).
     pub timestamp_ms: u64,
-    /// The options that were defaults for all jobs.
+    /// The default options of all jobs.
     pub global_options: Vec<(String, String)>,
     /// The jobs, or their groups, in order.
     pub jobs: Vec<JobReport>,
@@ -31,7 +30,7 @@ pub struct Report {
     pub disk_util: Vec<DiskUtil>,
     /// The layer's own figures, one object per device.
     pub forebay: Vec<serde_json::Value>,
-    /// The same for people: lines without a line feed.
+    /// The layer's figures as text: lines without a line feed.
     pub extra: Vec<String>,
 }
 
@@ -40,13 +39,13 @@ pub struct Report {
 pub struct JobReport {
     /// The job's name.
     pub name: String,
-    /// The group that its bandwidth is added up in.
+    /// The number of its group.
     pub group_id: u32,
-    /// How many clones these figures are of.
+    /// The number of clones in these figures.
     pub jobs: u32,
-    /// The process.
+    /// The process ID.
     pub pid: u32,
-    /// Why it ended early, if it did.
+    /// The error that ended it, if there was one.
     pub error: Option<JobError>,
     /// Seconds since the run began, rounded up.
     pub elapsed_s: u64,
@@ -54,25 +53,26 @@ pub struct JobReport {
     pub options: Vec<(String, String)>,
     /// Its `iodepth`.
     pub iodepth: u32,
-    /// What is shown of its figures.
+    /// The figures to report.
     pub measures: Measures,
     /// Its figures.
     pub stats: JobStats,
-    /// Those of all directions together, beside the single ones.
+    /// The figures of all directions together, in addition to the single ones.
     pub mixed: Option<Box<DirectionStats>>,
 }
 
-/// What ended a job.
+/// The error that ended a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobError {
     /// The error number.
     pub errno: i32,
-    /// What happened, and where.
+    /// The message.
     pub message: String,
 }
 
 impl JobReport {
-    /// Puts the directions together, if the job wants that. To be called when all clones are in.
+    /// Combines the directions, if the job has `unified_rw_reporting`. To be called when all clones
+    /// are merged.
     pub fn unify(&mut self) {
         let mixed = match self.measures.unified {
             Unified::No => return,
@@ -87,7 +87,7 @@ impl JobReport {
         }
     }
 
-    /// What the figures of a direction are called; nothing if there are none.
+    /// Returns the name of a direction in the report; `None` if it has no figures.
     fn word(&self, direction: Direction) -> Option<&'static str> {
         match (self.measures.unified, direction) {
             (Unified::Mixed, Direction::Read) => Some("mixed"),
@@ -96,7 +96,7 @@ impl JobReport {
         }
     }
 
-    /// Joins a clone that ran at the same time.
+    /// Adds the figures of a clone that ran at the same time.
     pub fn merge(&mut self, other: Self) {
         self.jobs += other.jobs;
         self.elapsed_s = self.elapsed_s.max(other.elapsed_s);
@@ -107,7 +107,7 @@ impl JobReport {
     }
 }
 
-/// What a device did during the run: fio's disk statistics, counted by the layer.
+/// fio's disk statistics of a device, counted by the layer.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DiskUtil {
     /// The device.

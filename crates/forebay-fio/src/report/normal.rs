@@ -1,6 +1,6 @@
-//! The report for people: fio's normal output, line by line.
+//! The text report: fio's normal output, line by line.
 //!
-//! The shapes of the lines, and the rules by which units are chosen, are those that fio 3.33 shows.
+//! The format of the lines and the choice of units are those of fio 3.33.
 
 mod latency;
 
@@ -12,7 +12,7 @@ use crate::stats::distribution::{BAND_LABELS, BAND_LABELS_MS, BATCH_LABELS, Dept
 use crate::stats::rate::RateSamples;
 use crate::stats::{DirectionStats, JobStats};
 
-/// The report as text, from the empty line that separates it from what was printed before.
+/// Returns the report as text, beginning with an empty line.
 pub fn render(report: &Report) -> String {
     let mut out = Out(String::from("\n"));
     for job in &report.jobs {

@@ -26,8 +26,8 @@ impl Base {
     }
 }
 
-/// A number with about `digits` digits: as it is if it has no more, otherwise divided until its
-/// whole part has no more, and rounded to as many decimals as fit (the point counts as a digit).
+/// Returns a number with at most `digits` digits: unchanged if it has no more, otherwise divided
+/// until its whole part has no more, with as many decimals as fit (the point counts as a digit).
 ///
 /// ```
 /// # use forebay_fio::report::number::{short, Base};
@@ -60,19 +60,35 @@ pub fn short(value: u64, digits: usize, base: Base, unit: &str) -> String {
     }
 }
 
-/// Bytes with a binary prefix: `4096B`, `64.0KiB`.
+/// Returns bytes with a binary prefix: `4096B`, `64.0KiB`.
 pub fn bytes(value: u64) -> String {
     short(value, 4, Base::Binary, "B")
 }
 
-/// Bytes with a decimal prefix: `4096B`, `65.5kB`.
+/// Returns bytes with a decimal prefix: `4096B`, `65.5kB`.
 pub fn bytes_decimal(value: u64) -> String {
     short(value, 4, Base::Decimal, "B")
 }
 
-/// A number of things: `7529`, `46.0k`.
+/// Returns a count: `7529`, `46.0k`.
 pub fn count(value: u64) -> String {
     short(value, 4, Base::Decimal, "")
+}
+
+/// Returns fio's unit for times from `min_ns` to `max_ns`, and its size in ns: the one in which the
+/// numbers are short but not blunt.
+///
+/// ```
+/// # use forebay_fio::report::number::time_unit;
+/// assert_eq!(time_unit(1_345_700, 107_073_000), ("usec", 1000));
+/// assert_eq!(time_unit(2_100, 90_000), ("nsec", 1));
+/// ```
+pub fn time_unit(min_ns: u64, max_ns: u64) -> (&'static str, u64) {
+    match (min_ns, max_ns) {
+        (2_000_001.., 100_000_000..) => ("msec", 1_000_000),
+        (2_001.., 100_000..) => ("usec", 1000),
+        _ => ("nsec", 1),
+    }
 }
 
 /// `value / divisor` times ten to the `decimals`, to the nearest whole number.

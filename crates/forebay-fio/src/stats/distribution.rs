@@ -39,12 +39,12 @@ impl Depths {
         add(&mut self.0, &other.0);
     }
 
-    /// All that was counted.
+    /// Returns the sum of the counts.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// Percent of `total` in each class; a class that is not empty has at least 0.1.
+    /// Returns the percentage of `total` in each class; at least 0.1 if the class is not empty.
     pub fn percents(&self, total: u64) -> [f64; 7] {
         self.0.map(|count| percent(count, total, 0.1))
     }
@@ -98,8 +98,8 @@ impl Bands {
         add(&mut self.0, &other.0);
     }
 
-    /// Percent of `total` in the bands below 1 us, below 1 ms, and above; one that is not empty has
-    /// at least 0.01.
+    /// Returns the percentage of `total` in the bands below 1 us, below 1 ms, and above; at least
+    /// 0.01 if the band is not empty.
     pub fn percents(&self, total: u64) -> ([f64; 10], [f64; 10], [f64; 12]) {
         let at = |band: usize| percent(self.0[band], total, 0.01);
         (

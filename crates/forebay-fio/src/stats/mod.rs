@@ -1,8 +1,8 @@
-//! What is counted while a job runs: fio's per-direction figures, recorded without allocation.
+//! Figures of a running job: fio's figures per direction, recorded without allocation.
 //!
-//! The words are fio's. *slat* is the time from just before an I/O is handed over until its batch
-//! is committed, *clat* from there until it is reaped, *lat* both together. The recording functions
-//! take times; they read no clock.
+//! The words are fio's. *slat* is the time from just before the submission of an I/O to the commit
+//! of its batch, *clat* from there to its reaping, *lat* both together. Times are arguments; this
+//! module does not read the clock.
 
 pub mod distribution;
 pub mod moments;
@@ -18,12 +18,12 @@ use self::distribution::{Bands, Depths};
 use self::moments::Moments;
 use self::rate::{RateSamples, WINDOW_NS, Window};
 
-/// Latencies with their percentiles, in nanoseconds.
+/// Latencies with percentiles, in nanoseconds.
 #[derive(Debug, Clone, Default)]
 pub struct Latency {
     /// Minimum, maximum, mean and deviation.
     pub moments: Moments,
-    /// The buckets that percentiles are taken from.
+    /// The histogram for percentiles.
     pub histogram: Histogram,
 }
 
@@ -35,7 +35,7 @@ impl Latency {
         self.histogram.record(ns);
     }
 
-    /// Adds all that another counted.
+    /// Adds the latencies of another.
     pub fn merge(&mut self, other: &Self) {
         self.moments += &other.moments;
         self.histogram.merge(&other.histogram);
@@ -47,13 +47,13 @@ impl Latency {
 pub struct DirectionStats {
     /// Bytes transferred.
     pub io_bytes: u64,
-    /// I/Os ended.
+    /// I/Os completed.
     pub total_ios: u64,
-    /// I/Os that transferred less than was asked for.
+    /// I/Os that transferred less than requested.
     pub short_ios: u64,
     /// I/Os given up.
     pub drop_ios: u64,
-    /// Milliseconds in which this direction was at work.
+    /// Milliseconds in which this direction was active.
     pub runtime_ms: u64,
     /// Submission latency, ns.
     pub slat: Moments,
@@ -73,13 +73,13 @@ pub struct DirectionStats {
 }
 
 impl DirectionStats {
-    /// Bytes per second over the runtime; 0 without one.
+    /// Returns bytes per second over the runtime; 0 without a runtime.
     pub fn bytes_per_second(&self) -> u64 {
         let per_second = u128::from(self.io_bytes) * 1000;
         per_second.checked_div(self.runtime_ms.into()).unwrap_or(0) as u64
     }
 
-    /// I/Os per second over the runtime; 0 without one.
+    /// Returns I/Os per second over the runtime; 0 without a runtime.
     pub fn ios_per_second(&self) -> f64 {
         match self.runtime_ms {
             0 => 0.0,
@@ -104,7 +104,7 @@ impl DirectionStats {
     }
 }
 
-/// What a job used of the machine.
+/// Resources that a job used.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Time on a CPU in user mode, microseconds.
@@ -113,7 +113,7 @@ pub struct Usage {
     pub system_us: u64,
     /// Context switches because the thread had to wait.
     pub voluntary_switches: u64,
-    /// Context switches because others were to run.
+    /// Context switches because other threads had to run.
     pub involuntary_switches: u64,
     /// Page faults that needed I/O.
     pub major_faults: u64,
@@ -122,7 +122,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// All context switches.
+    /// Returns the number of all context switches.
     pub fn context_switches(&self) -> u64 {
         self.voluntary_switches + self.involuntary_switches
     }
@@ -139,18 +139,18 @@ impl AddAssign<&Self> for Usage {
     }
 }
 
-/// The figures of one job, or of several merged.
+/// The figures of one job, or of several merged ones.
 #[derive(Debug, Clone, Default)]
 pub struct JobStats {
     /// By [`Direction`].
     pub directions: [DirectionStats; 3],
     /// Flushes (fio: sync), ns.
     pub sync: Latency,
-    /// How deep the queue was when I/Os were submitted, flushes included.
+    /// Queue depths at submission, flushes included.
     pub levels: Depths,
-    /// How many I/Os were submitted at a time.
+    /// Numbers of I/Os submitted at a time.
     pub submits: Depths,
-    /// How many I/Os were reaped at a time.
+    /// Numbers of I/Os reaped at a time.
     pub completes: Depths,
     /// Completion latencies by band.
     pub bands: Bands,
@@ -158,12 +158,12 @@ pub struct JobStats {
     pub usage: Usage,
     /// Milliseconds from the job's first I/O to its end; the sum, if several are merged.
     pub job_runtime_ms: u64,
-    /// When the rate windows that are open began, in the caller's nanoseconds.
+    /// Start of the open rate windows, in the caller's nanoseconds.
     window_start_ns: u64,
 }
 
 impl JobStats {
-    /// Empty figures whose first rate window begins at `now_ns`.
+    /// Returns empty figures, with a first rate window from `now_ns` on.
     pub fn new(now_ns: u64) -> Self {
         Self { window_start_ns: now_ns, ..Self::default() }
     }
@@ -181,7 +181,7 @@ impl JobStats {
         self.directions[direction.index()].slat.record(slat_ns);
     }
 
-    /// Counts one ended I/O of `bytes`: `clat_ns` since its commit, `lat_ns` since its start.
+    /// Counts one completed I/O of `bytes`: `clat_ns` since its commit, `lat_ns` since its start.
     #[inline]
     pub fn record_complete(&mut self, direction: Direction, bytes: u64, clat_ns: u64, lat_ns: u64) {
         let stats = &mut self.directions[direction.index()];
@@ -192,7 +192,7 @@ impl JobStats {
         self.bands.record(clat_ns);
     }
 
-    /// The same where no time is taken.
+    /// Counts one completed I/O without latencies.
     #[inline]
     pub fn record_untimed(&mut self, direction: Direction, bytes: u64) {
         let stats = &mut self.directions[direction.index()];
@@ -200,14 +200,14 @@ impl JobStats {
         stats.total_ios += 1;
     }
 
-    /// All directions as one.
+    /// Returns the figures of all directions as one.
     pub fn mixed(&self) -> DirectionStats {
         let mut mixed = DirectionStats::default();
         self.directions.iter().for_each(|direction| mixed.merge(direction));
         mixed
     }
 
-    /// Forgets what the job did not want to be measured.
+    /// Removes the figures that the job disabled.
     pub fn forget(&mut self, measures: &Measures) {
         for stats in &mut self.directions {
             if measures.disable_slat {
@@ -240,8 +240,8 @@ impl JobStats {
         self.levels.record_level(depth, 1);
     }
 
-    /// Takes a rate sample of every direction, if a window is over at `now_ns`. Meant to be called
-    /// at every reap: it is one comparison as a rule.
+    /// Takes a rate sample of every direction, if a window is over at `now_ns`. It is called at
+    /// every reap, and is usually one comparison.
     #[inline]
     pub fn tick(&mut self, now_ns: u64) {
         let elapsed = now_ns.saturating_sub(self.window_start_ns);
@@ -250,12 +250,12 @@ impl JobStats {
         }
     }
 
-    /// All I/Os ended, flushes not counted.
+    /// Returns the number of completed I/Os, without flushes.
     pub fn total_ios(&self) -> u64 {
         self.directions.iter().map(|direction| direction.total_ios).sum()
     }
 
-    /// Adds the figures of a job that ran at the same time, as `group_reporting` wants them.
+    /// Adds the figures of a job that ran at the same time, for `group_reporting`.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.directions.iter_mut().zip(&other.directions) {
             mine.merge(theirs);

@@ -5,8 +5,7 @@ use std::ops::AddAssign;
 /// The moments of a series of whole numbers (nanoseconds, mostly).
 ///
 /// Recording is two additions, one multiplication and two comparisons, no division: the sums are
-/// exact, and the mean and deviation are worked out when they are asked for. The sum holds 584
-/// years of nanoseconds.
+/// exact, and mean and deviation are computed on request. The sum holds 584 years of nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moments {
     count: u64,
@@ -17,7 +16,7 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Of an empty series.
+    /// Returns the moments of an empty series.
     pub const fn new() -> Self {
         Self { count: 0, min: u64::MAX, max: 0, sum: 0, sum_of_squares: 0 }
     }
@@ -32,32 +31,33 @@ impl Moments {
         self.sum_of_squares += u128::from(value) * u128::from(value);
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The smallest value; 0 if there is none.
+    /// Returns the smallest value; 0 if there is none.
     pub fn min(&self) -> u64 {
         if self.count == 0 { 0 } else { self.min }
     }
 
-    /// The largest value; 0 if there is none.
+    /// Returns the largest value; 0 if there is none.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// The sum of all values.
+    /// Returns the sum of all values.
     pub fn sum(&self) -> u64 {
         self.sum
     }
 
-    /// The arithmetic mean; 0 if there is no value.
+    /// Returns the arithmetic mean; 0 if there is no value.
     pub fn mean(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
     }
 
-    /// The standard deviation of a sample (divided by n - 1), as fio has it; 0 below two values.
+    /// Returns the standard deviation of a sample (divided by n - 1), as in fio; 0 below two
+    /// values.
     pub fn stddev(&self) -> f64 {
         if self.count < 2 {
             return 0.0;

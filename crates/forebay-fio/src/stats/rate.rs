@@ -1,7 +1,7 @@
 //! Bandwidth and IOPS, sampled while a job runs.
 //!
 //! fio samples both about every 500 ms (its options `bwavgtime` and `iopsavgtime`) and reports
-//! minimum, maximum, mean and deviation of the samples. The rest of a window at the end of a job is
+//! minimum, maximum, mean and deviation of the samples. An incomplete window at the end of a job is
 //! not counted.
 
 /// Nanoseconds between two samples.
@@ -29,8 +29,8 @@ impl RateSamples {
         self.squares += delta * (value as f64 - self.mean);
     }
 
-    /// Joins the samples of a job that ran beside this one: rates that exist at the same time add
-    /// up, so minimum, maximum and mean are summed, as fio does with `group_reporting`.
+    /// Adds the samples of a job that ran at the same time. Rates of the same time add up, so
+    /// minimum, maximum and mean are summed, as fio does with `group_reporting`.
     pub fn add_parallel(&mut self, other: &Self) {
         self.min += other.min;
         self.max += other.max;
@@ -39,27 +39,27 @@ impl RateSamples {
         self.squares += other.squares;
     }
 
-    /// Number of samples.
+    /// Returns the number of samples.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Smallest sample.
+    /// Returns the smallest sample.
     pub fn min(&self) -> u64 {
         self.min
     }
 
-    /// Largest sample.
+    /// Returns the largest sample.
     pub fn max(&self) -> u64 {
         self.max
     }
 
-    /// Mean of the samples.
+    /// Returns the mean of the samples.
     pub fn mean(&self) -> f64 {
         self.mean
     }
 
-    /// Standard deviation of the samples; 0 below two.
+    /// Returns the standard deviation of the samples; 0 below two.
     pub fn stddev(&self) -> f64 {
         if self.count < 2 { 0.0 } else { (self.squares / (self.count - 1) as f64).sqrt() }
     }
@@ -73,7 +73,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// What has been done since the last call, per second: (KiB, I/Os). `None` if that is nothing.
+    /// Returns the rates since the last call, (KiB, I/Os) per second; `None` without any I/O.
     pub(super) fn close(&mut self, bytes: u64, ios: u64, elapsed_ns: u64) -> Option<(u64, u64)> {
         let (new_bytes, new_ios) = (bytes - self.bytes, ios - self.ios);
         *self = Self { bytes, ios };

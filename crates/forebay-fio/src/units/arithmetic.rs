@@ -1,29 +1,29 @@
 //! Arithmetic in values: `(4k*8)`, `(1m+4k)/2`, `(2^10)`.
 //!
 //! Source: fio's HOWTO, "Parameter types": an expression begins with a parenthesis, its operators
-//! are `+ - * / % ^`, and its numbers take the units that the option takes. What the caller's unit
-//! of a bare number is worth (a second, for times) counts only if no number in the expression has
-//! a unit: `(2*30)` is 60 seconds, and so is `(2*30s)`.
+//! are `+ - * / % ^`, and its numbers have the units of the option. The default unit of the option
+//! (a second, for times) applies only if no number in the expression has a unit: `(2*30)` is 60
+//! seconds, and so is `(2*30s)`.
 //!
-//! Numbers are exact fractions, so that `(1.5*4k)` is 6144 and `(10/4*2)` is 5; only the end is
-//! rounded, down. Everything that does not fit is an error.
+//! Numbers are exact fractions, so `(1.5*4k)` is 6144 and `(10/4*2)` is 5; only the result is
+//! rounded, down. A number that is too large is an error.
 
 use super::NumberError;
 
-/// How deep parentheses and signs may nest: far more than anybody writes, far less than a stack.
+/// The limit on nested parentheses and signs. It bounds the stack.
 const DEPTH_MAX: u32 = 64;
 
-/// Whether a value is to be evaluated.
+/// Returns whether a value is an expression.
 pub(super) fn is_expression(text: &str) -> bool {
     text.starts_with('(')
 }
 
-/// The value of an expression. `unit` gives what a suffix is worth, `bare` what a number without
-/// any is worth if all are.
+/// Returns the value of an expression. `unit` returns the factor of a suffix; `bare` is the factor
+/// if no number has a suffix.
 ///
 /// # Errors
 ///
-/// [`NumberError`] of the first thing that is wrong.
+/// The first [`NumberError`].
 pub(super) fn evaluate(
     text: &str,
     unit: fn(&str) -> Result<u64, NumberError>,
@@ -139,8 +139,8 @@ impl<'a> Parser<'a> {
 
     fn unexpected(&self) -> NumberError {
         NumberError::Expression(match self.rest.chars().next() {
-            None => "it ends too early".to_owned(),
-            Some(c) => format!("'{c}' is not expected there"),
+            None => "unexpected end".to_owned(),
+            Some(c) => format!("unexpected '{c}'"),
         })
     }
 
@@ -276,20 +276,20 @@ mod tests {
 
     #[test]
     fn what_cannot_be_evaluated_says_why() {
-        check_error("(4k", "the expression is wrong: it ends too early");
-        check_error("()", "the expression is wrong: ')' is not expected there");
-        check_error("(4k*)", "the expression is wrong: ')' is not expected there");
-        check_error("(4k)8", "the expression is wrong: '8' is not expected there");
-        check_error("(1/0)", "it divides by zero");
-        check_error("(1%0)", "it divides by zero");
-        check_error("(1.5%2)", "% and ^ take whole numbers");
-        check_error("(2^-1)", "% and ^ take whole numbers");
-        check_error("(1-2)", "it is below zero");
-        check_error("(2^9999)", "it is too large");
-        check_error("(2^64)", "it is too large");
-        check_error("(4zz*2)", "'zz' is not a unit here");
-        check_error(&"(".repeat(100_000), "its parentheses are too deep");
-        check_error(&format!("({}1)", "-".repeat(100_000)), "its parentheses are too deep");
+        check_error("(4k", "error in the expression: unexpected end");
+        check_error("()", "error in the expression: unexpected ')'");
+        check_error("(4k*)", "error in the expression: unexpected ')'");
+        check_error("(4k)8", "error in the expression: unexpected '8'");
+        check_error("(1/0)", "division by zero");
+        check_error("(1%0)", "division by zero");
+        check_error("(1.5%2)", "% and ^ need whole numbers");
+        check_error("(2^-1)", "% and ^ need whole numbers");
+        check_error("(1-2)", "negative value");
+        check_error("(2^9999)", "too large");
+        check_error("(2^64)", "too large");
+        check_error("(4zz*2)", "unknown unit 'zz'");
+        check_error(&"(".repeat(100_000), "too many nested parentheses");
+        check_error(&format!("({}1)", "-".repeat(100_000)), "too many nested parentheses");
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! A pattern that fills blocks: `verify_pattern`, `buffer_pattern`.
+//! Patterns that fill blocks: `verify_pattern`, `buffer_pattern`.
 //!
-//! Source: fio's HOWTO and what fio 3.33 writes. A pattern is a row of texts in double quotes,
+//! Source: fio's HOWTO and what fio 3.33 writes. A pattern is a sequence of texts in double quotes,
 //! hexadecimal numbers (their digits in the order given), decimal numbers (little-endian, as few
 //! bytes as hold them; negative ones four), and `%o`, the offset of the block as eight bytes,
-//! little-endian. It begins anew at the begin of each block.
+//! little-endian. It restarts at the start of each block.
 
 /// A pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,42 +14,43 @@ pub struct Pattern {
     offsets: Vec<usize>,
 }
 
-/// A byte that is not as the pattern has it.
+/// A byte that differs from the pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Difference {
-    /// Its place in the block.
+    /// Its position in the block.
     pub at: usize,
-    /// What the pattern has there.
+    /// The byte of the pattern.
     pub expected: u8,
-    /// What is there.
+    /// The byte found.
     pub found: u8,
 }
 
 impl Pattern {
-    /// Reads a pattern. `%o` is only for blocks whose place is known when they are filled.
+    /// Parses a pattern. `%o` needs `with_offset`: the offset of the block is then known when it is
+    /// filled.
     ///
     /// # Errors
     ///
-    /// What is wrong with it.
+    /// A message about the part that is wrong.
     pub fn parse(text: &str, with_offset: bool) -> Result<Self, String> {
         let mut pattern = Self { bytes: Vec::new(), offsets: Vec::new() };
         let mut rest = text;
         while !rest.is_empty() {
             rest = pattern.piece(rest, with_offset)?;
         }
-        if pattern.bytes.is_empty() { Err("it is empty".to_owned()) } else { Ok(pattern) }
+        if pattern.bytes.is_empty() { Err("empty pattern".to_owned()) } else { Ok(pattern) }
     }
 
-    /// Reads one piece of it, and gives what is behind.
+    /// Parses one piece. Returns the text after it.
     fn piece<'a>(&mut self, text: &'a str, with_offset: bool) -> Result<&'a str, String> {
         if let Some(rest) = text.strip_prefix('"') {
-            let (string, rest) = rest.split_once('"').ok_or("a text has no closing quote")?;
+            let (string, rest) = rest.split_once('"').ok_or("missing closing quote")?;
             self.bytes.extend_from_slice(string.as_bytes());
             return Ok(rest);
         }
         if let Some(rest) = text.strip_prefix("%o") {
             if !with_offset {
-                return Err("%o is for --verify_pattern only".to_owned());
+                return Err("%o works only in --verify_pattern".to_owned());
             }
             self.offsets.push(self.bytes.len());
             self.bytes.extend_from_slice(&[0; 8]);
@@ -61,7 +62,7 @@ impl Pattern {
         if let Some(hex) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
             let (digits, rest) = hex.split_at(end_of(hex, |c| c.is_ascii_hexdigit()));
             if digits.is_empty() {
-                return Err("0x has no digits".to_owned());
+                return Err("no digits after 0x".to_owned());
             }
             let padded = format!("{}{digits}", if digits.len() % 2 == 1 { "0" } else { "" });
             let value = |c: u8| (c as char).to_digit(16).unwrap_or(0) as u8;
@@ -82,12 +83,12 @@ impl Pattern {
                 self.bytes.extend_from_slice(&bytes[..len]);
                 Ok(rest)
             }
-            Err(_) if number.len() > sign => Err(format!("{number} needs more than four bytes")),
+            Err(_) if number.len() > sign => Err(format!("{number} does not fit into four bytes")),
             Err(_) => Err(format!("'{text}' is neither a number nor a text in double quotes")),
         }
     }
 
-    /// The pattern of a block at `offset`.
+    /// Returns the bytes of the pattern in a block at `offset`.
     fn period(&self, offset: u64) -> Vec<u8> {
         let mut period = self.bytes.clone();
         for &at in &self.offsets {
@@ -104,7 +105,7 @@ impl Pattern {
         }
     }
 
-    /// The first byte that is not as a block at `offset` has it.
+    /// Returns the first byte that differs from the pattern in a block at `offset`.
     pub fn first_difference(&self, block: &[u8], offset: u64) -> Option<Difference> {
         let period = self.period(offset);
         let mut pairs = block.iter().zip(period.iter().cycle()).enumerate();

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use forebay_fio::cmdline::{CommandError, Parsed, parse_with};
+use forebay_fio::cmdline::{CommandError, CommandErrors, Parsed, parse_with};
 
 use crate::common::{Memory, corpus, fio};
 
@@ -40,7 +40,7 @@ const DIFFERENCES: &[(&str, Fio, &str)] = &[
     ("no-jobs", Accepts, "fio finds out when it starts"),
 ];
 
-fn ours(name: &str) -> Result<Parsed, CommandError> {
+fn ours(name: &str) -> Result<Parsed, CommandErrors> {
     parse_with(["--parse-only", name].map(Into::into), &mut Memory { files: corpus() })
 }
 
@@ -83,9 +83,11 @@ fn the_corpus_is_as_its_names_say() {
         };
         let mine = ours(&name);
         assert_eq!(mine.is_ok(), accepts, "{name}: {mine:?}");
-        if let Err(CommandError::JobFile(error)) = mine {
-            let place = error.place.as_ref().expect("a place");
-            assert!(place.text.get(place.range.clone()).is_some(), "{name}: {place:?}");
+        for error in mine.as_ref().err().into_iter().flat_map(CommandErrors::list) {
+            if let CommandError::JobFile(error) = error {
+                let place = error.place.as_ref().expect("a place");
+                assert!(place.text.get(place.range.clone()).is_some(), "{name}: {place:?}");
+            }
         }
     }
 }

@@ -10,8 +10,8 @@ use forebay_fio::random::Xoshiro256;
 
 use crate::common::{Memory, corpus};
 
-/// How many texts are tried, as a file and as arguments.
-const ROUNDS: u64 = 40_000;
+/// How many texts are tried, as a file and as arguments. A text is read on after an error.
+const ROUNDS: u64 = 20_000;
 
 /// What means something beside the names of options.
 const WORDS: &[&str] = &[
@@ -129,7 +129,7 @@ fn no_mutant_of_the_corpus_makes_the_parsers_panic() {
             Err(error) => {
                 nr_shown += 1;
                 let message = error.to_string();
-                assert!(message.len() < 4096, "round {round}: {message}");
+                assert!(message.len() < 20 * 4096, "round {round}: {message}");
             }
         }
     }
@@ -145,15 +145,15 @@ fn check_refused(text: String, message: &str) {
 
 #[test]
 fn texts_without_measure_are_refused() {
-    check_refused(format!("[a]\nsize={}1", "(".repeat(8000)), "too deep");
-    check_refused(format!("[a]\nsize=({}1)", "-".repeat(8000)), "too deep");
+    check_refused(format!("[a]\nsize={}1", "(".repeat(8000)), "too many nested");
+    check_refused(format!("[a]\nsize=({}1)", "-".repeat(8000)), "too many nested");
     check_refused(format!("[a]\nsize=(1{})", "^9".repeat(4000)), "");
     check_refused(format!("[a]\nsize={}", "9".repeat(8000)), "too large");
     check_refused(format!("[a]\nsize=(0.{})", "9".repeat(8000)), "too large");
-    check_refused(format!("[{}", "[".repeat(8000)), "a section begins with [");
-    check_refused(format!("[a]\nrw={}", "x".repeat(8000)), "it is none of the words");
+    check_refused(format!("[{}", "[".repeat(8000)), "a section header starts with [");
+    check_refused(format!("[a]\nrw={}", "x".repeat(8000)), "unknown value");
     check_refused(format!("[a]\n{}=1", "x".repeat(8000)), "unknown option");
-    check_refused(format!("[a]\nbs={}", "${FOREBAY_SIZE}".repeat(500)), "is not a unit");
+    check_refused(format!("[a]\nbs={}", "${FOREBAY_SIZE}".repeat(500)), "unknown unit");
     check_refused(
         format!("[global]\nfilename={}\n{}", "x".repeat(8000), "[a]\n".repeat(9000)),
         "more than 4096 jobs",

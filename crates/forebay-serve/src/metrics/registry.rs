@@ -126,10 +126,10 @@ impl ServerCounters {
     }
 }
 
-/// An export, as the metrics know it.
+/// An export, as the metrics show it.
 #[derive(Clone, Debug)]
 pub(crate) struct CountedExport {
-    /// Its name, the label `device`.
+    /// The label `device`.
     pub(crate) name: String,
     /// Its disk.
     pub(crate) disk: Disk,

@@ -119,5 +119,17 @@ fn its_needs_are_its_socket_files_and_the_servers_of_its_disks() {
     let metrics = Some(Address::Unix(folder.path().join("m")));
     let server = Server::open(Options { metrics, ..options(&folder, "s") }).unwrap();
     let socket_files = ["s", "m"].map(|name| folder.path().join(name)).to_vec();
-    assert_eq!(server.needs(), Needs { socket_files, connects: false });
+    assert_eq!(server.needs(), Needs { socket_files, ..Needs::default() });
+}
+
+#[test]
+fn a_handle_keeps_no_disk_open_and_reloads_nothing_after_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Server::open(options(&folder, "s")).unwrap();
+    let handle = server.handle();
+    handle.reload().unwrap();
+    let exports = Arc::downgrade(&server.shared.exports);
+    drop(server);
+    assert!(exports.upgrade().is_none());
+    handle.reload().unwrap();
 }

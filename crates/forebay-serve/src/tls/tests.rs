@@ -4,6 +4,8 @@ mod certificates;
 mod folder;
 mod gnutls;
 mod peers;
+mod reload;
+mod rsa;
 mod stream;
 
 use std::io::{self, IoSlice};

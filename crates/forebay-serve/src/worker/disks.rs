@@ -4,6 +4,7 @@
 //! memory is bounded: a write piece by piece as its payload comes in, a read in waves of a few
 //! pieces (`waves.rs`). The layer joins the pieces again.
 
+use super::cache::Caching;
 use super::conn::Conn;
 use super::door::Door;
 use super::payload::Payload;
@@ -11,7 +12,7 @@ use super::slots::{Key, Slots};
 use super::status::Asker;
 use super::waves::Wave;
 use crate::export::Export;
-use crate::pool::{PIECE_MAX, Pool};
+use crate::pool::{Budget, PIECE_MAX, Pool};
 use forebay::{BioQueue, Buf, Completion, Io, Refusal};
 use forebay_nbd::server::{Command, NbdError, Request};
 use std::sync::Arc;
@@ -60,11 +61,13 @@ pub(crate) struct Disks {
     /// Queues whose descriptors nobody watches yet.
     unwatched: Vec<usize>,
     pub(crate) flights: Slots<Flight>,
-    /// Requests of which the layer has refused a bio, and which may be over.
-    pub(crate) refused: Vec<Key>,
+    /// Requests that may be over though no completion will say so.
+    pub(super) to_settle: Vec<Key>,
+    /// CACHE requests, by export.
+    pub(super) caching: Vec<Caching>,
     pub(crate) pool: Pool,
-    /// Requests of this round.
-    nr_begun: u64,
+    /// Requests of this round, without CACHE.
+    pub(super) nr_begun: u64,
     /// Whether there were any since the timer last looked.
     was_used: bool,
     /// When this round began, ns.
@@ -75,12 +78,12 @@ impl Disks {
     pub(crate) fn new(
         exports: Arc<[Export]>,
         (asker, door): (Arc<Asker>, Arc<Door>),
-        budget_bytes: usize,
-        nr_clients: usize,
+        budget: Budget,
     ) -> Disks {
         let queues = exports.iter().map(|export| export.disk.queue()).collect();
         let is_told = vec![false; exports.len()];
         let unwatched = (0..exports.len()).collect();
+        let caching = exports.iter().map(|_| Caching::default()).collect();
         Disks {
             exports,
             asker,
@@ -89,8 +92,9 @@ impl Disks {
             is_told,
             unwatched,
             flights: Slots::new(),
-            refused: Vec::new(),
-            pool: Pool::new(budget_bytes, nr_clients),
+            to_settle: Vec::new(),
+            caching,
+            pool: Pool::new(budget),
             nr_begun: 0,
             was_used: false,
             now_ns: 0,
@@ -140,6 +144,11 @@ impl Disks {
         self.queues.iter().any(|queue| !queue.is_empty())
     }
 
+    /// Returns whether the layer has I/O of this worker's for an export.
+    pub(super) fn is_busy_with(&self, export: usize) -> bool {
+        !self.queues[export].is_empty()
+    }
+
     /// Whether no request has come since this was last asked.
     pub(crate) fn is_idle(&mut self) -> bool {
         !std::mem::take(&mut self.was_used)
@@ -176,7 +185,11 @@ impl Disks {
             wave: None,
         };
         match rq.command {
-            Ok(Command::Read { .. } | Command::Cache) => self.begin_read(conn, flight),
+            Ok(Command::Read { .. }) => self.begin_read(conn, flight),
+            Ok(Command::Cache) => {
+                self.nr_begun -= 1;
+                self.begin_cache(conn, flight)
+            }
             Ok(Command::Write { .. }) => {
                 let flight = self.flights.insert(Flight { is_all_there: false, ..flight });
                 conn.nr_in_flight += 1;
@@ -185,6 +198,7 @@ impl Disks {
                     buf: None,
                     filled: 0,
                     piece_len: 0,
+                    lent_ns: 0,
                     at: rq.offset,
                     left: rq.len,
                 });
@@ -299,6 +313,6 @@ impl Disks {
             Refusal::NotSupported(_) => (NbdError::NotSup, "the disk cannot do this"),
             _ => (NbdError::Inval, "the disk does not take this request"),
         });
-        self.refused.push(key);
+        self.to_settle.push(key);
     }
 }

@@ -14,7 +14,7 @@ impl Worker {
     pub(super) fn reap(&mut self) -> bool {
         let mut done = std::mem::take(&mut self.done);
         self.disks.reap(&mut done);
-        let any = !done.is_empty() || !self.disks.refused.is_empty();
+        let any = !done.is_empty() || !self.disks.to_settle.is_empty();
         if any {
             self.ended_ns = now_ns();
         }
@@ -22,7 +22,7 @@ impl Worker {
             self.complete(completion);
         }
         self.done = done;
-        for key in std::mem::take(&mut self.disks.refused) {
+        for key in std::mem::take(&mut self.disks.to_settle) {
             self.settle(key);
         }
         any

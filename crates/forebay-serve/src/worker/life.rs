@@ -17,6 +17,9 @@ const HANDSHAKE_NS: u64 = 10_000_000_000;
 /// takes a client that reads at all no longer. It is a small part of the time that the whole server
 /// may take to end.
 pub(super) const DRAIN_NS: u64 = 5_000_000_000;
+/// How long a client may take to send a piece of a payload while other clients wait for memory, ns.
+/// A piece has at most 256 KiB, so a client that keeps its connection sends 9 kB/s.
+const PIECE_NS: u64 = 30_000_000_000;
 /// So many connections that have not chosen an export may be there in any case: a client that opens
 /// several at once, and slow ones beside it.
 const MIN_HALF_OPEN: usize = 100;
@@ -134,12 +137,28 @@ impl Worker {
         }
     }
 
+    /// Closes connections that keep memory for a payload which does not come.
+    fn end_stalled_payloads(&mut self) {
+        let now = self.disks.now_ns;
+        for key in self.conns.keys() {
+            let conn = self.conns.get_mut(key).expect("listed just now");
+            if conn.payload.as_ref().is_some_and(|payload| payload.is_stalled(now, PIECE_NS)) {
+                let why = "its payload has stalled, and others wait for memory";
+                conn.ending = Some(Ending::Late(why));
+                self.mark_dirty(key);
+            }
+        }
+    }
+
     /// Closes what has had its time; and gives up memory that nobody has used for a while.
     pub(super) fn tick(&mut self) {
         self.timer.disarm();
         self.nr_idle_ticks = if self.disks.is_idle() { self.nr_idle_ticks + 1 } else { 0 };
         if self.nr_idle_ticks >= IDLE_TICKS {
             self.disks.pool.trim();
+        }
+        if self.disks.pool.take_shortage() {
+            self.end_stalled_payloads();
         }
         let now = self.disks.now_ns;
         if self.nr_deadlines == 0 {

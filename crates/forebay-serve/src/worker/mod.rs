@@ -7,6 +7,7 @@
 //!
 //! - `input`: bytes become requests; `negotiate`: the handshake;
 //! - `disks`: requests become bios; `payload`: those of writes, `waves`: large reads, in pieces;
+//!   `cache`: reads ahead of their use, below all others;
 //! - `ends`: completions become replies;
 //! - `output`: replies become bytes; `flush`: they are sent, and what is over is closed;
 //! - `gather`: how long to let requests gather;
@@ -14,9 +15,12 @@
 //! - `door`: where new connections come in; `life`: how they begin and end; `timer`: when to look
 //!   at deadlines.
 
+mod cache;
 mod conn;
 mod disks;
 pub(crate) mod door;
+#[cfg(test)]
+mod driven;
 mod ending;
 mod ends;
 mod flush;
@@ -120,13 +124,9 @@ impl Worker {
         asker: Arc<Asker>,
         (epoll, timer): (OwnedFd, Timer),
     ) -> Worker {
-        let limits = &shared.limits;
-        let nr_threads = limits.threads.max(1);
-        let budget_bytes = limits.memory_bytes / nr_threads;
-        let nr_clients = limits.connections.div_ceil(nr_threads);
         let asks = (asker, Arc::clone(&door));
         Worker {
-            disks: Disks::new(Arc::clone(&shared.exports), asks, budget_bytes, nr_clients),
+            disks: Disks::new(Arc::clone(&shared.exports), asks, shared.budget),
             counters: shared.counters.worker(),
             shared,
             door,
@@ -162,7 +162,9 @@ impl Worker {
 
     /// Waits until something has happened.
     fn wait(&mut self) {
-        if self.nr_deadlines > 0 || self.is_stopping || self.disks.pool.keeps_any() {
+        let pool = &self.disks.pool;
+        let is_timed = self.nr_deadlines > 0 || pool.keeps_any() || pool.is_short();
+        if is_timed || self.is_stopping {
             self.timer.arm();
         }
         self.let_gather();
@@ -230,6 +232,7 @@ impl Worker {
                 break;
             }
         }
+        self.read_ahead();
     }
 
     /// Looks at what a client has sent. A panic meanwhile would be a fault of ours that it has
@@ -272,3 +275,6 @@ impl Worker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

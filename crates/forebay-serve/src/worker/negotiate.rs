@@ -9,7 +9,6 @@ use crate::server::Shared;
 use crate::tls::TlsStream;
 use forebay_nbd::server::{CloseReason, Next, Transmission};
 use forebay_nbd::wire::Framing;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// What the log says of a connection that comes in while others do, and finds the server full.
@@ -79,14 +78,14 @@ fn tell_opened(disks: &Disks, shared: &Shared, conn: &Conn, transmission: &Trans
 
 /// The client and we have agreed on TLS: what comes next is encrypted.
 fn start_tls(disks: &mut Disks, shared: &Shared, conn: &mut Conn, nr_behind: usize) {
-    let Some(config) = &shared.tls else { unreachable!("TLS is offered only with a key") };
+    let Some(tls) = &shared.tls else { unreachable!("TLS is offered only with a key") };
     if nr_behind > 0 {
         // Somebody on the way may have put it there, for us to take it for encrypted.
         conn.ending = Some(Ending::Nonsense("plaintext behind STARTTLS".to_owned()));
         return;
     }
     // Our answer goes in plaintext, before the stream changes.
-    match (conn.send(&mut disks.pool), TlsStream::new(Arc::clone(config))) {
+    match (conn.send(&mut disks.pool), TlsStream::new(tls.config())) {
         (Ok(()), Ok(tls)) if conn.output.is_empty() => {
             conn.transport = Transport::Tls(Box::new(tls));
             let Phase::Handshake(handshake) = &mut conn.phase else { unreachable!() };

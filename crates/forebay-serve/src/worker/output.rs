@@ -171,12 +171,19 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Limits;
+    use crate::pool::Budget;
+
+    fn pool() -> Pool {
+        let limits = Limits { connections: 1, threads: 1, memory_bytes: Some(1 << 20) };
+        Pool::new(Budget::new(&limits, 512).unwrap())
+    }
 
     /// However few bytes the socket takes at a time, the stream is the same, and all pieces return.
     #[test]
     fn the_stream_does_not_depend_on_what_the_socket_takes() {
         for takes in [7, 16, 4096, 100_000] {
-            let mut pool = Pool::new(1 << 20, 1);
+            let mut pool = pool();
             let mut held = Held::default();
             let mut output = Output::default();
             let mut expected = Vec::new();
@@ -212,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_full_socket_is_no_error_and_a_broken_one_is() {
-        let (mut pool, mut held) = (Pool::new(1 << 20, 1), Held::default());
+        let (mut pool, mut held) = (pool(), Held::default());
         let mut output = Output::default();
         output.push(b"head");
         let full = output.send(&mut pool, &mut held, |_| Err(io::ErrorKind::WouldBlock.into()));

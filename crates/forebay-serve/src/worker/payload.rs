@@ -18,6 +18,8 @@ pub(crate) struct Payload {
     pub(crate) filled: usize,
     /// Bytes of the piece.
     pub(crate) piece_len: usize,
+    /// When the memory of the piece was lent, ns.
+    pub(crate) lent_ns: u64,
     /// Where on the disk the piece begins, bytes.
     pub(crate) at: u64,
     /// Bytes of the payload from the piece's begin on.
@@ -25,10 +27,15 @@ pub(crate) struct Payload {
 }
 
 impl Payload {
-    /// `buf` is where the piece goes, `len` bytes.
+    /// Begins the next piece: `len` bytes, which go to `buf`.
     #[inline]
-    pub(crate) fn lay_out(&mut self, buf: Buf, len: usize) {
-        (self.piece_len, self.filled, self.buf) = (len, 0, Some(buf));
+    fn lay_out(&mut self, buf: Buf, len: usize, now_ns: u64) {
+        (self.piece_len, self.filled, self.buf, self.lent_ns) = (len, 0, Some(buf), now_ns);
+    }
+
+    /// Returns whether the client has not completed the piece in `limit_ns`, and keeps its memory.
+    pub(super) fn is_stalled(&self, now_ns: u64, limit_ns: u64) -> bool {
+        self.buf.is_some() && !self.is_full() && now_ns.saturating_sub(self.lent_ns) >= limit_ns
     }
 
     /// `nr` bytes came, of which the first are the piece's and are in its place already. Says how
@@ -64,7 +71,7 @@ impl Disks {
                     return (taken, Begun::NoRoom);
                 };
                 let len = want.min(buf.len());
-                payload.lay_out(buf, len);
+                payload.lay_out(buf, len, self.now_ns);
             }
             let (Some(buf), at) = (&mut payload.buf, payload.filled) else { unreachable!() };
             let now = (bytes.len() - taken).min(payload.piece_len - at);
@@ -125,3 +132,6 @@ impl Disks {
         Begun::Yes
     }
 }
+
+#[cfg(test)]
+mod tests;

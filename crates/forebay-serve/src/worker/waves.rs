@@ -11,7 +11,6 @@ use super::ends::is_one_chunk;
 use super::slots::{Key, MARK_SHIFT};
 use crate::pool::PIECE_MAX;
 use forebay::{Buf, Io, Refusal};
-use forebay_nbd::server::Command;
 
 /// How many pieces of a large read are on their way at once.
 const WAVE: usize = 4;
@@ -74,7 +73,6 @@ impl Disks {
     /// request is over.
     pub(super) fn end_wave(&mut self, conn: &mut Conn, key: Key) -> bool {
         let flight = self.flights.get_mut(key).expect("the caller has looked");
-        let is_cache = matches!(flight.rq.command, Ok(Command::Cache));
         let keeps_data = self.exports[flight.export].keeps_data;
         let transmission = conn.phase.transmission();
         let rq = flight.rq;
@@ -82,7 +80,7 @@ impl Disks {
         let Wave { sent, asked, pieces, .. } = &mut **wave;
         for slot in pieces {
             let Some((mut buf, len)) = slot.take() else { continue };
-            if is_cache || flight.failed.is_some() {
+            if flight.failed.is_some() {
                 self.pool.give(buf, &mut conn.held);
                 continue;
             }

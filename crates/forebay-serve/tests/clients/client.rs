@@ -8,6 +8,7 @@ use std::time::Duration;
 pub(crate) const READ: u16 = 0;
 pub(crate) const WRITE: u16 = 1;
 pub(crate) const FLUSH: u16 = 3;
+pub(crate) const CACHE: u16 = 5;
 /// The flag of a read whose data are to come in one chunk.
 pub(crate) const DF: u16 = 4;
 

@@ -16,6 +16,15 @@ pub(crate) fn metrics(server: &Running) -> String {
     reply
 }
 
+/// The value of a metric of the only disk.
+#[track_caller]
+pub(crate) fn figure(server: &Running, name: &str) -> u64 {
+    let text = metrics(server);
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
+    let labels_and_value = lines.find(|rest| rest.starts_with('{')).expect(name);
+    labels_and_value.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")
+}
+
 #[test]
 fn a_connection_is_logged_and_counted() {
     let folder = tempfile::tempdir().unwrap();
@@ -53,11 +62,28 @@ fn a_connection_is_logged_and_counted() {
     server.stop().unwrap();
     let log = server.log();
     for part in [
-        "forebay: metrics at unix:",
+        "forebay: serving metrics at unix:",
         "connection 1 from unix: export \"the \\\"disk\\\"\", simple replies, no TLS",
         "connection 1 from unix: closed by the client after ",
         "; 3 requests (1 failed), 512 B read, 0 B written",
     ] {
         assert!(log.contains(part), "{part}: {log}");
     }
+}
+
+/// To Prometheus an empty label is none.
+#[test]
+fn the_default_export_is_labelled_by_the_end_of_its_spec() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk.img");
+    std::fs::write(&disk, vec![7; 1 << 20]).unwrap();
+    let spec = format!("{}?engine=psync", disk.display());
+    let export = ExportOptions { spec, ..ExportOptions::default() };
+    let server = Running::with_exports(folder.path(), vec![export], Limits::default());
+    let mut client = Client::new(&server.socket, "", false);
+    assert_eq!(client.ask(READ, 4096, 512), 0);
+    let text = metrics(&server);
+    assert!(!text.contains("device=\"\""), "{text}");
+    let line = "forebay_export_read_bytes_total{device=\"disk.img\"} 512";
+    assert!(text.lines().any(|other| other == line), "{text}");
 }

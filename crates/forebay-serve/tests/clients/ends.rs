@@ -1,9 +1,9 @@
 //! How a server ends.
 
-use crate::client::{Client, READ, WRITE, request};
+use crate::client::{Client, FLUSH, READ, WRITE, request};
 use crate::counters::metrics;
 use crate::server::Running;
-use forebay_serve::Limits;
+use forebay_serve::{Limits, ServeError};
 use std::io::Write;
 
 /// So every disk is flushed at the end, whatever becomes of the others.
@@ -56,5 +56,51 @@ fn a_server_that_has_ended_leaves_no_socket_and_no_thread_behind() {
     assert_eq!(std::io::Read::read(&mut client.socket, &mut [0]).unwrap(), 0, "it is closed");
     for socket in [&server.socket, &server.metrics] {
         assert!(!socket.exists(), "{} was left behind", socket.display());
+    }
+}
+
+/// Serves a disk whose flushes fail, and returns how the server ended and its log.
+fn end_on_failing_flushes(with: impl FnOnce(&mut Client)) -> (Result<(), ServeError>, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk.img");
+    std::fs::write(&disk, vec![0; 1 << 20]).unwrap();
+    let spec = format!("fault:{}?rule=flush:io", disk.display());
+    let mut server = Running::start(folder.path(), &[spec], Limits::default());
+    let mut client = Client::new(&server.socket, "0", false);
+    assert_eq!(client.ask(READ, 0, 4096), 0);
+    with(&mut client);
+    let end = server.stop();
+    (end, server.log())
+}
+
+fn write(client: &mut Client) {
+    let mut write = request(WRITE, 0, 1, 0, 4);
+    write.extend(b"data");
+    client.socket.write_all(&write).unwrap();
+    assert_eq!(client.reply(|_| 0).error, 0);
+}
+
+#[test]
+fn a_last_flush_that_fails_is_no_failure_where_nothing_was_written() {
+    let (end, log) = end_on_failing_flushes(|_| ());
+    end.unwrap();
+    let line = log.lines().find(|line| line.contains("the last flush failed")).expect("a line");
+    assert!(line.contains("no write of a client was waiting for it, so none is lost"), "{line}");
+}
+
+/// Also where a client knows of the loss already: it is still the outcome of the server.
+#[test]
+fn a_last_flush_that_fails_after_writes_is_a_loss() {
+    let and_flush = |client: &mut Client| {
+        write(client);
+        assert_ne!(client.ask(FLUSH, 0, 0), 0);
+    };
+    let ways: [fn(&mut Client); 2] = [write, and_flush];
+    for with in ways {
+        let (end, log) = end_on_failing_flushes(with);
+        let error = end.unwrap_err().to_string();
+        assert!(error.contains("the last flush failed"), "{error}");
+        assert!(error.contains("writes may be lost"), "{error}");
+        assert!(!log.contains("none is lost") && !error.contains("none is lost"), "{log}");
     }
 }

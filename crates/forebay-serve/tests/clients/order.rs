@@ -50,6 +50,7 @@ fn with_memory(test: impl Fn(&Running, &[u8])) {
         let folder = tempfile::tempdir().unwrap();
         let disk = folder.path().join("disk.img");
         std::fs::write(&disk, &content).unwrap();
+        let memory_bytes = Some(memory_bytes);
         let limits = Limits { memory_bytes, threads, ..Limits::default() };
         test(&Running::start(folder.path(), &[disk.display().to_string()], limits), &content);
     }

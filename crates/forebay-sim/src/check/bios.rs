@@ -178,6 +178,12 @@ impl Bios {
         }
     }
 
+    /// Something has failed that counts as a flush.
+    pub(crate) fn flush_failed(&mut self, status: BlockStatus) {
+        self.clock += 1;
+        self.flush_failed_at[status as usize] = self.clock;
+    }
+
     pub(crate) fn moved_none(&mut self) {
         self.clock += 1;
         self.none_at = self.clock;

@@ -11,13 +11,17 @@
 //! - so does the PREFLUSH of a write, as soon as its own data is at the device;
 //! - a write with FUA is durable when it succeeds, and without a volatile cache every write;
 //! - a flush up to a durable point, what was given that point or an earlier one;
+//! - the disk's own durable point does the same, as soon as it moves;
 //! - nothing of this for what a failed flush has lost, once that was acknowledged.
 //!
 //! The device is as weak as that: a flush makes durable what had been reaped before it was issued,
-//! and a flush that fails loses what it has not made durable, and what is under way.
+//! and a flush that fails loses what it has not made durable, and what is under way. A device that
+//! is a file may also lose a single block at any time, when its write-back fails; a later sync
+//! reports that (`file.rs`).
 
 use super::{Verdict, broken, rules};
 use crate::image::{Image, Outcome};
+use forebay_core::Durability;
 
 /// The two images.
 #[derive(Debug, Default)]
@@ -27,6 +31,8 @@ pub(crate) struct Durable {
     settled: Vec<u64>,
     /// Losses that the user has acknowledged: points after the first, up to the second.
     lost: Vec<(u64, u64)>,
+    /// The newest point that the disk was known to call durable.
+    claimed: u64,
     /// Moments at which a crash was looked at.
     pub(crate) nr_crash_points: u64,
     /// Writes that were promised to be durable.
@@ -40,7 +46,7 @@ impl Durable {
         self.user.reset();
         self.settled.clear();
         self.lost.clear();
-        (self.nr_crash_points, self.nr_promises) = (0, 0);
+        (self.claimed, self.nr_crash_points, self.nr_promises) = (0, 0, 0);
     }
 }
 
@@ -85,6 +91,17 @@ impl Durable {
     pub(crate) fn promise_up_to(&mut self, point: u64) -> Verdict {
         let nr = self.user.settle_up_to(point, &mut self.settled);
         self.check(nr)
+    }
+
+    /// Checks what the disk calls durable by itself, without a flush that has ended.
+    pub(crate) fn check_durable_point(&mut self, durability: &Durability) -> Verdict {
+        let durable = durability.durable();
+        let up_to = durability.lost().map_or(durable, |lost| lost.after.min(durable));
+        if up_to == self.claimed || !durability.is_durable(up_to) {
+            return Ok(());
+        }
+        self.claimed = up_to;
+        self.promise_up_to(up_to)
     }
 
     /// The user acknowledges that what has points after the first and up to the second may be
@@ -148,6 +165,22 @@ impl Durable {
         self.nr_crash_points += 1;
         self.device.settle(issued, &mut self.settled);
         self.settled.clear();
+    }
+
+    /// The write-back of a block has failed.
+    pub(crate) fn write_back_failed(&mut self, block: u64) {
+        self.nr_crash_points += 1;
+        self.device.lose_block(block);
+    }
+
+    /// Returns whether a write that is under way was lost by a failed write-back.
+    pub(crate) fn is_struck(&self, block: u64, value: u64) -> bool {
+        self.device.is_struck(block, value)
+    }
+
+    /// Returns whether the page cache of the device has something of a block to write back.
+    pub(crate) fn is_dirty(&self, block: u64) -> bool {
+        self.device.is_dirty(block)
     }
 
     /// A flush has failed, and what was not durable may never be.

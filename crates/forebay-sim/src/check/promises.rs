@@ -74,6 +74,18 @@ impl Checks {
         }
     }
 
+    /// Returns whether blocks of a command that is under way were lost by a failed write-back.
+    pub(crate) fn is_struck(&self, pieces: &[Piece]) -> bool {
+        pieces.iter().any(|piece| {
+            let row = self.bios.row(piece.slot);
+            let is_struck = |unit: usize| {
+                row.op.is_write()
+                    && self.durable.is_struck(row.block + unit as u64, row.value(unit))
+            };
+            piece.units().any(is_struck)
+        })
+    }
+
     /// A flush that was issued then has completed.
     pub(crate) fn complete_flush(&mut self, issued: u64, result: Result<u64, BlockStatus>) {
         match result {

@@ -3,11 +3,16 @@
 //! A flush makes durable what had been reaped before it was issued, and nothing else for sure; a
 //! flush that fails loses the rest. A device may refuse to take a flush beside other commands. What
 //! a crash may leave is in the [`Durable`] beside it.
+//!
+//! A device that is a file ([`FileUse`]) loses single sectors as well, when their write-back fails.
+//! A sync (a flush or a write with FUA) ends with a check of its description for such an error; the
+//! check may come before the completion.
 
 use crate::check::durable::Durable;
 use crate::check::{Broken, Verdict, broken, rules};
+use crate::file::FileErrors;
 use crate::histories::script::{Kind, Letter, SECTOR, owner};
-use crate::histories::{Lie, Setting};
+use crate::histories::{Bug, FileUse, Setting};
 use crate::image::Outcome;
 use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
 
@@ -39,10 +44,18 @@ pub(crate) struct Running {
     pub(crate) sectors: Vec<(u64, usize)>,
     /// Orders the commands.
     pub(crate) number: usize,
+    /// The error that the sync of a file has found already.
+    error: Option<BlockStatus>,
+}
+
+impl Running {
+    fn is_sync(&self) -> bool {
+        self.op == Op::Flush || self.is_fua
+    }
 }
 
 /// The device, and those who watch.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) durable: Durable,
     pub(crate) bios: Vec<BioState>,
@@ -51,18 +64,38 @@ pub(crate) struct Device {
     done: Vec<(Running, Result<u64, BlockStatus>)>,
     is_flush_queueable: bool,
     failure_loses: bool,
-    lie: Option<Lie>,
+    file: Option<FileUse>,
+    pub(crate) errors: FileErrors,
+    /// The contexts that have the file open.
+    is_open: [bool; 2],
+    bug: Option<Bug>,
     pub(crate) nr_issued: usize,
     /// Flushes that each context has made.
     pub(crate) nr_flushes: [u64; 2],
+    /// Failures that the layer counts as those of a flush.
     pub(crate) nr_failed_flushes: u64,
     pub(crate) broken: Option<Broken>,
 }
 
 impl Device {
     pub(crate) fn new(setting: &Setting) -> Device {
-        let Setting { flush_queueable, failure_loses, lie, .. } = *setting;
-        Device { is_flush_queueable: flush_queueable, failure_loses, lie, ..Device::default() }
+        let Setting { flush_queueable, failure_loses, file, bug, .. } = *setting;
+        Device {
+            durable: Durable::default(),
+            bios: Vec::new(),
+            running: Vec::new(),
+            done: Vec::new(),
+            is_flush_queueable: flush_queueable,
+            failure_loses,
+            file,
+            errors: FileErrors::new(2),
+            is_open: [false; 2],
+            bug,
+            nr_issued: 0,
+            nr_flushes: [0; 2],
+            nr_failed_flushes: 0,
+            broken: None,
+        }
     }
 
     /// As it was at first, in the same memory.
@@ -71,6 +104,8 @@ impl Device {
         self.bios.clear();
         self.running.clear();
         self.done.clear();
+        self.errors.reset();
+        self.is_open = [true, self.file.is_none_or(|file| !file.opens_late)];
         (self.nr_issued, self.nr_flushes, self.nr_failed_flushes) = (0, [0; 2], 0);
         self.broken = None;
     }
@@ -79,6 +114,36 @@ impl Device {
         if let Err(broken) = verdict {
             self.broken.get_or_insert(broken);
         }
+    }
+
+    /// A context is used: it opens the file if it has not. Returns whether the check of the place
+    /// finds an error that the new description will not report.
+    pub(crate) fn open(&mut self, hctx: usize) -> bool {
+        if std::mem::replace(&mut self.is_open[hctx], true) {
+            return false;
+        }
+        self.errors.open(hctx);
+        let is_lost = self.bug != Some(Bug::UncheckedOpen) && self.errors.check_place().is_err();
+        self.nr_failed_flushes += u64::from(is_lost);
+        is_lost
+    }
+
+    /// The write-back of a sector has failed.
+    pub(crate) fn fail_write_back(&mut self, sector: u64) {
+        self.durable.write_back_failed(sector);
+        self.errors.strike();
+    }
+
+    /// Whether a command is a sync that has not found an error, and would find one now.
+    pub(crate) fn finds_error(&self, nth: usize) -> bool {
+        let running = &self.running[nth];
+        running.is_sync() && running.error.is_none() && self.errors.has_error_for(running.hctx)
+    }
+
+    /// A sync checks its description for an error before it completes.
+    pub(crate) fn check_early(&mut self, nth: usize) {
+        let running = &mut self.running[nth];
+        running.error = self.errors.sync(running.hctx).err();
     }
 
     /// A bio is queued. Discards are told apart by their sectors alone: one like another that is
@@ -108,8 +173,12 @@ impl Device {
 
     /// A command is done; what it did is known when it is reaped.
     pub(crate) fn complete(&mut self, nth: usize, is_good: bool) {
+        if self.finds_error(nth) {
+            self.check_early(nth);
+        }
         let running = self.running.remove(nth);
         let result = if is_good { Ok(running.len) } else { Err(BlockStatus::Io) };
+        let result = running.error.map_or(result, Err);
         self.done.push((running, result));
     }
 
@@ -163,7 +232,8 @@ impl Device {
         let issued = self.durable.device_mark();
         self.nr_issued += 1;
         let (op, is_fua, len, number) = (rq.op, rq.fua, rq.len, self.nr_issued);
-        self.running.push(Running { hctx, tag: rq.tag, op, is_fua, issued, len, sectors, number });
+        let (tag, error) = (rq.tag, None);
+        self.running.push(Running { hctx, tag, op, is_fua, issued, len, sectors, number, error });
     }
 
     fn issue_sector(&mut self, op: Op, sector: u64, nth: usize) {
@@ -193,28 +263,32 @@ impl Device {
         if running.op == Op::Flush {
             self.nr_flushes[running.hctx] += 1;
             match result {
-                Ok(_) if self.lie == Some(Lie::Flush) => {}
+                Ok(_) if self.bug == Some(Bug::LyingFlush) => {}
                 Ok(_) => self.durable.flushed(running.issued),
-                Err(_) => {
-                    self.nr_failed_flushes += 1;
-                    if self.failure_loses {
-                        self.durable.flush_failed();
-                    }
-                }
+                // What the file has lost, it has lost before.
+                Err(_) if running.error.is_some() => {}
+                Err(_) if self.failure_loses => self.durable.flush_failed(),
+                Err(_) => {}
             }
         }
+        let is_sync = running.op == Op::Flush || (running.is_fua && self.file.is_some());
+        self.nr_failed_flushes += u64::from(is_sync && result.is_err());
+        let has_page_cache = self.file.is_some_and(|file| file.page_cache);
         for &(sector, nth) in &running.sectors {
             let bio = &mut self.bios[nth];
             bio.is_issued = false;
             bio.result = Some(result.map(drop));
-            let is_fua = running.is_fua && self.lie != Some(Lie::Fua);
+            let value = Letter::value(nth);
+            let is_fua = running.is_fua && self.bug != Some(Bug::LyingFua);
+            // Another sync may have reported it.
+            let is_lost = has_page_cache && self.durable.is_struck(sector, value);
             let outcome = match (result, running.op) {
-                (Ok(_), Op::Write) if is_fua => Outcome::Durable,
+                (Ok(_), Op::Write) if is_fua && !is_lost => Outcome::Durable,
                 (Ok(_), Op::Write) => Outcome::Cached(0),
                 _ => Outcome::Unsure,
             };
             if running.op.is_write() {
-                self.durable.complete(sector, Letter::value(nth), outcome);
+                self.durable.complete(sector, value, outcome);
             }
         }
     }

@@ -11,6 +11,10 @@
 //! Besides, every bio ends once, with a result that its commands account for, and none is left
 //! behind.
 //!
+//! With [`FileUse`] the device is a file with open file descriptions. Then a write-back may fail at
+//! any moment, a later sync reports it by the rule of [`forebay_model::ErrSeq`], and another
+//! program may sync the file in between.
+//!
 //! What comes to the same is tried once: sectors that cannot be told apart, plain completions in
 //! another order with nothing between them, and settings that do not concern any bio of the
 //! script.
@@ -27,13 +31,33 @@ use rig::Rig;
 use script::{Kind, Letter};
 use std::fmt;
 
-/// How a device lies about durability: what shows that the checker sees it.
+/// A planted bug, which the checker must find: of the device, or of what surrounds the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lie {
+pub enum Bug {
     /// A flush succeeds, and makes nothing durable.
-    Flush,
+    LyingFlush,
     /// A write with FUA succeeds, and is in the volatile cache.
-    Fua,
+    LyingFua,
+    /// The limits do not declare that a write with FUA syncs the file
+    /// ([`fua_is_sync`](forebay_core::QueueLimits::fua_is_sync)).
+    UndeclaredSync,
+    /// The limits declare that writes with FUA may run beside other syncs, which get their errors
+    /// ([`fua_queueable`](forebay_core::QueueLimits::fua_queueable)).
+    UndeclaredCache,
+    /// Nothing checks for errors that were reported before a context opened the file.
+    UncheckedOpen,
+}
+
+/// How a device that is a file is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileUse {
+    /// Whether writes with FUA go through the page cache: another sync through the same
+    /// description may report that their own data was not written back.
+    pub page_cache: bool,
+    /// Whether the second context opens the file at its first use, and not with the disk.
+    pub opens_late: bool,
+    /// Whether the second context is that of a second disk on the file.
+    pub second_disk: bool,
 }
 
 /// How the layer and the device are set.
@@ -51,8 +75,10 @@ pub struct Setting {
     pub queue_depth: u32,
     /// Whether a flush that fails loses what is not durable: no later one makes it so.
     pub failure_loses: bool,
-    /// How it lies.
-    pub lie: Option<Lie>,
+    /// How it is used if it is a file.
+    pub file: Option<FileUse>,
+    /// The bug that is planted.
+    pub bug: Option<Bug>,
 }
 
 impl Setting {
@@ -66,16 +92,32 @@ impl Setting {
         {
             for elide in [true, false] {
                 for fua in [true, false] {
-                    let (queue_depth, failure_loses, lie) = (8, true, None);
-                    all.push(Setting {
-                        flush,
-                        elide,
-                        fua,
-                        flush_queueable,
-                        queue_depth,
-                        failure_loses,
-                        lie,
-                    });
+                    all.push(Setting { flush, elide, fua, flush_queueable, ..Setting::PLAIN });
+                }
+            }
+        }
+        all
+    }
+
+    const PLAIN: Setting = Setting {
+        flush: FlushPolicy::Hold,
+        elide: false,
+        fua: false,
+        flush_queueable: true,
+        queue_depth: 8,
+        failure_loses: true,
+        file: None,
+        bug: None,
+    };
+
+    /// All settings of an honest file.
+    pub fn files() -> Vec<Setting> {
+        let mut all = Vec::new();
+        for (elide, fua) in [(false, false), (false, true), (true, false), (true, true)] {
+            for page_cache in [true, false] {
+                for (opens_late, second_disk) in [(false, false), (true, false), (true, true)] {
+                    let file = Some(FileUse { page_cache, opens_late, second_disk });
+                    all.push(Setting { elide, fua, file, ..Setting::PLAIN });
                 }
             }
         }
@@ -87,9 +129,14 @@ impl Setting {
         let has = |kind| script.iter().any(|letter| letter.kind == kind);
         let asks = has(Kind::Flush) || has(Kind::PreflushWrite);
         let emulates = has(Kind::WriteFua) && !self.fua;
+        let is_native = has(Kind::WriteFua) && self.fua;
+        let has_second = script.iter().any(|letter| letter.hctx > 0);
         (self.flush_queueable || asks || emulates)
             && (self.elide || asks)
             && (self.fua || has(Kind::WriteFua))
+            && self.file.is_none_or(|file| {
+                (file.page_cache || is_native) && (!file.opens_late || has_second)
+            })
     }
 }
 
@@ -104,14 +151,27 @@ pub struct Scope {
     pub failures_max: u32,
     /// Whether only writes and flushes fail.
     pub writes_fail: bool,
-    /// Whether there are only writes and flushes, and no plugs.
-    pub is_narrow: bool,
+    /// Which bios there are.
+    pub kinds: Kinds,
     /// Whether plugs of a single bio are tried too.
     pub short_plugs: bool,
     /// Whether reads complete at once, and succeed.
     pub eager_reads: bool,
     /// Of the scripts, one of so many is tried.
     pub one_of: u64,
+    /// How many write-backs of a file fail at most.
+    pub write_back_errors_max: u32,
+}
+
+/// The bios of scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kinds {
+    /// All kinds, within plugs and without.
+    All,
+    /// Writes, writes with PREFLUSH, and flushes; without plugs.
+    Flushes,
+    /// Writes, writes with FUA, and flushes; without plugs.
+    Syncs,
 }
 
 impl Scope {
@@ -122,21 +182,33 @@ impl Scope {
             nr_hctxs: 1,
             failures_max: u32::MAX,
             writes_fail: false,
-            is_narrow: false,
+            kinds: Kinds::All,
             short_plugs: true,
             eager_reads: false,
             one_of: 1,
+            write_back_errors_max: 0,
         }
+    }
+
+    /// Scripts of this length on a file: one write-back fails, and no command by itself.
+    pub const fn file(length: usize, nr_hctxs: usize, kinds: Kinds) -> Scope {
+        let short_plugs = matches!(kinds, Kinds::All);
+        let (failures_max, write_back_errors_max) = (0, 1);
+        let all = Scope::all(length);
+        Scope { nr_hctxs, kinds, short_plugs, failures_max, write_back_errors_max, ..all }
     }
 }
 
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Scope { length, nr_hctxs, failures_max, .. } = self;
+        let Scope { length, nr_hctxs, failures_max, write_back_errors_max, .. } = self;
         write!(f, "{length} bios, {nr_hctxs} contexts, ")?;
         match *failures_max {
             u32::MAX => f.write_str("any failures")?,
             nr => write!(f, "{nr} failures")?,
+        }
+        if *write_back_errors_max > 0 {
+            write!(f, ", {write_back_errors_max} failed write-backs")?;
         }
         match self.one_of {
             1 => Ok(()),

@@ -4,11 +4,11 @@ use crate::check::{Verdict, broken, rules};
 use crate::histories::choices::Choices;
 use crate::histories::device::{BioState, Device, Port};
 use crate::histories::script::{Kind, Letter, NR_SECTORS};
-use crate::histories::{Scope, Setting};
+use crate::histories::{Bug, Scope, Setting};
 use crate::image::Outcome;
 use forebay_core::{
-    Commit, DeviceState, Gates, HardwareContext, Op, PlugCounters, Policy, QueueLimits, QueuedBio,
-    RunCounters, SoftwareQueue, TagSet, UnplugCause,
+    Backing, Commit, DeviceState, Durability, Gates, HardwareContext, Op, PlugCounters, Policy,
+    QueueLimits, QueuedBio, RunCounters, SoftwareQueue, TagSet, UnplugCause,
 };
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,19 @@ use std::sync::Arc;
 pub(crate) enum Event {
     Queue(Letter),
     Unplug,
-    Done { op: Op, number: usize, is_good: bool },
+    Done {
+        op: Op,
+        number: usize,
+        is_good: bool,
+    },
+    /// The write-back of a sector fails.
+    WriteBackError(u64),
+    /// Another program syncs the file.
+    SyncElsewhere,
+    /// A sync finds an error, and completes later.
+    Check {
+        number: usize,
+    },
 }
 
 impl fmt::Display for Event {
@@ -30,6 +42,9 @@ impl fmt::Display for Event {
                 let how = if *is_good { "done" } else { "failed" };
                 write!(f, "command {number} ({}) {how}", op.name())
             }
+            Event::WriteBackError(sector) => write!(f, "the write-back of sector {sector} fails"),
+            Event::SyncElsewhere => f.write_str("another program syncs the file"),
+            Event::Check { number } => write!(f, "command {number} finds an error of the file"),
         }
     }
 }
@@ -47,6 +62,9 @@ pub(crate) struct Rig {
     limits: QueueLimits,
     policy: Policy,
     counters: (Arc<PlugCounters>, Arc<RunCounters>),
+    /// Whether the second context is that of a second disk.
+    has_second_disk: bool,
+    durability: Arc<Durability>,
     queues: Vec<Queue>,
     device: Device,
     ended: Vec<Box<QueuedBio>>,
@@ -58,11 +76,13 @@ pub(crate) struct Rig {
     pub(crate) events: Vec<Event>,
     pub(crate) nr_crash_points: u64,
     nr_failures: u32,
+    nr_write_back_errors: u32,
     /// How many commands had been issued before the last event.
     nr_issued_before: usize,
 }
 
 fn limits(setting: &Setting) -> QueueLimits {
+    let has_page_cache = setting.file.is_some_and(|file| file.page_cache);
     QueueLimits {
         capacity_bytes: Some(1 << 20),
         discard_granularity: 512,
@@ -70,6 +90,8 @@ fn limits(setting: &Setting) -> QueueLimits {
         max_discard_segments: 4,
         volatile_cache: true,
         fua: setting.fua,
+        fua_is_sync: setting.file.is_some() && setting.bug != Some(Bug::UndeclaredSync),
+        fua_queueable: !has_page_cache || setting.bug == Some(Bug::UndeclaredCache),
         flush_queueable: setting.flush_queueable,
         ..QueueLimits::default()
     }
@@ -90,6 +112,8 @@ impl Rig {
             limits,
             policy,
             counters: (Arc::default(), Arc::default()),
+            has_second_disk: setting.file.is_some_and(|file| file.second_disk),
+            durability: Arc::default(),
             queues: Vec::new(),
             device: Device::new(setting),
             ended: Vec::new(),
@@ -99,6 +123,7 @@ impl Rig {
             events: Vec::new(),
             nr_crash_points: 0,
             nr_failures: 0,
+            nr_write_back_errors: 0,
             nr_issued_before: 0,
         }
     }
@@ -106,11 +131,15 @@ impl Rig {
     /// A new disk, on a device to which nothing was written.
     fn open(&mut self) {
         let (limits, policy) = (self.limits, self.policy);
-        let state = Arc::new(DeviceState::new(policy.nr_hw_queues));
+        let backing = Backing::shared(policy.nr_hw_queues);
+        self.durability = Arc::clone(backing.durability());
+        let open_disk = || Arc::new(DeviceState::on(&backing, policy.nr_hw_queues));
+        let first = open_disk();
         let queue = |index| {
             let tags = Arc::new(TagSet::new(policy.queue_depth));
             let (plugs, runs) = (Arc::clone(&self.counters.0), Arc::clone(&self.counters.1));
-            let state = Arc::clone(&state);
+            let is_of_first = index == 0 || !self.has_second_disk;
+            let state = if is_of_first { Arc::clone(&first) } else { open_disk() };
             let hctx = HardwareContext::new(limits, policy, index, state, tags, runs);
             Queue { ctx: SoftwareQueue::new(limits, policy, plugs), hctx }
         };
@@ -118,7 +147,8 @@ impl Rig {
         self.queues.extend((0..policy.nr_hw_queues).map(queue));
         self.device.reset();
         self.events.clear();
-        (self.now, self.nr_crash_points, self.nr_failures) = (0, 0, 0);
+        (self.now, self.nr_crash_points) = (0, 0);
+        (self.nr_failures, self.nr_write_back_errors) = (0, 0);
     }
 
     /// Goes one way through the script, to the end.
@@ -186,6 +216,24 @@ impl Rig {
                 self.options.push(done(nth, false));
             }
         }
+        if scope.write_back_errors_max > 0 && something_else {
+            self.find_errors(scope.write_back_errors_max);
+        }
+    }
+
+    /// What may happen to a file: only what a sync that runs or will come can make a difference of.
+    fn find_errors(&mut self, errors_max: u32) {
+        let device = &self.device;
+        if self.nr_write_back_errors < errors_max {
+            let dirty = (0..NR_SECTORS).filter(|&sector| device.durable.is_dirty(sector));
+            self.options.extend(dirty.map(|sector| Some(Event::WriteBackError(sector))));
+        }
+        if device.errors.is_unseen() {
+            self.options.push(Some(Event::SyncElsewhere));
+        }
+        let finds = (0..device.running.len()).filter(|&nth| device.finds_error(nth));
+        let check = |nth: usize| Some(Event::Check { number: device.running[nth].number });
+        self.options.extend(finds.map(check));
     }
 
     /// Whether the last event was a plain bio's queueing, and this command's completion just before
@@ -233,6 +281,15 @@ impl Rig {
                 self.nr_failures += u32::from(!is_good);
                 self.device.complete(nth, is_good);
             }
+            Event::WriteBackError(sector) => {
+                self.nr_write_back_errors += 1;
+                self.device.fail_write_back(sector);
+            }
+            Event::SyncElsewhere => self.device.errors.sync_elsewhere(),
+            Event::Check { number } => {
+                let nth = self.device.running.iter().position(|other| other.number == number);
+                self.device.check_early(nth.expect("a sync that checks runs"));
+            }
         }
         let nr_hctxs = self.queues.len();
         // A busy device is tried again by all, as after a while.
@@ -240,11 +297,15 @@ impl Rig {
         for nth in 0..nr_turns {
             self.turn((first + nth) % nr_hctxs)?;
         }
+        self.device.durable.check_durable_point(&self.durability)?;
         (0..NR_SECTORS).try_for_each(|sector| self.device.durable.check_block(sector))?;
         Ok(plain.filter(|_| nr_issued == self.device.nr_issued))
     }
 
     fn queue(&mut self, letter: Letter) {
+        if self.device.open(letter.hctx) {
+            self.durability.flush_failed();
+        }
         let nth = self.device.bios.len();
         let letter = self.device.queue(letter);
         let mut boxed = self.boxes.pop().unwrap_or_else(|| QueuedBio::new(0, 0));

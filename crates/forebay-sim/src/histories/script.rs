@@ -1,6 +1,6 @@
 //! What a user does: some bios, within a plug or not, in every combination.
 
-use super::Scope;
+use super::{Kinds, Scope};
 use forebay_core::{Bio, BioFlags, Op, Segment};
 use std::fmt;
 
@@ -24,8 +24,13 @@ impl Kind {
     const ALL: [Kind; 6] =
         [Kind::Read, Kind::Write, Kind::WriteFua, Kind::PreflushWrite, Kind::Flush, Kind::Discard];
 
-    /// Those in which flushes meet.
-    const NARROW: [Kind; 3] = [Kind::Write, Kind::PreflushWrite, Kind::Flush];
+    fn of(kinds: Kinds) -> &'static [Kind] {
+        match kinds {
+            Kinds::All => &Kind::ALL,
+            Kinds::Flushes => &[Kind::Write, Kind::PreflushWrite, Kind::Flush],
+            Kinds::Syncs => &[Kind::Write, Kind::WriteFua, Kind::Flush],
+        }
+    }
 
     pub(crate) fn op(self) -> Op {
         match self {
@@ -127,7 +132,7 @@ impl fmt::Display for Letter {
 /// where nothing merges, they are numbered as they are first used.
 pub(crate) fn each(scope: &Scope, act: &mut dyn FnMut(&[Letter])) {
     let plugs = match scope.short_plugs {
-        _ if scope.is_narrow => vec![0],
+        _ if scope.kinds != Kinds::All => vec![0],
         true => all_plugs(scope.length),
         false => long_plugs(scope.length),
     };
@@ -145,9 +150,8 @@ fn add(scope: &Scope, plug: u32, script: &mut Vec<Letter>, act: &mut dyn FnMut(&
         return;
     }
     let is_plugged = plug >> script.len() & 1 == 1;
-    let kinds = if scope.is_narrow { &Kind::NARROW[..] } else { &Kind::ALL };
     for hctx in 0..scope.nr_hctxs {
-        for &kind in kinds {
+        for &kind in Kind::of(scope.kinds) {
             let nr_sectors = if kind == Kind::Flush { 1 } else { NR_SECTORS };
             for sector in 0..nr_sectors {
                 script.push(Letter { kind, sector, is_plugged, hctx });

@@ -103,6 +103,11 @@ impl Hctx {
             Arc::clone(&self.counters),
         );
         let driver = DriverState::new(self.at, depth + 1);
+        let device = &mut *world.device.borrow_mut();
+        if let Some(file) = &mut device.file {
+            file.errors.open(self.at);
+        }
+        device.stir(&mut world.checks());
         let nr_requests = world.disk.policy.nr_requests.unwrap_or(depth);
         let inner = Inner { core, driver, nr_requests, is_kicked: false };
         *self.inner.borrow_mut() = Some(inner);

@@ -68,17 +68,11 @@ pub(crate) struct Thread {
 }
 
 impl Thread {
-    /// A task uses the disk for the first time: it gets a hardware context of its own if one is
-    /// left.
+    /// A task uses the disk for the first time.
     pub(crate) fn new(world: &Rc<World>, id: usize) -> Thread {
-        let hctx = world.hctxs.iter().find(|hctx| !hctx.is_owned.get()).unwrap_or(&world.hctxs[0]);
-        if !hctx.is_shared {
-            hctx.is_owned.set(true);
-            hctx.open(world);
-        }
         let counters = Rc::clone(world).new_plug_counters();
-        Thread {
-            hctx: Rc::clone(hctx),
+        let mut thread = Thread {
+            hctx: Rc::clone(&world.hctxs[0]),
             queue: SoftwareQueue::new(world.disk.limits, world.disk.policy, counters),
             world: Rc::clone(world),
             id,
@@ -96,6 +90,22 @@ impl Thread {
             nr_waits_for_tags: 0,
             is_in_turn: false,
             is_submitting: false,
+        };
+        thread.assign();
+        thread
+    }
+
+    /// Gives the task a hardware context of its own, if one is left. Nothing of it is in the layer.
+    pub(crate) fn assign(&mut self) {
+        let hctxs = &self.world.hctxs;
+        let hctx = hctxs.iter().find(|hctx| !hctx.is_owned.get()).unwrap_or(&hctxs[0]);
+        self.hctx = Rc::clone(hctx);
+        if !hctx.is_shared {
+            hctx.is_owned.set(true);
+            hctx.open(&self.world);
+            if !self.world.plants(Plant::UncheckedOpen) {
+                self.world.check_place();
+            }
         }
     }
 
@@ -274,7 +284,8 @@ impl Thread {
         }
     }
 
-    /// The task ends: what it has plugged goes, its bios end, and its context is free for another.
+    /// The task leaves the disk: its plugged bios are submitted and end, and its context is free
+    /// for another.
     pub(crate) async fn retire(&mut self, out: &mut Vec<Ended>) {
         self.level = 0;
         let nr = self.nr_in_layer + self.ready.len();

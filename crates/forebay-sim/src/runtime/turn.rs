@@ -153,6 +153,9 @@ impl Thread {
             }
             let verdict = checks.order.turned(hctx.at, &checks.bios);
             checks.expect(verdict);
+            let durability = self.world.device_state.durability();
+            let verdict = checks.durable.check_durable_point(durability);
+            checks.expect(verdict);
             turned
         });
         hctx.nr_turns.set(hctx.nr_turns.get() + 1);

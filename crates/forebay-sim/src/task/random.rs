@@ -34,6 +34,8 @@ pub(crate) struct Load {
     pub(crate) sequential: u32,
     /// How often the task closes a gate.
     pub(crate) gates: u32,
+    /// How often a task leaves the hardware context that it owns, and takes one as a new thread.
+    pub(crate) reopens: u32,
     /// How often a plug is left open.
     pub(crate) forget: u32,
     /// How often memory is in several segments.
@@ -86,6 +88,10 @@ impl RandomTask {
             let closed_ns = self.random.below(50_000);
             return self.thread.close_and_open(gate, closed_ns).await;
         }
+        if !self.thread.hctx().is_shared && self.random.chance(self.load.reopens, 100) {
+            self.thread.retire(&mut self.ended).await;
+            return self.thread.assign();
+        }
         if self.random.chance(self.load.resizes, 100) {
             if let Some(budget) = &self.thread.world.budget
                 && self.random.chance(1, 2)
@@ -110,6 +116,9 @@ impl RandomTask {
 
     fn revive(&self) {
         let world = &self.thread.world;
+        if world.device_state.durability().lost().is_some() {
+            world.check_place();
+        }
         if let Some(lost) = world.device_state.durability().acknowledge_loss() {
             let mut checks = world.checks();
             checks.note(Kind::Acknowledge, lost.after, lost.up_to);

@@ -2,7 +2,7 @@
 //!
 //! Those that are ignored take minutes, optimized: `cargo xtask histories` runs them.
 
-use forebay_sim::histories::{Lie, Report, Scope, Setting, explore};
+use forebay_sim::histories::{Bug, Kinds, Report, Scope, Setting, explore};
 
 /// Tries all of it, and says how much that was.
 #[allow(clippy::print_stdout, reason = "a test says how much it has tried")]
@@ -35,26 +35,78 @@ fn no_history_of_one_or_two_bios_loses_what_was_acknowledged() {
 fn some_longer_histories_do_not_either() {
     try_all(Scope { one_of: 397, ..Scope::all(3) });
     try_all(four(1, 7919));
-    try_all(Scope { is_narrow: true, failures_max: 0, ..Scope::all(3) });
+    try_all(Scope { kinds: Kinds::Flushes, failures_max: 0, ..Scope::all(3) });
     try_all(Scope { nr_hctxs: 2, one_of: 13, ..Scope::all(2) });
     try_all(Scope { nr_hctxs: 2, one_of: 1597, ..Scope::all(3) });
 }
 
 #[test]
 fn a_device_that_lies_is_caught() {
-    for lie in [Lie::Flush, Lie::Fua] {
+    for bug in [Bug::LyingFlush, Bug::LyingFua] {
         for setting in Setting::all() {
-            let setting = Setting { lie: Some(lie), ..setting };
-            let lengths = 1..=if lie == Lie::Flush { 2 } else { 1 };
+            let setting = Setting { bug: Some(bug), ..setting };
+            let lengths = 1..=if bug == Bug::LyingFlush { 2 } else { 1 };
             let fault = lengths.map(|length| explore(&Scope::all(length), &[setting]));
             let is_found = fault.filter_map(Result::err).any(|fault| fault.rule.contains("P2"));
             // Where nothing is elided in vain, and FUA is the device's own.
-            let shows = match lie {
-                Lie::Flush => true,
-                Lie::Fua => setting.fua && setting.elide && setting.flush_queueable,
+            let shows = match bug {
+                Bug::LyingFlush => true,
+                _ => setting.fua && setting.elide && setting.flush_queueable,
             };
             assert_eq!(is_found, shows, "{setting:?}");
         }
+    }
+}
+
+/// Tries histories of files, and prints how many there were.
+#[allow(clippy::print_stdout, reason = "a test says how much it has tried")]
+fn try_files(scope: Scope, settings: &[Setting]) -> Report {
+    let report = explore(&scope, settings).unwrap_or_else(|fault| panic!("{fault}"));
+    println!("{scope}, files: {report}");
+    report
+}
+
+#[test]
+fn write_back_error_of_a_file_is_reported_in_every_short_history() {
+    let report = try_files(Scope::file(1, 1, Kinds::All), &Setting::files());
+    assert!(report.nr_crash_points > 100, "{report}");
+    let report = try_files(Scope::file(2, 2, Kinds::Syncs), &Setting::files());
+    assert!(report.nr_crash_points > 1_000, "{report}");
+    // Syncs at the same time: a write, one with FUA, and a flush.
+    let mut native = Setting::files();
+    native.retain(|setting| setting.fua && !setting.elide);
+    try_files(Scope::file(3, 1, Kinds::Syncs), &native);
+    // Commands fail by themselves as well.
+    let failing = Scope { failures_max: 1, one_of: 29, ..Scope::file(2, 2, Kinds::All) };
+    try_files(failing, &Setting::files());
+}
+
+/// Explores files with a planted bug. Returns for each setting whether P2 is found broken.
+fn find(bug: Bug, scope: &Scope) -> Vec<(Setting, bool)> {
+    let found = |setting: Setting| {
+        let planted = Setting { bug: Some(bug), ..setting };
+        let fault = explore(scope, &[planted]).err();
+        (setting, fault.is_some_and(|fault| fault.rule.contains("P2")))
+    };
+    Setting::files().into_iter().map(found).collect()
+}
+
+#[test]
+fn planted_bug_of_write_back_errors_is_found_wherever_it_can_do_harm() {
+    let length = |length| Scope::file(length, 1, Kinds::Syncs);
+    for (setting, is_found) in find(Bug::UndeclaredSync, &length(3)) {
+        let is_first = setting.file.is_some_and(|file| !file.opens_late);
+        assert_eq!(is_found, is_first && setting.fua, "{setting:?}");
+    }
+    for (setting, is_found) in find(Bug::UndeclaredCache, &length(2)) {
+        let is_first = setting.file.is_some_and(|file| !file.opens_late && file.page_cache);
+        assert_eq!(is_found, is_first && setting.fua, "{setting:?}");
+    }
+    for (setting, is_found) in find(Bug::UncheckedOpen, &Scope::file(2, 2, Kinds::Syncs)) {
+        let opens_late = setting.file.is_some_and(|file| file.opens_late && file.page_cache);
+        // A script of two bios cannot distinguish the others from these.
+        let is_tried = setting.fua || setting.elide;
+        assert_eq!(is_found, opens_late && is_tried, "{setting:?}");
     }
 }
 
@@ -63,6 +115,27 @@ fn a_device_that_lies_is_caught() {
 fn every_history_of_three_bios() {
     let report = try_all(Scope::all(3));
     assert!(report.nr_crash_points > 10_000_000, "{report}");
+}
+
+#[test]
+#[ignore = "minutes, optimized"]
+fn every_history_of_four_syncs_beside_each_other() {
+    let mut native = Setting::files();
+    native.retain(|setting| setting.fua && !setting.elide);
+    try_files(Scope::file(4, 1, Kinds::Syncs), &native);
+}
+
+#[test]
+#[ignore = "minutes, optimized"]
+fn every_history_of_three_bios_on_a_file() {
+    try_files(Scope::file(2, 2, Kinds::All), &Setting::files());
+    let report = try_files(Scope::file(3, 1, Kinds::Syncs), &Setting::files());
+    assert!(report.nr_crash_points > 10_000, "{report}");
+    let report = try_files(Scope::file(3, 2, Kinds::Syncs), &Setting::files());
+    assert!(report.nr_crash_points > 1_000_000, "{report}");
+    try_files(Scope { failures_max: 1, ..Scope::file(2, 2, Kinds::All) }, &Setting::files());
+    let failing = Scope { failures_max: 1, one_of: 4, ..Scope::file(3, 2, Kinds::Syncs) };
+    try_files(failing, &Setting::files());
 }
 
 #[test]

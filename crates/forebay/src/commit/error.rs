@@ -1,15 +1,15 @@
-//! A sync that failed, as those who rested on it are told.
+//! The error of a failed sync, shared by all callers that depended on it.
 
 use std::io;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// A sync has failed, so writes that were not yet durable may be lost, and no later sync can prove
-/// otherwise. Everybody who rested on that sync has the same error.
+/// A sync has failed, so writes that were not yet durable may be lost. No later sync can prove
+/// otherwise. All callers that depended on that sync get the same error.
 #[derive(Clone, Debug, Error)]
 #[error(
-    "a sync failed: {source}. What was written and not committed before may be lost, whatever \
-     later syncs say: write it anew, then call acknowledge_loss()"
+    "a sync failed: {source}; uncommitted writes may be lost even if a later sync succeeds: write \
+     them again, then call acknowledge_loss()"
 )]
 pub struct CommitError {
     source: Arc<io::Error>,
@@ -20,7 +20,7 @@ impl CommitError {
         CommitError { source: Arc::new(source) }
     }
 
-    /// What the sync said.
+    /// Returns the error of the sync.
     pub fn io_error(&self) -> &io::Error {
         &self.source
     }

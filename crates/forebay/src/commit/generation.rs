@@ -1,43 +1,43 @@
-//! Those who share a sync: how they wait, and how they are woken.
+//! A generation: the callers that share a sync, their waits and their wake-ups.
 //!
-//! Threads sleep on a condition variable of their generation, so the end of a sync wakes those it
-//! was for by one call, and nobody of the next generation but the one that is to lead. Their mutex
-//! is the generation's too: who is woken is not in the way of those who take tickets.
+//! Threads sleep on a condition variable of their generation. So the end of a sync wakes its own
+//! generation by one call, and of the next one only the thread that leads. The mutex belongs to the
+//! generation too, so woken threads do not contend with threads that take tickets.
 //!
-//! A generation's lock is taken under that of the state, or alone; never the other way round.
-//! Wakers are code of others: they are woken, cloned and dropped under no lock.
+//! A generation's lock is taken under that of the state, or alone, never the other way round.
+//! Wakers are foreign code: they are woken, cloned and dropped under no lock.
 
 use super::CommitError;
 use crate::runtime::primitive::{Condvar, Mutex, lock};
 use std::sync::PoisonError;
 use std::task::Waker;
 
-/// What became of a sync.
+/// The outcome of a sync.
 pub(super) type Outcome = Result<(), CommitError>;
 
 #[derive(Debug)]
 pub(super) struct Generation {
     waiters: Mutex<Waiters>,
-    /// There is an outcome, or a call.
+    /// Signalled when there is an outcome or a call.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct Waiters {
     outcome: Option<Outcome>,
-    /// One of the threads is to lead, and has not heard of it yet.
+    /// A thread has been called to lead and has not noticed yet.
     is_called: bool,
-    /// Threads that sleep, or are about to.
+    /// The number of threads that sleep or are about to.
     nr_threads: usize,
-    /// Tasks, each at the place that it was told.
+    /// Tasks, each at its assigned place.
     tasks: Vec<Option<Waker>>,
 }
 
-/// Why a thread sleeps no more.
+/// Why a thread stopped sleeping.
 #[derive(Debug)]
 pub(super) enum Woken {
     Ended(Outcome),
-    /// It is the one to lead.
+    /// The thread was called to lead.
     Called,
 }
 
@@ -50,7 +50,7 @@ impl Generation {
         lock(&self.waiters).outcome.clone()
     }
 
-    /// The calling thread is about to [`sleep`](Generation::sleep).
+    /// Announces that the calling thread is about to [`sleep`](Generation::sleep).
     pub(super) fn announce(&self) {
         lock(&self.waiters).nr_threads += 1;
     }
@@ -62,7 +62,7 @@ impl Generation {
             if let Some(outcome) = &waiters.outcome {
                 break Woken::Ended(outcome.clone());
             }
-            // Who has just come may take the call of one that is being woken: it is awake.
+            // A new thread may take the call of one that is being woken: it is already awake.
             if std::mem::take(&mut waiters.is_called) {
                 break Woken::Called;
             }
@@ -72,7 +72,7 @@ impl Generation {
         woken
     }
 
-    /// Calls one of the threads to lead. False: there is none.
+    /// Calls one of the threads to lead. Returns false if there is none.
     pub(super) fn call(&self) -> bool {
         let mut waiters = lock(&self.waiters);
         waiters.is_called = waiters.nr_threads > 0;
@@ -82,22 +82,22 @@ impl Generation {
         waiters.is_called
     }
 
-    /// Sets the outcome. Follow it by [`wake_threads`](Generation::wake_threads), under no
-    /// lock.
+    /// Sets the outcome. [`wake_threads`](Generation::wake_threads) must follow, under no lock.
     pub(super) fn end(&self, outcome: &Outcome) {
         let mut waiters = lock(&self.waiters);
         assert!(waiters.outcome.is_none(), "a generation ends twice");
         waiters.outcome = Some(outcome.clone());
     }
 
-    /// Wakes all threads that wait for the outcome. The tasks are for the caller to wake, once all
-    /// threads are: their wakers are code of others, and may panic.
+    /// Wakes all threads that wait for the outcome. The caller wakes the returned tasks afterwards:
+    /// their wakers are foreign code and may panic.
     pub(super) fn wake_threads(&self) -> Tasks {
         self.changed.notify_all();
         Tasks(std::mem::take(&mut lock(&self.waiters).tasks))
     }
 
-    /// The outcome; or the task is woken when there is one. It waits at `place`, if it has one.
+    /// Returns the outcome, or registers the task to be woken for it. The task keeps its `place` if
+    /// it has one.
     pub(super) fn poll(&self, place: &mut Option<usize>, waker: &Waker) -> Option<Outcome> {
         let mut new = Some(waker.clone());
         let mut waiters = lock(&self.waiters);
@@ -114,22 +114,22 @@ impl Generation {
             }
         }
         drop(waiters);
-        // The waker of an earlier poll, if there was one, is dropped here.
+        // This drops the waker of an earlier poll, if there was one.
         drop(new);
         None
     }
 
-    /// The task that waits at that place waits no more.
+    /// Removes the task at `place`.
     pub(super) fn leave(&self, place: usize) {
         let mut waiters = lock(&self.waiters);
-        // Once all were woken there are no places.
+        // Once all tasks are woken, there are no places.
         let waker = waiters.tasks.get_mut(place).and_then(Option::take);
         drop(waiters);
         drop(waker);
     }
 }
 
-/// Tasks to be woken when this is dropped, all of them even if waking one panics.
+/// Tasks that are woken on drop, all of them, even if one wake-up panics.
 #[must_use = "the threads are to be woken first"]
 pub(super) struct Tasks(Vec<Option<Waker>>);
 

@@ -1,19 +1,20 @@
 //! Group commit: threads that need durability share the syncs of a file, without timers.
 //!
-//! It is the flush machine cut down to what a file needs, for those who do not want the rest of
-//! the layer. As there, one sync runs at a time and two generations of callers exist: the
-//! *running* one, whose tickets were taken before the sync began, and the *pending* one. Rules:
+//! This is the flush machine reduced to what one file needs, for programs that do not use the rest
+//! of the layer. One sync runs at a time, and there are two generations of callers: the *running*
+//! one, whose tickets were taken before the sync began, and the *pending* one. Rules:
 //!
-//! - G1: a ticket is covered by a sync that began after it was taken. So who comes while a sync
-//!   runs waits for the next: the running one may have passed its write already.
-//! - G2: a pending generation that a thread waits for has a leader, or a sync runs, whose end calls
-//!   exactly one of them to lead. The called thread owns the right to sync from then on.
-//! - G3: a sync that fails fails its generation, and the pending one: what was written while it ran
-//!   may have been given up with the rest. An outcome never changes.
-//! - G4: a leader that unwinds is a sync that failed.
+//! - G1: a ticket is covered by a sync that began after the ticket was taken. A caller that arrives
+//!   during a sync waits for the next one, because the running sync may have passed its write
+//!   already.
+//! - G2: a pending generation with a waiting thread has a leader, or a sync runs whose end calls
+//!   exactly one of its threads to lead. From then on the called thread has the right to sync.
+//! - G3: a failed sync fails its own generation and the pending one, because what was written while
+//!   it ran may have been dropped too. An outcome never changes.
+//! - G4: a leader that unwinds counts as a failed sync.
 //!
-//! The files: this one has who leads; [`generation`] who waits, and how they are woken; [`thread`]
-//! the thread that makes the syncs of futures; [`sync_file`] what can be synced.
+//! This file decides which thread leads. [`generation`] has the waits and wake-ups, [`thread`] the
+//! thread that syncs for futures, and [`sync_file`] the trait of what can be synced.
 
 mod error;
 mod generation;
@@ -30,14 +31,14 @@ use std::sync::Arc;
 pub use sync_file::{SyncFile, SyncKind};
 pub use thread::{CommitFuture, CommitThread};
 
-/// Group commit for a file of the caller's: one sync makes the writes of many threads durable.
+/// Group commit for a file of the caller: one sync makes the writes of many threads durable.
 ///
-/// A thread writes to the file in any way it likes. When its write has returned it calls
+/// A thread writes to the file in any way. After its write has returned, it calls
 /// [`commit`](GroupCommit::commit), which returns when a sync that *began after that* has
-/// succeeded. One sync runs at a time, made by one of the threads that wait; all that come
-/// meanwhile share the next one. No thread runs in the background, and nobody waits for company: a
-/// thread alone pays for its own sync and nothing else. The longest wait is the rest of a running
-/// sync and one more.
+/// succeeded. One sync runs at a time, made by one of the waiting threads. All callers that arrive
+/// during it share the next one. There is no background thread, and no caller waits for company: a
+/// single thread pays for its own sync and nothing else. The longest wait is the rest of a running
+/// sync plus one more.
 ///
 /// ```
 /// use forebay::GroupCommit;
@@ -62,88 +63,91 @@ pub use thread::{CommitFuture, CommitThread};
 /// ```
 ///
 /// # What a failure means
-/// A sync that fails fails everybody who may rest on it: those it was for, and those whose tickets
-/// were taken while it ran. It is not tried again, because **a sync that succeeds after one that
-/// failed proves nothing** of what was written before: the kernel reports a failed write-back once,
-/// and marks the pages clean. What was written and not yet committed when the failed sync ended may
-/// be lost, and only writing it anew can help.
+/// A failed sync fails every caller that may depend on it: those it was for, and those whose
+/// tickets were taken while it ran. It is not retried, because **a sync that succeeds after a
+/// failed one proves nothing** about earlier writes: the kernel reports a failed write-back once
+/// and marks the pages clean. Data written and not committed when the failed sync ended may be
+/// lost. Only writing it again helps.
 ///
-/// So a loss is sticky. [`commit`](GroupCommit::commit) does not know when the write began, and
-/// fails until somebody calls [`acknowledge_loss`](GroupCommit::acknowledge_loss).
-/// [`commit_since`](GroupCommit::commit_since) knows: it fails if a sync has failed since the point
-/// that was taken before the write, acknowledged or not, and does not if all that failed had ended
-/// by then. Prefer it where threads may be in the midst of a write when another acknowledges.
+/// So a loss is sticky. [`commit`](GroupCommit::commit) does not know when the write began. It
+/// fails until [`acknowledge_loss`](GroupCommit::acknowledge_loss) is called.
+/// [`commit_since`](GroupCommit::commit_since) does know: it fails if a sync has failed since the
+/// point that was taken before the write, acknowledged or not. It does not fail for syncs that had
+/// already failed by then. Prefer it if threads may be writing while another thread acknowledges a
+/// loss.
 ///
-/// All syncs of the open file have to go through one `GroupCommit`: an error that another caller
-/// of `fsync` on the same open file is told is told to nobody else.
+/// All syncs of the open file have to go through one `GroupCommit`: the kernel reports an error to
+/// one caller of `fsync` on an open file, and to no other.
 ///
 /// # Threads
-/// Every method may be called by any thread. The calls that wait block their thread and so must not
-/// be made by a task of an executor: see [`CommitThread`] for futures. A [`SyncFile`] must not
-/// commit to its own `GroupCommit`: that waits for itself.
+/// Any thread may call any method. Calls that wait block their thread, so tasks of an executor must
+/// not make them; [`CommitThread`] has futures. A [`SyncFile`] must not commit to its own
+/// `GroupCommit`: it would wait for itself.
 ///
-/// Source: the double-buffered flush machine of Linux (`block/blk-flush.c`), "block: hold queue if
-/// flush is running for non-queueable flush drive" (2011) for why joining pays.
+/// Source: the double-buffered flush machine of Linux (`block/blk-flush.c`); "block: hold queue if
+/// flush is running for non-queueable flush drive" (2011) for the benefit of joining.
 #[derive(Debug)]
 pub struct GroupCommit<F = File> {
     file: F,
     kind: SyncKind,
     state: Mutex<State>,
-    /// Wakes the threads that sync for futures: the pending generation is wanted, or they are over.
+    /// Wakes the threads that sync for futures when the pending generation is wanted, or at their
+    /// end.
     wanted: Condvar,
 }
 
-/// What has been shared so far.
+/// Counters of a [`GroupCommit`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommitStats {
-    /// Tickets taken: calls of `commit`, `ticket` and their like.
+    /// Tickets taken: calls of `commit`, `ticket` and their variants.
     pub commits: u64,
     /// Syncs begun.
     pub syncs: u64,
-    /// Syncs that have failed.
+    /// Syncs that failed.
     pub losses: u64,
 }
 
-/// A moment in the life of a [`GroupCommit`], before a write. See [`GroupCommit::point`].
+/// A point in time before a write. See [`GroupCommit::point`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CommitPoint {
-    /// Syncs that had failed by then.
+    /// The number of syncs that had failed at that time.
     nr_losses: u64,
 }
 
 #[derive(Debug)]
 struct State {
     leader: Leader,
-    /// Of tickets that are taken now: no sync has begun for it.
+    /// The generation of new tickets. No sync has begun for it.
     pending: Arc<Generation>,
-    /// A future rests on the pending generation.
+    /// A future depends on the pending generation.
     is_wanted: bool,
-    /// The generation of the last sync that failed, for tickets that are lost when they are taken.
+    /// The generation of the last failed sync, for tickets that are already lost when they are
+    /// taken.
     lost: Option<Arc<Generation>>,
     nr_acknowledged: u64,
     stats: CommitStats,
 }
 
-/// Who may begin a sync.
+/// Which thread may begin a sync.
 #[derive(Debug)]
 enum Leader {
-    /// Whoever comes.
+    /// Any thread.
     Nobody,
-    /// A thread of the pending generation, which has been called and does not sync yet.
+    /// A thread of the pending generation that was called and has not begun its sync.
     Called,
     /// A thread that syncs for this generation.
     Syncing(Arc<Generation>),
 }
 
 impl State {
-    /// No tickets are added to the pending generation any more.
+    /// Closes the pending generation for new tickets and returns it.
     fn next_generation(&mut self) -> Arc<Generation> {
         self.is_wanted = false;
         replace(&mut self.pending, Arc::new(Generation::new()))
     }
 
-    /// The last loss, if it is not acknowledged.
+    /// Returns the last loss if it is not acknowledged.
     fn loss(&self) -> Option<CommitError> {
         let is_open = self.stats.losses > self.nr_acknowledged;
         self.lost.as_ref().filter(|_| is_open)?.outcome()?.err()
@@ -151,12 +155,12 @@ impl State {
 }
 
 impl<F: SyncFile> GroupCommit<F> {
-    /// Group commit by `fdatasync`: the data, and of the metadata what it takes to read it.
+    /// Creates a group commit by `fdatasync`: the data, and the metadata needed to read it.
     pub fn new(file: F) -> GroupCommit<F> {
         GroupCommit::with_kind(file, SyncKind::Data)
     }
 
-    /// Group commit by a sync of that kind.
+    /// Creates a group commit by a sync of the given kind.
     pub fn with_kind(file: F, kind: SyncKind) -> GroupCommit<F> {
         let state = State {
             leader: Leader::Nobody,
@@ -169,29 +173,29 @@ impl<F: SyncFile> GroupCommit<F> {
         GroupCommit { file, kind, state: Mutex::new(state), wanted: Condvar::new() }
     }
 
-    /// The file, to write to.
+    /// Returns the file, for writing.
     pub fn file(&self) -> &F {
         &self.file
     }
 
-    /// Returns when all writes to the file that had returned before this call are on stable
-    /// storage. May make the sync, for others as well. Blocks.
+    /// Waits until all writes to the file that returned before this call are on stable storage. May
+    /// make the sync, also for other callers. Blocks.
     ///
     /// # Errors
-    /// A sync that may have been about these writes has failed, or one that nobody has acknowledged
-    /// yet.
+    /// Fails if a sync that may have covered these writes failed, or if an earlier loss is not
+    /// acknowledged.
     ///
     /// # Panics
-    /// Only if the file's own `sync` does, on this thread. The others get an error.
+    /// Panics only if the file's `sync` panics on this thread. Other callers get an error.
     pub fn commit(&self) -> Result<(), CommitError> {
         self.ticket().wait()
     }
 
-    /// As [`commit`](GroupCommit::commit), for writes that began after `point` was taken: exact
-    /// about losses.
+    /// Waits like [`commit`](GroupCommit::commit) for writes that began after `point` was taken,
+    /// and reports exactly the losses that concern them.
     ///
     /// # Errors
-    /// A sync has failed since that point, or fails now.
+    /// Fails if a sync has failed since that point, or fails now.
     ///
     /// # Panics
     /// As [`commit`](GroupCommit::commit).
@@ -199,31 +203,31 @@ impl<F: SyncFile> GroupCommit<F> {
         self.ticket_since(point).wait()
     }
 
-    /// The first half of [`commit`](GroupCommit::commit): says which writes are meant, and does not
-    /// block. Take it when the write has returned, do something else, and wait later.
+    /// Takes a ticket: the first half of [`commit`](GroupCommit::commit). It marks the writes and
+    /// does not block. Call it when the write has returned, and wait later.
     pub fn ticket(&self) -> Ticket<'_, F> {
         Ticket { commit: self, generation: self.join(None) }
     }
 
-    /// The first half of [`commit_since`](GroupCommit::commit_since).
+    /// Takes a ticket: the first half of [`commit_since`](GroupCommit::commit_since).
     pub fn ticket_since(&self, point: CommitPoint) -> Ticket<'_, F> {
         Ticket { commit: self, generation: self.join(Some(point)) }
     }
 
-    /// Now. Take it before a write, to commit the write by
-    /// [`commit_since`](GroupCommit::commit_since). Costs nothing to drop.
+    /// Returns the current point. Take it before a write that is committed by
+    /// [`commit_since`](GroupCommit::commit_since). A point costs nothing to drop.
     pub fn point(&self) -> CommitPoint {
         CommitPoint { nr_losses: lock(&self.state).stats.losses }
     }
 
-    /// The error of the last sync that failed, if nobody has acknowledged it.
+    /// Returns the error of the last failed sync if it is not acknowledged.
     pub fn loss(&self) -> Option<CommitError> {
         lock(&self.state).loss()
     }
 
-    /// Takes note of what was lost, so that [`commit`](GroupCommit::commit) works again; returns
-    /// the error. Call it when what was not committed is written anew, or given up, and no thread
-    /// is about to commit a write from before. Tickets that are lost stay lost.
+    /// Acknowledges the loss, so that [`commit`](GroupCommit::commit) works again, and returns the
+    /// error. Call it when the uncommitted data is written again or given up, and no thread is
+    /// about to commit a write from before. Lost tickets stay lost.
     pub fn acknowledge_loss(&self) -> Option<CommitError> {
         let mut state = lock(&self.state);
         let loss = state.loss();
@@ -231,23 +235,23 @@ impl<F: SyncFile> GroupCommit<F> {
         loss
     }
 
-    /// What has been shared so far.
+    /// Returns the counters.
     pub fn stats(&self) -> CommitStats {
         lock(&self.state).stats
     }
 
-    /// The generation whose outcome is that of a write that has ended, and began after that point.
-    /// Without one it may have begun at any time, so any loss may be about it.
+    /// Returns the generation whose outcome is that of a write that has ended and began after
+    /// `point`. Without a point the write may have begun at any time, so any loss may concern it.
     fn join(&self, point: Option<CommitPoint>) -> Arc<Generation> {
         let mut state = lock(&self.state);
         state.stats.commits += 1;
         let nr_known = point.map_or(state.nr_acknowledged, |point| point.nr_losses);
         let lost = state.lost.as_ref().filter(|_| state.stats.losses > nr_known);
-        // G1: not the generation of a sync that runs.
+        // G1: not the generation of the running sync.
         Arc::clone(lost.unwrap_or(&state.pending))
     }
 
-    /// Waits until the generation has ended, or leads it there.
+    /// Waits until the generation has ended, or leads its sync.
     fn wait_for(&self, generation: &Arc<Generation>) -> Outcome {
         let state = lock(&self.state);
         if let Some(outcome) = generation.outcome() {
@@ -256,7 +260,7 @@ impl<F: SyncFile> GroupCommit<F> {
         if matches!(state.leader, Leader::Nobody) {
             return self.lead(generation, state);
         }
-        // Under the lock: who ends the sync that runs sees that somebody waits (G2).
+        // Under the lock, so that the end of the running sync sees this waiter (G2).
         generation.announce();
         drop(state);
         match generation.sleep() {
@@ -285,8 +289,8 @@ impl<F: SyncFile> GroupCommit<F> {
         generation.outcome().expect("its sync has ended")
     }
 
-    /// The sync that runs has ended: gives each of its generation the outcome, and the lead to one
-    /// of the next.
+    /// Ends the running sync: gives the outcome to its generation, and the lead to a thread of the
+    /// next one.
     fn end_sync(&self, result: io::Result<()>) {
         let outcome = result.map_err(CommitError::new);
         let mut state = lock(&self.state);
@@ -296,14 +300,14 @@ impl<F: SyncFile> GroupCommit<F> {
         running.end(&outcome);
         let mut lost_too = None;
         if outcome.is_err() {
-            // G3. Who writes now, and takes a ticket later, is found by `join`.
+            // G3. `join` handles writes of now whose tickets are taken later.
             let pending = state.next_generation();
             pending.end(&outcome);
             lost_too = Some(pending);
             state.stats.losses += 1;
             state.lost = Some(Arc::clone(&running));
         }
-        // First of all, so that the next sync begins soon.
+        // This comes first, so that the next sync begins soon.
         if state.pending.call() {
             state.leader = Leader::Called;
         }
@@ -314,7 +318,7 @@ impl<F: SyncFile> GroupCommit<F> {
     }
 }
 
-/// A sync that runs. However it ends, those who wait hear of it (G4).
+/// A running sync. It reports its end to all waiters in any case, also on a panic (G4).
 struct RunningSync<'a, F: SyncFile> {
     commit: &'a GroupCommit<F>,
     result: Option<io::Result<()>>,
@@ -327,8 +331,8 @@ impl<F: SyncFile> Drop for RunningSync<'_, F> {
     }
 }
 
-/// Writes that are to be durable. Made by [`GroupCommit::ticket`]; nothing happens to those of one
-/// that is dropped, but what others do for theirs.
+/// Writes to be made durable, from [`GroupCommit::ticket`]. Dropping a ticket does not affect its
+/// writes: syncs of other callers still cover them.
 #[derive(Debug)]
 #[must_use = "nobody syncs for a ticket that nobody waits for"]
 pub struct Ticket<'a, F: SyncFile = File> {
@@ -337,10 +341,11 @@ pub struct Ticket<'a, F: SyncFile = File> {
 }
 
 impl<F: SyncFile> Ticket<'_, F> {
-    /// Returns when the writes are on stable storage. Blocks, and may make the sync.
+    /// Waits until the writes are on stable storage. Blocks, and may make the sync.
     ///
     /// # Errors
-    /// As [`GroupCommit::commit`] or [`GroupCommit::commit_since`], whichever it is a half of.
+    /// As [`GroupCommit::commit`] or [`GroupCommit::commit_since`], depending on how the ticket was
+    /// taken.
     ///
     /// # Panics
     /// As [`GroupCommit::commit`].
@@ -348,7 +353,7 @@ impl<F: SyncFile> Ticket<'_, F> {
         self.commit.wait_for(&self.generation)
     }
 
-    /// What became of the writes, if that is known already. Does not block.
+    /// Returns the outcome of the writes if it is known. Does not block.
     pub fn outcome(&self) -> Option<Result<(), CommitError>> {
         self.generation.outcome()
     }

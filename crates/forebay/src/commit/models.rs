@@ -1,8 +1,8 @@
-//! Models of group commit, over a device that forgets: what a sync did not see when it began is
-//! not durable by it, and a sync that fails loses all that was written by its end.
+//! Models of group commit over a device that forgets. A sync makes durable only what it saw when it
+//! began, and a failed sync loses everything written before its end.
 //!
-//! Nothing is ordered here but by group commit itself: the device's words are relaxed, so a leader
-//! that did not see a write of its generation would not make it durable either.
+//! Only group commit itself orders anything here. The device's words are relaxed, so a leader that
+//! did not see a write of its generation would not make it durable either.
 
 #[cfg(blk_loom)]
 use super::Ticket;

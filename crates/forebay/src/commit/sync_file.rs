@@ -1,27 +1,27 @@
-//! What can be synced.
+//! Files, and other things that can be synced.
 
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-/// What a sync makes durable.
+/// The scope of a sync.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SyncKind {
-    /// The data, and of the metadata what it takes to read it (the length): `fdatasync`.
+    /// The data, and the metadata needed to read it (the length): `fdatasync`.
     #[default]
     Data,
-    /// All metadata too (times, for instance): `fsync`.
+    /// All metadata as well, such as times: `fsync`.
     All,
 }
 
-/// Something whose writes a sync makes durable. Implemented for files; implement it for what else
-/// has such a call: several files of one log, a remote one, a fake that fails.
+/// Something with a call that makes its writes durable. Implemented for files. Implement it for
+/// other things, such as several files of one log, a remote log, or a fake that fails.
 pub trait SyncFile {
-    /// Returns when all writes that had returned before this call are on stable storage.
+    /// Waits until all writes that returned before this call are on stable storage.
     ///
     /// # Errors
-    /// They may not be, and a later call that succeeds does not mean that they are.
+    /// After an error they may not be, and a later successful call does not prove that they are.
     fn sync(&self, kind: SyncKind) -> io::Result<()>;
 }
 

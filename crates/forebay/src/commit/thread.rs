@@ -1,9 +1,10 @@
-//! Futures of a group commit, and the thread that makes the syncs for them.
+//! Futures of a group commit, and the thread that makes their syncs.
 //!
-//! A sync blocks, so no task may make it, and something else has to: a thread that sleeps until a
-//! future rests on the pending generation, and then waits for that as any thread does (G2). So it
-//! leads, or another does, and nothing here knows which. It outlives no promise: futures are made
-//! by its handle alone, and when that is dropped it ends after the syncs of those that are left.
+//! A sync blocks, so no task may make it. A thread sleeps until a future depends on the pending
+//! generation, and then waits for that generation like any other thread (G2). So it leads, or
+//! another thread does, and this code need not know which. Futures are made through the thread's
+//! handle only. When the handle is dropped, the thread ends after the syncs of the remaining
+//! futures.
 
 use super::generation::Generation;
 use super::{CommitError, CommitPoint, GroupCommit, SyncFile};
@@ -15,7 +16,7 @@ use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 
-/// A thread that makes syncs for futures. Threads that wait and futures share the same syncs.
+/// A thread that makes syncs for futures. Waiting threads and futures share the same syncs.
 ///
 /// Dropping it waits until all futures that it has made are ready.
 ///
@@ -27,7 +28,7 @@ use std::task::{Context, Poll};
 /// let log = Arc::new(GroupCommit::new(std::fs::File::create(&path)?));
 /// let thread = CommitThread::start(&log)?;
 /// let task = async {
-///     // ... a write that has ended, by whatever means ...
+///     // ... a write that has ended, by any means ...
 ///     thread.commit().await
 /// };
 /// # let mut task = Box::pin(task);
@@ -48,7 +49,7 @@ impl<F: SyncFile + Send + Sync + 'static> CommitThread<F> {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The system has no thread to spare.
+    /// Fails if the system cannot start a thread.
     pub fn start(commit: &Arc<GroupCommit<F>>) -> io::Result<CommitThread<F>> {
         let is_over = Arc::new(AtomicBool::new(false));
         let of_thread = (Arc::clone(commit), Arc::clone(&is_over));
@@ -57,13 +58,13 @@ impl<F: SyncFile + Send + Sync + 'static> CommitThread<F> {
         Ok(CommitThread { commit: Arc::clone(commit), is_over, thread: Some(thread) })
     }
 
-    /// As [`GroupCommit::commit`], as a future. What has to have returned are the writes before
-    /// this call, not those before the first poll; and the sync may begin right away.
+    /// Returns a future for [`GroupCommit::commit`]. It covers writes that returned before this
+    /// call, not those before the first poll. The sync may begin at once.
     pub fn commit(&self) -> CommitFuture {
         self.future_of(None)
     }
 
-    /// As [`GroupCommit::commit_since`], as a future.
+    /// Returns a future for [`GroupCommit::commit_since`].
     pub fn commit_since(&self, point: CommitPoint) -> CommitFuture {
         self.future_of(Some(point))
     }
@@ -71,7 +72,7 @@ impl<F: SyncFile + Send + Sync + 'static> CommitThread<F> {
     fn future_of(&self, point: Option<CommitPoint>) -> CommitFuture {
         let generation = self.commit.join(point);
         let mut state = lock(&self.commit.state);
-        // Else its sync has begun, or it has ended.
+        // Otherwise its sync has begun, or it has ended.
         if Arc::ptr_eq(&generation, &state.pending) {
             state.is_wanted = true;
             self.commit.wanted.notify_all();
@@ -89,16 +90,16 @@ impl<F: SyncFile + Send + Sync + 'static> Drop for CommitThread<F> {
         drop(state);
         self.commit.wanted.notify_all();
         let thread = self.thread.take().expect("it is taken here alone");
-        // Unless a waker that the thread has woken drops this.
+        // Not if a waker that this very thread has woken drops the handle.
         if thread.thread().id() != thread::current().id() {
-            // It catches all panics.
+            // The thread catches all panics.
             let _ = thread.join();
         }
     }
 }
 
 impl<F: SyncFile> GroupCommit<F> {
-    /// What the thread does until it is over.
+    /// Serves futures until the handle is dropped.
     fn serve(&self, is_over: &AtomicBool) {
         loop {
             let mut state = lock(&self.state);
@@ -110,18 +111,19 @@ impl<F: SyncFile> GroupCommit<F> {
             }
             let generation = Arc::clone(&state.pending);
             drop(state);
-            // A sync that panics is a loss, of which everybody was told (G4), and other futures
-            // rest on this thread.
+            // A sync that panics is a loss that all its callers get (G4). Other futures still
+            // depend on this thread.
             let _ = catch_unwind(AssertUnwindSafe(|| self.wait_for(&generation)));
         }
     }
 }
 
-/// Writes that will be durable. Made by [`CommitThread::commit`], may be polled on any thread.
+/// A future that is ready when its writes are durable. Made by [`CommitThread::commit`]; any thread
+/// may poll it.
 ///
-/// It never blocks. It is woken by the thread that made the sync, which may be the
-/// [`CommitThread`] or any that waits in [`GroupCommit::commit`]; so its waker should be quick, as
-/// wakers of executors are. Dropping it takes nothing back.
+/// It never blocks. The thread that made the sync wakes it: the [`CommitThread`], or any that waits
+/// in [`GroupCommit::commit`]. So its waker should be quick, as wakers of executors are. Dropping
+/// the future does not cancel the sync.
 #[derive(Debug)]
 #[must_use = "what it is about is not durable before it is ready"]
 pub struct CommitFuture {

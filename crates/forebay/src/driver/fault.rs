@@ -2,16 +2,18 @@
 //!
 //! What a rule says is in [`mod@rule`].
 //!
-//! What fails here is there to be reaped at once, and never seen by the inner driver, whose waiter
-//! so knows nothing of it. It need not: `has_ready` tells whoever issued, who reaps it in the same
-//! turn, and tells the thread that waits if that is what it waits for. What comes late is in
-//! [`mod@delay`].
+//! A request that completes here is there to be reaped at once. The inner driver never gets it, and
+//! its waiter knows nothing of it. It need not: `has_ready` reports it to the thread that issued,
+//! which reaps it in the same turn, and kicks the thread that waits if that waits for it. Late
+//! completions are in [`mod@delay`], and failed write-backs in [`mod@write_back`].
 
 mod delay;
 mod rule;
+mod write_back;
 
 use self::delay::{Delays, FaultWaiter};
 use self::rule::{Effect, Rule, Rules, rule};
+use self::write_back::{Description, Inode};
 use super::{Device, DriverQueue, Mode, Opened, Waiter};
 use crate::arena::Arena;
 use crate::error::{OpenError, SpecError};
@@ -22,7 +24,7 @@ use crate::runtime::clock;
 use crate::settings::Settings;
 use crate::spec::Spec;
 use forebay_core::{
-    BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, QueueLimits, Tag,
+    BlockStatus, Completions, Driver, Durability, Issue, IssuedRequest, Look, Op, QueueLimits, Tag,
 };
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,11 +32,12 @@ use std::time::Duration;
 
 struct FaultDevice {
     inner: Arc<dyn Device>,
+    limits: QueueLimits,
     rules: Arc<Mutex<Rules>>,
     /// Some rule says that completions come late.
     delays: bool,
-    /// Some rule says that they come short.
-    shortens: bool,
+    /// Some rule lets write-backs fail.
+    inode: Option<Arc<Inode>>,
 }
 
 struct FaultDriver {
@@ -44,8 +47,12 @@ struct FaultDriver {
     block: u64,
     rules: Arc<Mutex<Rules>>,
     /// Completions of requests that the inner driver never saw.
-    failed: Vec<(Tag, Result<u64, BlockStatus>)>,
+    ready: Vec<(Tag, Result<u64, BlockStatus>)>,
     delays: Delays,
+    /// Its open file, if write-backs fail.
+    description: Option<Description>,
+    /// Flushes and durable writes are the inner driver's; otherwise its writes are durable.
+    has_inner_cache: bool,
 }
 
 pub(super) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<Opened, OpenError> {
@@ -61,23 +68,46 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<
         }));
     }
     let opened = super::open(&target, keys, settings)?;
-    let mut features = opened.features.clone();
-    features.push(Feature::present("faults", texts.join(" ")));
     let random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let delays = rules.iter().any(Rule::delays);
-    let shortens = rules.iter().any(Rule::shortens);
-    let rules = Arc::new(Mutex::new(Rules { list: rules, random }));
-    let device =
-        Arc::new(FaultDevice { inner: Arc::clone(&opened.device), rules, delays, shortens });
-    Ok(Opened { device, features, ..opened })
+    let strikes = rules.iter().any(Rule::strikes);
+    let limits = limits(opened.device.limits(), &rules);
+    let mut in_force = limits;
+    settings.apply(&mut in_force);
+    for (rule, text) in rules.iter().zip(&texts) {
+        rule.check(text, &in_force, strikes)?;
+    }
+    let mut features = opened.features.clone();
+    if strikes {
+        features.retain(|feature| !matches!(feature.name, "flush" | "fua"));
+        features.extend(write_back::features(&limits));
+    }
+    features.push(Feature::present("faults", texts.join(" ")));
+    let device = FaultDevice {
+        inner: Arc::clone(&opened.device),
+        limits,
+        rules: Arc::new(Mutex::new(Rules { list: rules, random })),
+        delays,
+        inode: strikes.then(|| Inode::of(&opened.claim)),
+    };
+    Ok(Opened { device: Arc::new(device), features, ..opened })
+}
+
+/// The limits of a disk with these rules, on one of the limits `inner`.
+fn limits(inner: QueueLimits, rules: &[Rule]) -> QueueLimits {
+    // What a rule cuts off never reaches the device, so that these counts are exact. Of its own
+    // ones nothing is known that tells them apart, and they are taken for as good.
+    let exact_counts = inner.exact_counts || rules.iter().any(Rule::shortens);
+    let limits = QueueLimits { exact_counts, ..inner };
+    match rules.iter().any(Rule::strikes) {
+        true => write_back::limits(limits),
+        false => limits,
+    }
 }
 
 impl Device for FaultDevice {
     fn limits(&self) -> QueueLimits {
-        let limits = self.inner.limits();
-        // What a rule cuts off never reaches the device, so that these counts are exact. Of its own
-        // ones nothing is known that tells them apart, and they are taken for as good.
-        QueueLimits { exact_counts: limits.exact_counts || self.shortens, ..limits }
+        self.limits
     }
 
     fn arena(&self) -> Option<&Arc<Arena>> {
@@ -96,18 +126,77 @@ impl Device for FaultDevice {
         let DriverQueue { driver: inner, waiter } = self.inner.open_queue(depth, mode)?;
         let block = u64::from(self.limits().logical_block_size);
         let rules = Arc::clone(&self.rules);
-        let failed = Vec::with_capacity(depth as usize);
+        let ready = Vec::with_capacity(depth as usize);
+        let description = self.inode.as_ref().map(|inode| Description::open(inode, depth));
+        let has_inner_cache = self.inner.limits().volatile_cache;
         let delays = Delays::new(depth);
         let outer = match self.delays {
             true => Arc::new(FaultWaiter::new(Arc::clone(&waiter), &delays)),
             false => Arc::clone(&waiter),
         };
-        let driver = FaultDriver { inner, waiter, block, rules, failed, delays };
+        let driver = FaultDriver {
+            inner,
+            waiter,
+            block,
+            rules,
+            ready,
+            delays,
+            description,
+            has_inner_cache,
+        };
         Ok(DriverQueue { driver: Box::new(driver), waiter: outer })
+    }
+
+    fn check_for_errors(&self, durability: &Durability) {
+        if let Some(inode) = &self.inode {
+            inode.check(durability);
+        }
     }
 
     fn refusal(&self, source: io::Error) -> OpenError {
         self.inner.refusal(source)
+    }
+}
+
+impl FaultDriver {
+    /// Hands a request to the wrapped disk, or completes a flush for which that has no use. The
+    /// completion comes `delay_ns` later than from there.
+    fn issue(&mut self, rq: &IssuedRequest<'_>, last: bool, delay_ns: u64) -> Issue {
+        let Some(description) = &mut self.description else {
+            return self.issue_inner(rq, last, delay_ns);
+        };
+        if rq.op == Op::Flush && !self.has_inner_cache {
+            let result = description.sync(Ok(0));
+            if delay_ns == 0 {
+                return self.complete(rq.tag, result);
+            }
+            self.delays.hold(rq.tag, result, delay_ns);
+            return Issue::Queued;
+        }
+        let mut inner = rq.clone();
+        inner.fua &= self.has_inner_cache;
+        let answer = self.issue_inner(&inner, last, delay_ns);
+        if (rq.op == Op::Flush || rq.fua)
+            && answer == Issue::Queued
+            && let Some(description) = &mut self.description
+        {
+            description.sync_queued(rq.tag);
+        }
+        answer
+    }
+
+    /// Completes a request that the wrapped disk never gets.
+    fn complete(&mut self, tag: Tag, result: Result<u64, BlockStatus>) -> Issue {
+        self.ready.push((tag, result));
+        Issue::Queued
+    }
+
+    fn issue_inner(&mut self, rq: &IssuedRequest<'_>, last: bool, delay_ns: u64) -> Issue {
+        let answer = self.inner.queue_rq(rq, last);
+        if answer == Issue::Queued && delay_ns > 0 {
+            self.delays.queued(rq.tag, delay_ns);
+        }
+        answer
     }
 }
 
@@ -116,35 +205,34 @@ impl Driver for FaultDriver {
         let effect = self.rules.lock().unwrap_or_else(PoisonError::into_inner).effect(rq);
         match effect {
             Some(Effect::Busy) => Issue::Busy,
-            Some(Effect::Fail(status)) => {
-                self.failed.push((rq.tag, Err(status)));
-                Issue::Queued
-            }
+            Some(Effect::Fail(status)) => self.complete(rq.tag, Err(status)),
             Some(Effect::Short(len)) if rq.op.moves_data() && len < rq.len => {
-                let len = len - len % self.block;
-                if len > 0 {
-                    return self.inner.queue_rq(&rq.prefix(len), last);
+                match len - len % self.block {
+                    0 => self.complete(rq.tag, Ok(0)),
+                    len => self.issue(&rq.prefix(len), last, 0),
                 }
-                self.failed.push((rq.tag, Ok(0)));
-                Issue::Queued
             }
-            Some(Effect::Lie) => {
-                self.failed.push((rq.tag, Ok(rq.len)));
-                Issue::Queued
-            }
+            Some(Effect::Lie) => self.complete(rq.tag, Ok(rq.len)),
             Some(Effect::IgnoreFua) => {
                 let mut rq = rq.clone();
                 rq.fua = false;
-                self.inner.queue_rq(&rq, last)
+                self.issue(&rq, last, 0)
             }
-            Some(Effect::Delay(delay_ns)) => {
-                let answer = self.inner.queue_rq(rq, last);
-                if answer == Issue::Queued {
-                    self.delays.queued(rq.tag, delay_ns);
+            Some(Effect::Delay(delay_ns)) => self.issue(rq, last, delay_ns),
+            Some(Effect::WriteBack(status)) => {
+                let description = self.description.as_mut().expect("a rule strikes");
+                description.inode().strike(status);
+                // Its own sync finds the error.
+                let result = if rq.fua { description.sync(Ok(rq.len)) } else { Ok(rq.len) };
+                self.complete(rq.tag, result)
+            }
+            Some(Effect::ForeignSync) => {
+                if let Some(description) = &self.description {
+                    description.inode().sync_elsewhere();
                 }
-                answer
+                self.issue(rq, last, 0)
             }
-            Some(Effect::Short(_)) | None => self.inner.queue_rq(rq, last),
+            Some(Effect::Short(_)) | None => self.issue(rq, last, 0),
         }
     }
 
@@ -153,15 +241,20 @@ impl Driver for FaultDriver {
     }
 
     fn reap(&mut self, done: &mut Completions, look: Look) {
-        self.failed.drain(..).for_each(|(tag, result)| done.push(tag, result));
-        match self.delays.is_idle() {
-            true => self.inner.reap(done, look),
-            false => self.delays.reap(done, |done| self.inner.reap(done, look)),
+        let FaultDriver { inner, ready, delays, description, .. } = self;
+        ready.drain(..).for_each(|(tag, result)| done.push(tag, result));
+        let mut from_inner = |done: &mut Completions| match description {
+            Some(description) => description.reap(done, |done| inner.reap(done, look)),
+            None => inner.reap(done, look),
+        };
+        match delays.is_idle() {
+            true => from_inner(done),
+            false => delays.reap(done, from_inner),
         }
     }
 
     fn wait(&mut self, nr_completions: u32) {
-        match nr_completions.checked_sub(self.failed.len() as u32) {
+        match nr_completions.checked_sub(self.ready.len() as u32) {
             None | Some(0) => self.inner.commit_rqs(),
             Some(nr_others) => match self.delays.next_due_ns() {
                 None => self.inner.wait(nr_others),
@@ -184,7 +277,7 @@ impl Driver for FaultDriver {
     }
 
     fn has_ready(&self) -> bool {
-        !self.failed.is_empty() || self.inner.has_ready() || self.delays.has_due()
+        !self.ready.is_empty() || self.inner.has_ready() || self.delays.has_due()
     }
 
     fn nr_syscalls(&self) -> u64 {

@@ -35,6 +35,9 @@ mod null;
 mod own_file;
 mod psync;
 mod ram;
+#[cfg(test)]
+#[path = "../../tests/support/skip.rs"]
+mod skip;
 mod slack;
 #[cfg(test)]
 mod testing;
@@ -52,7 +55,7 @@ use crate::info::{DiskFacts, Feature};
 use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
-use forebay_core::{BlockStatus, Driver, QueueLimits};
+use forebay_core::{BlockStatus, Driver, Durability, QueueLimits};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -72,6 +75,12 @@ pub(crate) enum Mode {
 pub(crate) trait Device: Send + Sync {
     /// What the device can take. Fixed while it is open.
     fn limits(&self) -> QueueLimits;
+
+    /// Returns whether every request ends in the turn that issues it, and the driver is never busy.
+    /// Then nothing ever has to wait for its completions.
+    fn ends_at_once(&self) -> bool {
+        false
+    }
 
     /// Memory that its queues know, from which buffers may be taken; if there is any.
     fn arena(&self) -> Option<&Arc<Arena>> {
@@ -98,6 +107,13 @@ pub(crate) trait Device: Send + Sync {
     /// # Errors
     /// The system's, where it has no room for another queue.
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue>;
+
+    /// Records a loss if an error of a write-back was reported that a queue which was opened since
+    /// does not report. To be called when a queue was opened, before anything is done through it,
+    /// and before losses are acknowledged. (The claim checks the files of drivers that have such.)
+    fn check_for_errors(&self, durability: &Durability) {
+        let _ = durability;
+    }
 
     /// What it means that [`Device::open_queue`] failed.
     fn refusal(&self, source: io::Error) -> OpenError {
@@ -137,6 +153,12 @@ pub(crate) trait Waiter: Send + Sync {
     /// one that waits and whoever uses the driver.
     fn help(&self, wanted: bool) -> bool {
         let _ = wanted;
+        false
+    }
+
+    /// Returns whether a kick may find a wait that it cannot end: the system call that it takes is
+    /// forbidden since.
+    fn misses_kicks(&self) -> bool {
         false
     }
 

@@ -1,9 +1,11 @@
 //! An open file of its own for each queue.
 //!
-//! The kernel tells each open file once of a write-back that failed (`errseq_t`): whoever syncs it
-//! next. Were two hardware contexts to flush one open file at once, one of them would be told, and
-//! the other would call durable what is lost. So a queue that one thread owns opens the file anew.
-//! Where that is not possible there is no such queue, and its thread shares that of the disk.
+//! The kernel reports a failed write-back once to each open file (`errseq_t`), to the next sync of
+//! it. If two hardware contexts flushed one open file at once, one of them would get the error, and
+//! the other would call lost data durable. So a queue that one thread owns opens the file anew.
+//! An error that was reported before that is not reported to the new file: the disk checks for
+//! such errors before it uses the queue (`claim/place.rs`). Where the file cannot be opened anew
+//! there is no such queue, and its thread shares that of the disk.
 // Its flags are asked for by a system call.
 #![allow(unsafe_code)]
 

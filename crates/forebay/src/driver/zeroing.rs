@@ -5,6 +5,8 @@
 //! make it grow, as a write would; a hole cannot, so the range is allocated before it.
 //!
 //! A range is discarded by punching a hole, or on a block device by the device's own command.
+//! Devices without a queue of their own (zram, some of the device mapper) refuse a command that
+//! must not wait, as io_uring gives it at first; a worker of the kernel gives it without that.
 
 use crate::buf::Buf;
 use forebay_core::Segment;
@@ -20,6 +22,8 @@ const GROW: i32 = 0;
 pub(super) const WRITE: i32 = -1;
 /// No mode of `fallocate`: the device discards (`BLKDISCARD`).
 pub(super) const DISCARD: i32 = -2;
+/// As [`DISCARD`], where io_uring has a worker of the kernel give the command.
+pub(super) const DISCARD_BY_WORKER: i32 = -3;
 
 /// The best way to zero a range that a file system has, as far as is known; best first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,7 +57,8 @@ impl Way {
 pub(super) struct Ranges {
     /// Whether zeroes behind its end make it grow, as a write does.
     pub(super) grows: bool,
-    /// How a range is discarded: [`PUNCH_HOLE`] or [`DISCARD`].
+    /// How a range is discarded, as far as is known: [`PUNCH_HOLE`], [`DISCARD`] or
+    /// [`DISCARD_BY_WORKER`].
     pub(super) discard: i32,
     /// How a range is zeroed, as far as is known at first.
     pub(super) way: Way,
@@ -81,6 +86,14 @@ pub(super) fn next(mode: i32, failed: Option<i32>) -> Option<i32> {
         (ZERO_AND_GROW, Some(libc::EOPNOTSUPP)) => Some(GROW),
         (GROW, None) => Some(PUNCH_HOLE),
         (GROW | PUNCH_HOLE, Some(libc::EOPNOTSUPP)) => Some(WRITE),
+        _ => None,
+    }
+}
+
+/// The mode of the call that discards a range where one came back with the error `failed`.
+pub(super) fn next_discard(mode: i32, failed: Option<i32>) -> Option<i32> {
+    match (mode, failed) {
+        (DISCARD, Some(libc::EOPNOTSUPP)) => Some(DISCARD_BY_WORKER),
         _ => None,
     }
 }

@@ -5,11 +5,17 @@
 //! beside it. The rate is measured once, against `CLOCK_MONOTONIC`, for a millisecond. It is known
 //! to some 20 parts in a million then, and is not steered afterwards: good for latencies and short
 //! waits, which is all that this clock is for.
+//!
+//! A suspend to RAM may reset the counter, or let it run on while the kernel's clock stands still;
+//! the kernel goes on to keep time by it. So the counter is compared with the kernel's clock about
+//! twice a second of use, and whenever it has gone back. After a jump this clock is the kernel's,
+//! for as long as the process lives.
 // It reads the processor's counter.
 #![allow(unsafe_code)]
 
-use std::sync::LazyLock;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::start);
 
@@ -24,9 +30,8 @@ pub fn now_ns() -> u64 {
 
 #[derive(Debug)]
 enum Clock {
-    Counter { start: u64, rate: Rate },
-    // 2^64 ns are 584 years.
-    Kernel { start: Instant },
+    Counter(Counter),
+    Kernel(Kernel),
 }
 
 impl Clock {
@@ -35,19 +40,141 @@ impl Clock {
             let (begin, end) = (Pair::read(), Pair::read_after_a_while());
             let (ticks, ns) = (end.ticks.wrapping_sub(begin.ticks), end.ns_since(&begin));
             if let Some(rate) = Rate::of(ticks, ns) {
-                return Clock::Counter { start: begin.ticks, rate };
+                return Clock::Counter(Counter::new(begin, rate));
             }
         }
-        Clock::Kernel { start: Instant::now() }
+        Clock::Kernel(Kernel { base_ns: 0, base: Instant::now() })
     }
 
     #[inline]
     fn now_ns(&self) -> u64 {
         match self {
-            // Between processors the counters agree, but for a few ticks perhaps.
-            Clock::Counter { start, rate } => rate.ns(counter().saturating_sub(*start)),
-            Clock::Kernel { start } => start.elapsed().as_nanos() as u64,
+            Clock::Counter(clock) => clock.ns_at(counter(), &Hardware),
+            Clock::Kernel(clock) => clock.ns_at(Instant::now()),
         }
+    }
+}
+
+/// The kernel's clock, from some time on.
+#[derive(Debug)]
+struct Kernel {
+    base_ns: u64,
+    base: Instant,
+}
+
+impl Kernel {
+    fn ns_at(&self, at: Instant) -> u64 {
+        // 2^64 ns are 584 years.
+        self.base_ns + at.saturating_duration_since(self.base).as_nanos() as u64
+    }
+}
+
+/// After how many ticks the counter is compared with the kernel's clock: a third of a second at
+/// 3 GHz.
+const STEP: u64 = 1 << 30;
+
+/// The counters of processors agree, but for fewer ticks than this.
+const SKEW: u64 = 1 << 16;
+
+/// No counter comes within [`STEP`] of this value, which takes a century.
+const JUMPED: u64 = 1 << 63;
+
+/// The processor's counter as a clock.
+#[derive(Debug)]
+struct Counter {
+    start: u64,
+    rate: Rate,
+    /// The ticks of the last comparison less [`SKEW`]; or [`JUMPED`]. What is read from here to
+    /// [`STEP`] later is taken as it is, so that no time that was returned lies beyond.
+    checked: AtomicU64,
+    last: Mutex<Pair>,
+    /// The clock in use after a jump.
+    kernel: OnceLock<Kernel>,
+}
+
+impl Counter {
+    fn new(start: Pair, rate: Rate) -> Counter {
+        Counter {
+            start: start.ticks,
+            rate,
+            checked: AtomicU64::new(start.ticks.saturating_sub(SKEW)),
+            last: Mutex::new(start),
+            kernel: OnceLock::new(),
+        }
+    }
+
+    /// Returns the time at which the counter shows `ticks`.
+    #[inline]
+    fn ns_at(&self, ticks: u64, clocks: &impl Clocks) -> u64 {
+        // Relaxed: an older value leads to a comparison. Below the value the difference wraps.
+        if ticks.wrapping_sub(self.checked.load(Ordering::Relaxed)) < STEP {
+            return self.ns_of(ticks);
+        }
+        self.compare(ticks, clocks)
+    }
+
+    #[inline]
+    fn ns_of(&self, ticks: u64) -> u64 {
+        self.rate.ns(ticks.saturating_sub(self.start))
+    }
+
+    /// Compares the counter with the kernel's clock.
+    #[cold]
+    fn compare(&self, ticks: u64, clocks: &impl Clocks) -> u64 {
+        let checked = self.checked.load(Ordering::Acquire);
+        let locked = (0..NR_TRIES).find_map(|_| {
+            std::hint::spin_loop();
+            self.last.try_lock().ok()
+        });
+        // After a jump nothing else counts.
+        if let Some(kernel) = self.kernel.get() {
+            return kernel.ns_at(clocks.kernel());
+        }
+        let Some(mut last) = locked else {
+            // Another thread compares, and has lost its processor; or it was one of the parent's,
+            // in a child of a fork.
+            return if ticks < checked { self.latest_ns(checked) } else { self.ns_of(ticks) };
+        };
+        let now = clocks.both();
+        if now.agrees_with(&last, self.rate) {
+            self.checked.store(now.ticks.saturating_sub(SKEW), Ordering::Release);
+            let ns = self.ns_of(now.ticks);
+            *last = now;
+            return ns;
+        }
+        let latest_ns = self.latest_ns(self.checked.load(Ordering::Relaxed));
+        let base_ns = latest_ns.max(self.ns_of(last.ticks) + now.ns_since(&last));
+        let kernel = self.kernel.get_or_init(|| Kernel { base_ns, base: now.at });
+        // Release, with the acquire above: who finds the mark finds that clock.
+        self.checked.store(JUMPED, Ordering::Release);
+        kernel.ns_at(now.at)
+    }
+
+    /// Returns a time that is not before any that was returned since a comparison.
+    fn latest_ns(&self, checked: u64) -> u64 {
+        self.ns_of(checked + STEP)
+    }
+}
+
+/// How often a thread tries to make a comparison that another is making.
+const NR_TRIES: u32 = 100;
+
+/// The source of the time.
+trait Clocks {
+    fn kernel(&self) -> Instant;
+    fn both(&self) -> Pair;
+}
+
+/// The processor, and the kernel.
+struct Hardware;
+
+impl Clocks for Hardware {
+    fn kernel(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn both(&self) -> Pair {
+        Pair::read()
     }
 }
 
@@ -98,6 +225,15 @@ impl Pair {
     fn ns_since(&self, earlier: &Pair) -> u64 {
         self.at.duration_since(earlier.at).as_nanos() as u64
     }
+
+    /// Returns whether both clocks have gone on by the same time, but for the error of the rate,
+    /// the steering of the kernel's clock, and the time that a reading may be held up.
+    fn agrees_with(&self, earlier: &Pair, rate: Rate) -> bool {
+        let Some(ticks) = self.ticks.checked_sub(earlier.ticks) else { return false };
+        let kernel_ns = self.ns_since(earlier);
+        let tolerance_ns = kernel_ns / 256 + Duration::from_millis(10).as_nanos() as u64;
+        rate.ns(ticks).abs_diff(kernel_ns) <= tolerance_ns
+    }
 }
 
 /// Whether the kernel keeps its own time by the counter: then it runs at one rate, also while the
@@ -126,6 +262,10 @@ fn counter() -> u64 {
 fn counter() -> u64 {
     unreachable!("it is not trusted here")
 }
+
+#[cfg(test)]
+#[path = "clock_tests.rs"]
+mod jumps;
 
 #[cfg(test)]
 mod tests {

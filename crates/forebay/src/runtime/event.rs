@@ -72,6 +72,47 @@ impl Event {
     }
 }
 
+/// A timerfd: readable from the time that it was started for until it is started or stopped.
+#[derive(Debug)]
+pub(crate) struct TimerFd(OwnedFd);
+
+impl TimerFd {
+    pub(crate) fn new() -> io::Result<TimerFd> {
+        let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
+        // SAFETY: numbers only.
+        owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) }).map(TimerFd)
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// Makes it readable after `delay`.
+    pub(crate) fn start(&self, delay: Duration) {
+        // Zero would stop it.
+        self.settime(delay.max(Duration::from_nanos(1)));
+    }
+
+    /// Makes it unreadable.
+    pub(crate) fn stop(&self) {
+        self.settime(Duration::ZERO);
+    }
+
+    fn settime(&self, value: Duration) {
+        let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let it_value = libc::timespec {
+            tv_sec: libc::time_t::try_from(value.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: value.subsec_nanos().into(),
+        };
+        let spec = libc::itimerspec { it_interval: zero, it_value };
+        let fd = self.0.as_raw_fd();
+        // SAFETY: an open descriptor, a structure that the kernel reads, and none that it writes.
+        let answer = unsafe { libc::timerfd_settime(fd, 0, &raw const spec, std::ptr::null_mut()) };
+        let error = io::Error::last_os_error();
+        assert!(answer == 0, "timerfd_settime: {error}; a seccomp filter has to allow it");
+    }
+}
+
 /// Several descriptors as one: readable while one of them is.
 #[derive(Debug)]
 pub(crate) struct AnyOf {
@@ -79,15 +120,18 @@ pub(crate) struct AnyOf {
 }
 
 impl AnyOf {
-    /// Of an event, and of a driver's descriptor, if it has one. They stay open for as long.
-    pub(crate) fn new(event: &Event, driver: Option<BorrowedFd<'_>>) -> io::Result<AnyOf> {
+    /// Watches these descriptors, which stay open as long as the result.
+    ///
+    /// # Errors
+    /// The system's error if it has no room for a descriptor or a watch.
+    pub(crate) fn new<'a>(fds: impl IntoIterator<Item = BorrowedFd<'a>>) -> io::Result<AnyOf> {
         // SAFETY: numbers only.
         let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        for fd in std::iter::once(event.0.as_raw_fd()).chain(driver.map(|fd| fd.as_raw_fd())) {
+        for fd in fds {
             let mut what = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
             let (epoll, add) = (epoll.as_raw_fd(), libc::EPOLL_CTL_ADD);
             // SAFETY: open descriptors, and a structure that the kernel reads.
-            if unsafe { libc::epoll_ctl(epoll, add, fd, &raw mut what) } != 0 {
+            if unsafe { libc::epoll_ctl(epoll, add, fd.as_raw_fd(), &raw mut what) } != 0 {
                 return Err(io::Error::last_os_error());
             }
         }

@@ -1,18 +1,24 @@
 //! Freeze, quiesce and stop: three ways to hold a disk.
+//!
+//! A freeze waits for I/O that another hold may keep from ending: a request that was admitted, and
+//! is not at the driver, ends only when nothing quiesces or stops the disk any more. Such a request
+//! is stranded. A freeze that finds one gives up, since the other hold may be its own caller's.
 
+use crate::error::FreezeError;
 use crate::runtime::hctx::Hctx;
 use crate::runtime::primitive::{lock, thread};
 use crate::runtime::shared::Shared;
 use forebay_core::Gate;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long to leave threads alone that are to drain their contexts.
 const PATIENCE: Duration = Duration::from_micros(200);
 
-/// Keeps a disk held: frozen, quiesced or stopped. Several may do so at once; what was held goes
-/// on when the last of a kind is dropped.
+/// Keeps a disk frozen, quiesced or stopped until it is dropped. Several holds may exist at once.
+/// When the last of a kind is dropped, the I/O that it held goes on: in the thread that drops it,
+/// or in the thread that owns the hardware context, whose event loops are woken.
 #[must_use = "a hold that is not kept ends at once"]
 pub struct Hold {
     shared: Arc<Shared>,
@@ -20,7 +26,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Closes a gate on all contexts, and says so to nobody yet.
+    /// Closes a gate on all contexts. Turns that are under way may not have seen it.
     pub(crate) fn new(shared: &Arc<Shared>, gate: Gate) -> Hold {
         let mut counts = lock(&shared.holds);
         counts[gate as usize] += 1;
@@ -41,25 +47,57 @@ impl Hold {
         }
     }
 
-    /// Waits until nothing is left in any context that was let in before the gate was closed.
-    pub(crate) fn await_drained(&self) {
+    /// Waits until nothing is left in any context that was admitted before the gate was closed; at
+    /// most for `timeout`, if there is one.
+    ///
+    /// # Errors
+    /// Which hold keeps admitted requests from ending; or that the time has passed.
+    pub(crate) fn await_drained(&self, timeout: Option<Duration>) -> Result<(), FreezeError> {
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         for (at, hctx) in self.shared.hctxs().iter().enumerate() {
-            while !self.is_drained(at, hctx) {
-                std::thread::sleep(PATIENCE);
+            while !self.is_drained(at, hctx)? {
+                let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+                if let (Some(timeout), Some(Duration::ZERO)) = (timeout, left) {
+                    return Err(FreezeError::TimedOut { disk: self.disk(), timeout });
+                }
+                std::thread::sleep(left.map_or(PATIENCE, |left| left.min(PATIENCE)));
             }
         }
+        Ok(())
     }
 
-    fn is_drained(&self, at: usize, hctx: &Hctx) -> bool {
+    fn disk(&self) -> String {
+        self.shared.info().spec.clone()
+    }
+
+    fn is_drained(&self, at: usize, hctx: &Hctx) -> Result<bool, FreezeError> {
         if self.shared.is_foreign() {
-            return true;
+            return Ok(true);
         }
         // A shared context, and one of our own, may have nobody else to turn it.
         if hctx.is_shared || crate::runtime::thread::owns(&self.shared, at) {
             hctx.run_turn();
         }
         // Once no turn is under way, every later one finds the gate closed, and lets nothing in.
-        !hctx.run.is_running() && hctx.is_drained()
+        if hctx.run.is_running() {
+            return Ok(false);
+        }
+        if hctx.is_stranded() {
+            self.check_other_holds()?;
+        }
+        Ok(hctx.is_drained())
+    }
+
+    /// Fails if another hold keeps requests from the driver.
+    fn check_other_holds(&self) -> Result<(), FreezeError> {
+        let counts = *lock(&self.shared.holds);
+        match counts[Gate::Quiesced as usize] + counts[Gate::Stopped as usize] {
+            0 => Ok(()),
+            _ if counts[Gate::Quiesced as usize] > 0 => {
+                Err(FreezeError::Quiesced { disk: self.disk() })
+            }
+            _ => Err(FreezeError::Stopped { disk: self.disk() }),
+        }
     }
 }
 
@@ -72,9 +110,14 @@ impl Drop for Hold {
         }
         self.shared.hctxs().iter().for_each(|hctx| hctx.run.open(self.gate));
         drop(counts);
-        // What was left behind the gate has no other to look for it (R4); but an owner, who looks
-        // again by itself.
-        self.shared.hctxs().iter().filter(|hctx| hctx.is_shared).for_each(Hctx::run_turn);
+        // What was left behind the gate has no other to look for it (R4).
+        for hctx in self.shared.hctxs() {
+            match hctx.is_shared {
+                true => hctx.run_turn(),
+                // B3.
+                false => hctx.wake_loops(),
+            }
+        }
     }
 }
 

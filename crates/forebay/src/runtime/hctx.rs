@@ -8,7 +8,9 @@ mod tags;
 mod token;
 
 use crate::driver::{DriverQueue, Waiter};
+use crate::runtime::alarm::Alarm;
 use crate::runtime::clock;
+use crate::runtime::event::AnyOf;
 use crate::runtime::fork::Origin;
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{Mutex, Ordering, UnsafeCell, lock};
@@ -17,12 +19,15 @@ use crate::runtime::stack::BioStack;
 use crate::runtime::wait::RESOURCE_DELAY;
 use forebay_core::{
     Commit, Driver, HardwareContext, QueuedBio, RunCounters, RunState, RunTimer, SoftwareQueue,
+    Turned,
 };
 use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 // For counts, from which nothing is concluded: models need not look at them.
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 
 pub(crate) use pool::PoolUser;
 use tags::TagCalls;
@@ -48,10 +53,12 @@ pub(crate) struct Hctx {
     /// Runs that found the token taken, and left them to its holder.
     nr_skipped: AtomicU64,
     origin: Origin,
-    /// Somebody waits for a descriptor: turns leave nothing that it would not tell of.
-    pub(crate) is_polled: AtomicBool,
-    /// Whether the last turn left nothing in it that was let in.
-    is_drained: AtomicBool,
+    /// An event loop watches a descriptor: turns leave nothing that it would not tell of. Set by
+    /// [`Hctx::watch`], and never cleared.
+    is_polled: AtomicBool,
+    pub(crate) alarm: Alarm,
+    /// What the last turn left: [`DRAINED`], [`STUCK`], both or none.
+    left: AtomicU8,
     /// System calls of its drivers until the last turn: of those that are gone, and of all.
     nr_old_syscalls: AtomicU64,
     nr_syscalls: AtomicU64,
@@ -59,6 +66,18 @@ pub(crate) struct Hctx {
     /// Those that wait for bios of this context, and would lead.
     followers: Mutex<Vec<Arc<Mailbox>>>,
     inner: UnsafeCell<Option<Inner>>,
+}
+
+/// The last turn left no admitted request.
+const DRAINED: u8 = 1 << 0;
+/// The last turn left requests, and nothing in flight.
+const STUCK: u8 = 1 << 1;
+
+/// Returns whether a turn has left requests that no completion moves on: the driver was busy, or a
+/// gate is closed.
+#[inline]
+fn is_stuck(turned: Turned) -> bool {
+    turned.work_left && turned.nr_in_flight == 0
 }
 
 // SAFETY: `inner` is reached through the token alone, which one thread holds at a time and hands
@@ -91,6 +110,7 @@ impl Hctx {
         Hctx {
             origin,
             is_polled: AtomicBool::new(false),
+            alarm: Alarm::new(),
             run: RunState::new(),
             is_shared,
             timer: RunTimer::new(),
@@ -99,7 +119,7 @@ impl Hctx {
             inbox: BioStack::new(),
             counters: Arc::default(),
             nr_skipped: AtomicU64::new(0),
-            is_drained: AtomicBool::new(true),
+            left: AtomicU8::new(DRAINED),
             nr_old_syscalls: AtomicU64::new(0),
             nr_syscalls: AtomicU64::new(0),
             tags: TagCalls::default(),
@@ -174,15 +194,28 @@ impl Hctx {
         self.timer.is_set().then(left_ns).flatten().map(Duration::from_nanos)
     }
 
-    /// For a worker that has run it: makes the delayed runs for an event loop, for which nobody
-    /// leads. (The turn that met a busy driver with nothing in flight was not the loop's own.)
-    pub(crate) fn run_delayed(&self) {
-        while self.is_polled.load(Ordering::Relaxed)
-            && let Some(left) = self.delay_left()
-        {
-            std::thread::sleep(left);
-            self.timer.begin();
-            self.run_turn();
+    /// Returns a descriptor for an event loop: readable when a descriptor of `fds` is, or the alarm
+    /// of this context. The descriptors stay open as long as the result.
+    ///
+    /// A turn is due afterwards: earlier turns have set no alarm.
+    ///
+    /// # Errors
+    /// The system's error if it has no room for a descriptor.
+    pub(crate) fn watch<'a>(
+        &'a self,
+        fds: impl IntoIterator<Item = BorrowedFd<'a>>,
+    ) -> io::Result<AnyOf> {
+        let any = AnyOf::new(fds.into_iter().chain([self.alarm.fd()?]))?;
+        // Relaxed: the change of the run word that asks for the turn publishes it.
+        self.is_polled.store(true, Ordering::Relaxed);
+        Ok(any)
+    }
+
+    /// Wakes the event loops of the context, which turn it. (Other waits of the owner of a context
+    /// end by themselves, after [`RESOURCE_DELAY`].)
+    pub(crate) fn wake_loops(&self) {
+        if !self.origin.is_elsewhere() {
+            self.alarm.fire();
         }
     }
 
@@ -202,10 +235,16 @@ impl Hctx {
         self.inbox.push_all(ctx.outgoing().map(forebay_core::Request::into_bios));
     }
 
-    /// Whether the last turn left nothing in it that was let in. Asked when no turn is under way:
-    /// that was found by a load that acquires what the turn did.
+    /// Returns whether the last turn left no admitted request in it. The caller has found that no
+    /// turn is under way, by a load that acquires what the turn did.
     pub(crate) fn is_drained(&self) -> bool {
-        self.is_drained.load(Ordering::Relaxed)
+        self.left.load(Ordering::Relaxed) & DRAINED != 0
+    }
+
+    /// Returns whether the last turn left admitted requests, none of them at the driver: no
+    /// completion moves them on. Called as [`Hctx::is_drained`].
+    pub(crate) fn is_stranded(&self) -> bool {
+        self.left.load(Ordering::Relaxed) == STUCK
     }
 
     /// How many system calls its drivers have made, until the last turn.
@@ -234,20 +273,24 @@ impl Hctx {
     }
 
     /// Makes a follower the leader in place of the caller; without one, there is no leader then.
-    pub(crate) fn hand_off(&self) {
+    /// Returns whether another thread leads, which owes a turn (W6).
+    pub(crate) fn hand_off(&self) -> bool {
         loop {
             let next = lock(&self.followers).pop();
             if let Some(follower) = next {
                 follower.is_listed.swap(false, Ordering::AcqRel);
                 if follower.give_baton() {
-                    return;
+                    return true;
                 }
                 continue;
             }
             self.run.resign();
             // Who announced itself before that did not see us gone: look once more (W2).
-            if lock(&self.followers).is_empty() || !self.run.try_lead() {
-                return;
+            if lock(&self.followers).is_empty() {
+                return false;
+            }
+            if !self.run.try_lead() {
+                return true;
             }
         }
     }

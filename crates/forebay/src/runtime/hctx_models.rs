@@ -7,7 +7,7 @@ use crate::runtime::hctx::now_ns;
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{check, check_within, thread};
 use crate::runtime::shared::{SHARED, Shared};
-use crate::runtime::toy::{AT_ONCE, How, Page, Toy};
+use crate::runtime::toy::{AT_ONCE, By, Caller, How, Page, Toy};
 #[cfg(not(blk_shuttle))]
 use crate::runtime::wait::RESOURCE_DELAY;
 #[cfg(not(blk_shuttle))]
@@ -86,6 +86,28 @@ fn one_tag_is_shared_by_two_threads() {
         while !token.turn(0, Commit::Now, None, None).is_drained {}
         assert!(token.release().is_none());
         sents.iter().for_each(|sent| assert_eq!(sent.mailbox.nr_delivered(), 1));
+    });
+}
+
+/// A thread sends beside a leader, and waits for nothing, as the task of a future does. On a device
+/// whose completions no wait tells of, a turn ends them: its own, or one that comes after the kick
+/// of the leader, which keeps others from reaping (W6).
+#[cfg(not(blk_shuttle))]
+#[test]
+fn what_is_sent_beside_a_leader_on_a_silent_device_ends() {
+    check_within(3, || {
+        let shared = Toy::disk(How { by: By::Silence, ..AT_ONCE });
+        let hold = Hold::new(&shared, Gate::Stopped);
+        let other = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || Caller::new(&shared).read(&shared))
+        };
+        // It ends the read of a leader that waits already, and kicks it.
+        drop(hold);
+        let sent = send(&shared, 1);
+        other.join().unwrap();
+        assert_eq!(sent.mailbox.nr_delivered(), 1, "no thread is left to reap it");
+        assert_eq!(sent.mailbox.take().into_iter().flatten().count(), 1);
     });
 }
 

@@ -10,11 +10,12 @@
 //! - [`stack`], [`mailbox`], [`ready`]: lists between threads, where ends wait for their owners,
 //!   and what of a queue has ended and was not reaped;
 //! - [`clock`], [`event`], [`abort`]: the time, descriptors, and rather no process than a lost
-//!   token;
+//!   token; [`alarm`]: wakes event loops when no completion will;
 //! - [`primitive`]: what all of it is made of, here and under the model checkers, which run it over
 //!   the device of `toy`.
 
 pub(crate) mod abort;
+pub(crate) mod alarm;
 pub(crate) mod blocking;
 pub(crate) mod clock;
 pub(crate) mod ctx;
@@ -33,6 +34,8 @@ pub(crate) mod stack;
 #[cfg(test)]
 mod tag_models;
 pub(crate) mod tag_pool;
+#[cfg(test)]
+mod take_back_models;
 pub(crate) mod thread;
 #[cfg(test)]
 pub(crate) mod toy;

@@ -1,12 +1,12 @@
-//! The guards of a plug and of a section.
+//! Guards of a plug and of a section.
 
 use crate::runtime::thread;
 use forebay_core::UnplugCause;
 use std::marker::PhantomData;
 
-/// Opens a plug on this thread: bios that it queues on any disk wait, so that neighbours merge,
-/// until the outermost plug ends, [`PlugGuard::unplug`] is called, a limit is reached, or the
-/// thread is about to wait.
+/// Opens a plug on this thread. Bios that the thread queues on any disk wait, so that neighbours
+/// merge. They are unplugged when the outermost plug ends, [`PlugGuard::unplug`] is called, a limit
+/// is reached, or the thread is about to wait.
 ///
 /// Counterpart in Linux: `blk_start_plug`.
 ///
@@ -26,15 +26,15 @@ pub fn plug() -> PlugGuard {
     PlugGuard { not_send: PhantomData }
 }
 
-/// Keeps a plug open. Ends on the thread that opened it.
+/// Keeps a plug open until it is dropped. It stays on the thread that opened it.
 #[derive(Debug)]
 pub struct PlugGuard {
     not_send: PhantomData<*const ()>,
 }
 
 impl PlugGuard {
-    /// Unplugs everything that this thread has plugged, on all disks and levels, and keeps
-    /// the plug open.
+    /// Unplugs everything that this thread has plugged, on all disks and levels, and keeps the plug
+    /// open.
     ///
     /// Counterpart in Linux: `blk_flush_plug`.
     pub fn unplug(&self) {
@@ -48,11 +48,11 @@ impl Drop for PlugGuard {
     }
 }
 
-/// Opens a section on this thread: what it submits is handed to the drivers at once, and they are
-/// told to begin when the outermost section ends, once each; or when the thread is about to wait.
-/// A plug is a section as well; this is for those who do not want to wait for neighbours.
+/// Opens a section on this thread. The drivers receive submitted I/O at once. They begin when the
+/// outermost section ends, once per hardware context, or when the thread is about to wait. A plug
+/// is a section too; use a section alone if I/O should not wait for neighbours.
 ///
-/// Under `kick=deferred`, which is the default.
+/// Effective with `kick=deferred`, the default.
 ///
 /// Counterpart in QEMU: `defer_call_begin`.
 ///
@@ -73,7 +73,7 @@ pub fn defer() -> DeferGuard {
     DeferGuard { not_send: PhantomData }
 }
 
-/// Keeps a section open. Ends on the thread that opened it.
+/// Keeps a section open until it is dropped. It stays on the thread that opened it.
 #[derive(Debug)]
 pub struct DeferGuard {
     not_send: PhantomData<*const ()>,

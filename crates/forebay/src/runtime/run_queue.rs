@@ -177,7 +177,6 @@ pub(crate) fn start(hctxs: &Arc<[Hctx]>, work: &Arc<RunWork>) -> io::Result<Work
     let serve = move || {
         while of_thread.take() {
             hctxs[SHARED].run_turn();
-            hctxs[SHARED].run_delayed();
         }
     };
     let builder = thread::Builder::new().name(String::from("forebay-kworker"));

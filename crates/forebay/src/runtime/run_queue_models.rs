@@ -131,7 +131,7 @@ fn a_disk_is_quiesced_beside_its_worker() {
     });
 }
 
-/// What is too large for loom.
+/// Models that are too large for loom.
 #[cfg(not(blk_loom))]
 #[test]
 fn many_threads_beside_a_worker() {

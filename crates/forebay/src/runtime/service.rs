@@ -1,67 +1,132 @@
-//! A thread that makes progress on a disk when nobody else is inside (`service=on`).
+//! Thread of a disk that makes progress when no other thread is inside.
 //!
-//! It is the leader of the shared context, for ever: it waits in the driver, and everybody else
-//! follows. Submitters still turn the context themselves.
+//! It leads the shared context: it waits in the driver, and all other waiters follow. Submitters
+//! still turn the context themselves. `service=on` starts it with the disk. Otherwise the first
+//! future starts it, if no event loop drives the disk ([`Shared::drive`]).
+//!
+//! - V1 A thread that is started beside a leader follows it, and becomes the leader by its baton
+//!   (W3), like any waiter. It never has enough, so it keeps the baton.
+//! - V2 It steps down when an event loop asks for the disk's descriptor, or when the disk is
+//!   closed. Only a leader steps down. It passes the baton, then turns once more: what came while
+//!   it was kicked was left to it (W6).
+//! - V3 When the disk is closed, no other thread leads (a leader has a handle of the disk). So the
+//!   thread has the baton, or gets it, and comes to its end.
+//!
+//! [`Shared::drive`]: super::shared::Shared::drive
 
 use crate::driver::Waiter;
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::hctx::{Hctx, now_ns};
+use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{AtomicBool, Ordering, thread};
 use crate::runtime::shared::SHARED;
+use crate::runtime::wait;
 use forebay_core::Commit;
 use std::io;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
-/// The thread, and what it has of the disk.
+/// A goal that no number of deliveries reaches.
+const NEVER: u64 = u64::MAX - 1;
+
+/// The thread, and what it shares with the disk.
 #[derive(Debug)]
 pub(crate) struct Service {
-    thread: JoinHandle<()>,
-    is_over: Arc<AtomicBool>,
+    thread: thread::JoinHandle<()>,
+    state: Arc<State>,
 }
 
-/// Starts the thread of a disk that nobody else knows of yet.
+#[derive(Debug)]
+struct State {
+    /// The thread is to step down.
+    is_over: AtomicBool,
+    /// The thread leads the context, or will: it has the baton. Written by the thread itself, or by
+    /// the thread that closes the disk without it.
+    is_leading: AtomicBool,
+    /// The thread touches the disk no more. A guess, hence the product's own kind.
+    is_gone: std::sync::atomic::AtomicBool,
+}
+
+/// Starts the thread of a disk.
+///
+/// # Errors
+/// The system's error if it starts no thread.
 pub(crate) fn start(
     hctxs: &Arc<[Hctx]>,
     waiter: &Arc<dyn Waiter>,
     is_timed: bool,
 ) -> io::Result<Service> {
     let leads = hctxs[SHARED].run.try_lead();
-    assert!(leads, "a new disk has no leader");
-    let is_over = Arc::new(AtomicBool::new(false));
-    let server = Server {
-        hctxs: Arc::clone(hctxs),
-        waiter: Arc::clone(waiter),
-        is_over: Arc::clone(&is_over),
-        is_timed,
-    };
-    let builder = std::thread::Builder::new().name(String::from("forebay-service"));
-    let thread =
-        builder.stack_size(256 * 1024).spawn(move || AbortOnUnwind::guard(|| server.serve()))?;
-    Ok(Service { thread, is_over })
+    let (is_over, is_leading) = (AtomicBool::new(false), AtomicBool::new(leads));
+    let state = Arc::new(State { is_over, is_leading, is_gone: false.into() });
+    let (hctxs, waiter) = (Arc::clone(hctxs), Arc::clone(waiter));
+    let server = Server { hctxs: Arc::clone(&hctxs), waiter, state: Arc::clone(&state), is_timed };
+    let builder = thread::Builder::new().name(String::from("forebay-service"));
+    let spawned =
+        builder.stack_size(256 * 1024).spawn(move || AbortOnUnwind::guard(|| server.run()));
+    match spawned {
+        Ok(thread) => Ok(Service { thread, state }),
+        Err(error) => {
+            if leads {
+                hctxs[SHARED].hand_off();
+            }
+            Err(error)
+        }
+    }
 }
 
 impl Service {
-    /// The disk is closed: the thread ends, and nobody leads the context then.
-    pub(crate) fn end(self, hctx: &Hctx) {
-        // Release, with the acquire in `serve`. The kick comes after: it is seen by who returns.
-        self.is_over.store(true, Ordering::Release);
-        // It may be this one: it woke somebody, who dropped the last handle.
-        if self.thread.thread().id() != std::thread::current().id() {
-            loop {
-                if let Some(token) = hctx.try_take() {
-                    token.kick();
-                    break;
-                }
-                thread::yield_now();
+    /// Has the thread step down (V2). It does so after this.
+    pub(crate) fn step_down(&self, hctx: &Hctx) {
+        // Release, with the acquire in `is_over`. The kick comes later, so the thread that it wakes
+        // reads this.
+        self.state.is_over.store(true, Ordering::Release);
+        loop {
+            if let Some(token) = hctx.try_take() {
+                return token.kick();
             }
-            // If it has panicked, the process has aborted.
-            let _ = self.thread.join();
+            thread::yield_now();
         }
-        if hctx.run.is_blocked() {
-            hctx.run.unblock();
+    }
+
+    /// Waits until the thread has stepped down.
+    #[cfg(test)]
+    pub(crate) fn join(self) {
+        self.thread.join().expect("no panic");
+    }
+
+    /// The disk is closed: the thread ends, and has passed the baton.
+    pub(crate) fn end(self, hctx: &Hctx, waiter: &dyn Waiter) {
+        // It may be this one: it woke a task that dropped the last handle.
+        if self.thread.thread().id() != thread::current().id() {
+            self.step_down(hctx);
+            if !waiter.misses_kicks() || self.is_gone_soon() {
+                // If it has panicked, the process has aborted.
+                let _ = self.thread.join();
+                return;
+            }
+            // It sleeps in the driver for as long as the process lives.
         }
-        hctx.run.resign();
+        // The caller goes on to drain the disk. What follows in `run` is done now.
+        self.state.is_over.store(true, Ordering::Release);
+        if self.state.is_leading.load(Ordering::Relaxed) {
+            self.state.is_leading.store(false, Ordering::Relaxed);
+            if hctx.run.is_blocked() {
+                hctx.run.unblock();
+            }
+            hctx.run.resign();
+        }
+    }
+}
+
+impl Service {
+    /// Returns whether the thread comes to its end without a kick.
+    #[cold]
+    fn is_gone_soon(&self) -> bool {
+        let is_gone = || self.state.is_gone.load(Ordering::Relaxed);
+        (0..100).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            is_gone()
+        })
     }
 }
 
@@ -69,17 +134,42 @@ impl Service {
 struct Server {
     hctxs: Arc<[Hctx]>,
     waiter: Arc<dyn Waiter>,
-    is_over: Arc<AtomicBool>,
+    state: Arc<State>,
     is_timed: bool,
 }
 
 impl Server {
     fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+        self.state.is_over.load(Ordering::Acquire)
     }
 
-    fn serve(&self) {
+    fn run(&self) {
         let hctx = &self.hctxs[SHARED];
+        if !self.state.is_leading.load(Ordering::Relaxed) {
+            self.follow(hctx);
+        }
+        self.lead(hctx);
+        // False: the disk was closed by this thread, in a turn.
+        if self.state.is_leading.load(Ordering::Relaxed) {
+            self.state.is_leading.store(false, Ordering::Relaxed);
+            hctx.run.unblock();
+            hctx.hand_off();
+            hctx.run_turn();
+            // Its last turns may have ended what the event loop now waits for at the descriptor.
+            hctx.wake_loops();
+        }
+        self.state.is_gone.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits for the baton (V1).
+    fn follow(&self, hctx: &Hctx) {
+        let mailbox = Arc::new(Mailbox::of_thread());
+        while !hctx.run.try_lead() && !wait::follow(hctx, &mailbox, NEVER) {}
+        self.state.is_leading.store(true, Ordering::Relaxed);
+    }
+
+    /// Turns and waits in the driver until it is over. It has announced a wait then.
+    fn lead(&self, hctx: &Hctx) {
         loop {
             let timeout = self.turn(hctx);
             if self.is_over() {
@@ -93,7 +183,7 @@ impl Server {
         }
     }
 
-    /// Turns until nothing was published meanwhile, and announces the wait. Says for how long to
+    /// Turns until nothing was published meanwhile, and announces the wait. Returns for how long to
     /// wait at most.
     fn turn(&self, hctx: &Hctx) -> Option<std::time::Duration> {
         let token = hctx.try_take().or_else(|| {

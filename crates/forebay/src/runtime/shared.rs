@@ -9,6 +9,7 @@ use crate::error::OpenError;
 use crate::info::{DiskInfo, DiskStats};
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::ctx::Ctx;
+use crate::runtime::event::AnyOf;
 use crate::runtime::fork::Origin;
 use crate::runtime::hctx::{Hctx, Inner, PoolUser, now_ns};
 use crate::runtime::mailbox::Mailbox;
@@ -19,13 +20,14 @@ use crate::runtime::service::{self, Service};
 use crate::runtime::tag_pool::{TagPool, Woken};
 use crate::runtime::{thread, wait};
 use forebay_core::{
-    Bio, BlockStatus, Commit, DeviceState, HardwareContext, Op, PlugCounters, QueueStats, Refusal,
-    RunQueuePolicy, TagSet, UnplugCause,
+    Bio, BlockStatus, Commit, DeviceState, HardwareContext, LostWrites, Op, PlugCounters,
+    QueueStats, Refusal, RunQueuePolicy, TagSet, UnplugCause,
 };
 use std::fmt;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The hardware context that threads share; the others are owned.
 pub(crate) const SHARED: usize = 0;
@@ -40,10 +42,18 @@ pub(crate) struct Shared {
     is_owned: Box<[AtomicBool]>,
     /// Waits in the driver of the shared context.
     waiter: Arc<dyn Waiter>,
+    /// The descriptor for an event loop, once it was asked for.
+    poll: OnceLock<AnyOf>,
     plugs: Mutex<Plugs>,
     origin: Origin,
-    /// The thread of a disk with `service=on`.
-    service: Option<Service>,
+    /// The thread that makes progress when no other is inside: of a disk with `service=on`, or
+    /// started by a future. It stays here after it has stepped down, until the disk is closed.
+    service: Mutex<Option<Service>>,
+    /// It was asked for by `service=on`: it does not step down.
+    keeps_service: bool,
+    /// A thread of the disk or an event loop makes progress on the shared context. Never cleared,
+    /// and set under the lock of `service`.
+    is_driven: AtomicBool,
     /// The thread of a disk with `run_queue=always`.
     worker: Option<Worker>,
     /// How many threads are in a section of this device (`kick=per-device`). Nobody asks: it is
@@ -52,7 +62,7 @@ pub(crate) struct Shared {
     /// How many holds there are on each gate.
     pub(crate) holds: Mutex<[u32; 3]>,
     /// Ends after all else: nobody gets the file before nothing of this disk is left.
-    _claim: Claim,
+    claim: Claim,
 }
 
 /// The counters of the threads' software queues.
@@ -75,12 +85,12 @@ impl Shared {
     ) -> Result<Arc<Shared>, OpenError> {
         let origin = Origin::here();
         let nr_hctxs = info.policy.nr_hw_queues;
-        let durability = Arc::clone(claim.durability());
-        let state = Arc::new(DeviceState::with_durability(nr_hctxs, durability));
+        let state = Arc::new(claim.new_state(nr_hctxs));
         let depth = info.policy.queue_depth;
         // One more than there are tags: for flushes.
         let queue = device.open_queue(depth + 1, Mode::Shared);
         let queue = queue.map_err(|source| device.refusal(source))?;
+        device.check_for_errors(state.durability());
         let waiter = Arc::clone(&queue.waiter);
         let works = info.policy.run_queue == RunQueuePolicy::Always;
         let run_work = works.then(Arc::<RunWork>::default);
@@ -97,15 +107,18 @@ impl Shared {
             hctxs: hctxs.into(),
             is_owned: (0..nr_hctxs as usize).map(|at| AtomicBool::new(at == SHARED)).collect(),
             waiter,
+            poll: OnceLock::new(),
             plugs: Mutex::default(),
             origin,
-            service: None,
+            service: Mutex::default(),
+            keeps_service: with_service,
+            is_driven: AtomicBool::new(with_service),
             worker: None,
             nr_sections: Mutex::default(),
             holds: Mutex::default(),
             state,
             info,
-            _claim: claim,
+            claim,
         };
         let own_set = || Arc::new(TagSet::new(depth));
         let set = tags.as_ref().map_or_else(own_set, |pool| Arc::clone(&pool.set));
@@ -114,7 +127,8 @@ impl Shared {
         if with_service {
             let is_timed = shared.info.is_timed();
             let started = service::start(&shared.hctxs, &shared.waiter, is_timed);
-            shared.service = Some(started.map_err(|source| OpenError::Service { source })?);
+            let started = started.map_err(|source| OpenError::Service { source })?;
+            shared.service = Mutex::new(Some(started));
         }
         if let Some(work) = &run_work {
             let started = run_queue::start(&shared.hctxs, work);
@@ -181,6 +195,15 @@ impl Shared {
         self.device.arena()
     }
 
+    /// Records the losses that the kernel knows of, and acknowledges all of them.
+    pub(crate) fn acknowledge_loss(&self) -> Option<LostWrites> {
+        if !self.is_foreign() {
+            self.claim.check_before_acknowledging();
+            self.device.check_for_errors(self.state.durability());
+        }
+        self.state.durability().acknowledge_loss()
+    }
+
     pub(crate) fn device_state(&self) -> &DeviceState {
         &self.state
     }
@@ -211,16 +234,17 @@ impl Shared {
         queue.add_plugs(&plugs.retired);
         drop(plugs);
         let mut nr_syscalls = self.waiter.nr_syscalls();
-        let (mut skipped_runs, mut tag_sleeps) = (0, 0);
+        let (mut skipped_runs, mut tag_sleeps, mut tag_rescues) = (0, 0, 0);
         for hctx in self.hctxs.iter() {
             queue.add_runs(&hctx.counters);
             nr_syscalls += hctx.nr_syscalls();
             skipped_runs += hctx.nr_skipped();
             tag_sleeps += hctx.nr_tag_sleeps();
+            tag_rescues += hctx.nr_tag_rescues();
         }
         let run_work = self.hctxs[SHARED].run_work.as_ref();
         let run_queue = run_work.map_or_else(Default::default, |work| work.stats());
-        DiskStats { queue, nr_syscalls, skipped_runs, tag_sleeps, run_queue }
+        DiskStats { queue, nr_syscalls, skipped_runs, tag_sleeps, tag_rescues, run_queue }
     }
 
     pub(crate) fn new_plug_counters(&self) -> Arc<PlugCounters> {
@@ -229,9 +253,39 @@ impl Shared {
         counters
     }
 
-    /// Whether a thread of the disk makes progress on the shared context.
+    /// Returns whether a thread of the disk makes progress on the shared context. It may be about
+    /// to step down if the driver has a descriptor.
     pub(crate) fn has_service(&self) -> bool {
-        self.service.is_some()
+        lock(&self.service).is_some()
+    }
+
+    /// Makes sure that something makes progress on the shared context while tasks sleep: starts the
+    /// thread of the disk, unless there is one, or an event loop has asked for the disk's
+    /// descriptor. Nothing is needed if every request ends in the turn that issues it.
+    ///
+    /// # Errors
+    /// The system's error if it starts no thread.
+    pub(crate) fn drive(&self) -> io::Result<()> {
+        // Relaxed: a false is looked at again under the lock; a true needs nothing else.
+        match self.is_driven.load(Ordering::Relaxed) || self.device.ends_at_once() {
+            true => Ok(()),
+            false => self.start_service(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn take_service(&self) -> Option<Service> {
+        lock(&self.service).take()
+    }
+
+    #[cold]
+    fn start_service(&self) -> io::Result<()> {
+        let mut service = lock(&self.service);
+        if !self.is_driven.load(Ordering::Relaxed) {
+            *service = Some(service::start(&self.hctxs, &self.waiter, self.info.is_timed())?);
+            self.is_driven.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// The hardware context for a thread that uses the disk for the first time: one of its own, if
@@ -250,6 +304,9 @@ impl Shared {
         };
         match self.device.open_queue(self.info.policy.queue_depth + 1, Mode::Owned) {
             Ok(queue) => {
+                // Its file was opened later than others on the same place.
+                self.claim.check_after_open();
+                self.device.check_for_errors(self.state.durability());
                 let tags = Arc::new(TagSet::new(self.info.policy.queue_depth));
                 let inner = Inner::new(self.new_core(at, tags), queue);
                 self.hctxs[at].set_inner(Some(inner));
@@ -305,16 +362,37 @@ impl Shared {
         self.poll_shared();
     }
 
-    /// What tells of progress to be made on the shared context, if the driver has such a thing.
-    /// None in a child of a fork: it is the parent's, and so are the threads that may hold its
-    /// locks.
+    /// Returns a descriptor that is readable when a turn of the shared context is due. It is
+    /// readable at first, for the turn that sees that it exists. None if the driver has no
+    /// descriptor, or the system has no room for one; and in a child of a fork, where the
+    /// descriptor is the parent's, and so are the threads that may hold its locks.
     pub(crate) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         if self.is_foreign() {
             return None;
         }
-        // Relaxed: who is told of something by the descriptor asks for a turn, and sees this there.
-        self.hctxs[SHARED].is_polled.store(true, std::sync::atomic::Ordering::Relaxed);
-        self.waiter.poll_fd()
+        if self.poll.get().is_none() {
+            self.begin_poll();
+        }
+        self.poll.get().map(AnyOf::fd)
+    }
+
+    /// Makes the descriptor, if it can be made. From then on an event loop drives the disk, and the
+    /// thread that a future has started steps down.
+    #[cold]
+    fn begin_poll(&self) {
+        let service = lock(&self.service);
+        let hctx = &self.hctxs[SHARED];
+        let watched = self.waiter.poll_fd().and_then(|fd| hctx.watch([fd]).ok());
+        let Some(any) = watched else { return };
+        // It fails if another thread came first.
+        if self.poll.set(any).is_err() {
+            return;
+        }
+        self.is_driven.store(true, Ordering::Relaxed);
+        if let Some(service) = service.as_ref().filter(|_| !self.keeps_service) {
+            service.step_down(hctx);
+        }
+        hctx.wake_loops();
     }
 
     /// Takes a bio in, and waits for its end. Says what became of it.
@@ -397,13 +475,14 @@ impl Drop for Shared {
             // Rings and requests are the parent's.
             std::mem::forget(Arc::clone(&self.hctxs));
             std::mem::forget(self.worker.take());
-            return std::mem::forget(self.service.take());
+            return std::mem::forget(std::mem::take(&mut self.service));
         }
         if let Some(worker) = self.worker.take() {
             worker.end();
         }
-        if let Some(service) = self.service.take() {
-            service.end(&self.hctxs[SHARED]);
+        let service = lock(&self.service).take();
+        if let Some(service) = service {
+            service.end(&self.hctxs[SHARED], &*self.waiter);
         }
         let is_timed = self.info.is_timed();
         AbortOnUnwind::guard(|| {

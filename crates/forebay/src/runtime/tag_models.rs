@@ -1,13 +1,15 @@
-//! Models of threads that wait for tags, by every policy under which threads do: nobody sleeps for
-//! ever, whoever holds the token when tags come free, and however many tags there are (T1, T2, T6).
+//! Models of waiting for tags: by threads, under every policy under which threads wait, and by the
+//! disks that share a set of tags. No waiter sleeps for ever, whichever thread holds the token when
+//! tags come free, and however many tags there are (T1, T2, T5, T6).
 
-use crate::runtime::primitive::{check_within, thread};
-use crate::runtime::shared::SHARED;
-use crate::runtime::tag_pool::TagPool;
-use crate::runtime::toy::{AT_ONCE, By, Caller, How, Toy};
+use crate::runtime::gates::Hold;
+use crate::runtime::primitive::{AtomicBool, check_within, thread};
+use crate::runtime::shared::{SHARED, Shared};
+use crate::runtime::tag_pool::{TagPool, Woken};
+use crate::runtime::toy::{AT_ONCE, By, Caller, How, Posted, Toy};
 use crate::runtime::wait::models::read_from;
-use forebay_core::WakePolicy;
-use std::sync::Arc;
+use forebay_core::{Gate, Tag, WaitId, WakePolicy};
+use std::sync::{Arc, Weak};
 
 /// The policies under which threads wait. They differ in core, which Miri need not look at.
 #[cfg(not(miri))]
@@ -74,6 +76,11 @@ fn the_number_of_tags_changes_while_threads_wait() {
     }
 }
 
+/// Checks that a disk never found a tag of a shared set that it should have been woken for.
+fn check_wake_ups(disk: &Arc<Shared>) {
+    assert_eq!(disk.hctx(SHARED).nr_tag_rescues(), 0, "a wake-up was lost");
+}
+
 /// T1, T2: each of two disks is read by a thread, and both share one tag.
 fn shared_tags(nr_reads: usize, how: How) {
     let pool = Arc::new(TagPool::new("", 1));
@@ -82,6 +89,7 @@ fn shared_tags(nr_reads: usize, how: How) {
         let mut caller = Caller::new(&shared);
         (0..nr_reads).for_each(|_| caller.read(&shared));
         assert!(!shared.hctx(SHARED).run.has_leader(), "all is given back");
+        check_wake_ups(&shared);
     };
     let other = Arc::clone(&pool);
     let thread = thread::spawn(move || work(&other));
@@ -93,6 +101,140 @@ fn shared_tags(nr_reads: usize, how: How) {
 #[test]
 fn two_disks_share_one_tag() {
     check_within(2, || shared_tags(1, AT_ONCE));
+}
+
+/// A user of a set with one tag, which takes and puts the tag by hand.
+struct Hand {
+    pool: Arc<TagPool>,
+    id: WaitId,
+    tag: Tag,
+}
+
+impl Hand {
+    /// Takes the tag.
+    fn take(pool: &Arc<TagPool>) -> Hand {
+        let id = pool.join(&Weak::new(), &Arc::new(AtomicBool::new(false)));
+        let tag = pool.set.try_get(&mut 0).expect("the tag is free");
+        Hand { pool: Arc::clone(pool), id, tag }
+    }
+
+    /// Puts the tag, and returns the disks that this wakes.
+    fn put(self) -> Woken {
+        let mut woken = Woken::new();
+        self.pool.set.put(self.tag);
+        self.pool.put(self.id, 1, 0, &mut woken);
+        woken
+    }
+}
+
+/// Runs the disks that were woken, and those that these wake in turn.
+fn run(mut woken: Woken) {
+    while let Some(disk) = woken.pop() {
+        disk.upgrade().expect("the disk is open").run_for_tags(&mut woken);
+    }
+}
+
+/// Two disks that share one tag, which is in use, and a read on each of them that waits for it.
+fn two_in_line() -> (Hand, [Arc<Shared>; 2], [Posted; 2]) {
+    let pool = Arc::new(TagPool::new("", 1));
+    let hand = Hand::take(&pool);
+    let disks = [0, 1].map(|_| Toy::open_with(&Toy::new(AT_ONCE), Some(Arc::clone(&pool))));
+    let reads = [Posted::submit(&disks[0]), Posted::submit(&disks[1])];
+    assert!(!reads.iter().any(Posted::has_ended), "they have no tag");
+    (hand, disks, reads)
+}
+
+/// Shuttle wants two threads.
+#[cfg(not(blk_shuttle))]
+#[test]
+fn each_tag_that_is_put_wakes_one_disk() {
+    check_within(None, || {
+        let (hand, disks, reads) = two_in_line();
+        let woken = hand.put();
+        assert_eq!(woken.len(), 1, "the first in line");
+        assert!(woken[0].ptr_eq(&Arc::downgrade(&disks[0])), "the first in line");
+        run(woken);
+        reads.into_iter().for_each(Posted::check);
+        disks.iter().for_each(check_wake_ups);
+    });
+}
+
+/// T13: a disk that has all tags gives up those over its share, one by one, and no more.
+#[cfg(not(blk_shuttle))]
+#[test]
+fn a_disk_that_has_all_tags_keeps_its_share_of_them() {
+    const DEPTH: usize = 8;
+    check_within(None, || {
+        let pool = Arc::new(TagPool::new("", DEPTH as u32));
+        let how = How { queue_depth: DEPTH as u32, by: By::Thread, ..AT_ONCE };
+        let toys = [Toy::new(how), Toy::new(how)];
+        let disks = [0, 1].map(|at| Toy::open_with(&toys[at], Some(Arc::clone(&pool))));
+        let reads = [0, 1].map(|at: usize| [0; 2 * DEPTH].map(|_| Posted::submit(&disks[at])));
+        let has = || [toys[0].nr_at_device(), toys[1].nr_at_device()];
+        assert_eq!(has(), [DEPTH, 0]);
+        // What the first disk ends goes to the second, until each has half of the tags.
+        for nr_ended in 1..=DEPTH / 2 {
+            toys[0].complete_one();
+            disks[0].poll_shared();
+            assert_eq!(has(), [DEPTH - nr_ended, nr_ended]);
+        }
+        // From then on each replaces what it ends.
+        for at in [0, 1, 0, 0, 1, 1] {
+            toys[at].complete_one();
+            disks[at].poll_shared();
+            assert_eq!(has(), [DEPTH / 2, DEPTH / 2]);
+        }
+        // Once the second disk wants no more, the first has all.
+        while has()[1] > 0 {
+            toys[1].complete_one();
+            disks[1].poll_shared();
+        }
+        assert_eq!(has(), [DEPTH, 0]);
+        while has()[0] > 0 {
+            toys[0].complete_one();
+            disks[0].poll_shared();
+        }
+        reads.into_iter().flatten().for_each(Posted::check);
+        disks.iter().for_each(check_wake_ups);
+    });
+}
+
+/// T5: a wake-up of a disk that cannot use the tag goes to the next in line.
+#[cfg(not(blk_shuttle))]
+#[test]
+fn a_wake_up_that_a_quiesced_disk_cannot_use_is_passed_on() {
+    check_within(None, || {
+        let (hand, disks, [first, second]) = two_in_line();
+        let quiesced = Hold::new(&disks[0], Gate::Quiesced);
+        run(hand.put());
+        second.check();
+        assert!(!first.has_ended(), "its disk is quiesced");
+        drop(quiesced);
+        first.check();
+        disks.iter().for_each(check_wake_ups);
+    });
+}
+
+/// The same, while a thread joins the line.
+#[test]
+fn a_wake_up_is_passed_on_to_a_disk_that_joins_the_line() {
+    check_within(2, || {
+        let pool = Arc::new(TagPool::new("", 1));
+        let hand = Hand::take(&pool);
+        let open = || Toy::open_with(&Toy::new(AT_ONCE), Some(Arc::clone(&pool)));
+        let (held, other) = (open(), open());
+        let first = Posted::submit(&held);
+        let quiesced = Hold::new(&held, Gate::Quiesced);
+        let reader = {
+            let other = Arc::clone(&other);
+            thread::spawn(move || Caller::new(&other).read(&other))
+        };
+        run(hand.put());
+        reader.join().unwrap();
+        check_wake_ups(&other);
+        drop(quiesced);
+        first.check();
+    });
 }
 
 /// What is too large for loom, and too long for Miri.

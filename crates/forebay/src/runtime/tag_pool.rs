@@ -9,7 +9,7 @@
 //! state (out, in line, or woken) is under the lock as well.
 
 use crate::runtime::fork::Origin;
-use crate::runtime::primitive::{Mutex, MutexGuard, lock};
+use crate::runtime::primitive::{AtomicBool, Mutex, MutexGuard, Ordering, lock};
 use crate::runtime::shared::Shared;
 use forebay_core::{TagSet, TagShares, TagWaits, Wait, WaitId, WaiterCount, WakePolicy};
 use std::fmt;
@@ -32,6 +32,8 @@ struct State {
     shares: TagShares,
     users: Vec<User>,
     next_id: u64,
+    /// How often a user was woken.
+    nr_wake_ups: u64,
 }
 
 /// A context that uses the set.
@@ -40,6 +42,7 @@ struct User {
     disk: Weak<Shared>,
     nr_held: u32,
     place: Place,
+    is_putting: Arc<AtomicBool>,
 }
 
 /// Where a user stands.
@@ -69,6 +72,7 @@ impl TagPool {
                 shares: TagShares::new(depth, 1),
                 users: Vec::new(),
                 next_id: 0,
+                nr_wake_ups: 0,
             }),
         }
     }
@@ -93,13 +97,14 @@ impl TagPool {
         lock(&self.state)
     }
 
-    /// One more user.
-    pub(crate) fn join(&self, disk: &Weak<Shared>) -> WaitId {
+    /// Adds a user. It sets `is_putting` before it puts tags, and clears it after the call of
+    /// [`put`](Self::put) that follows.
+    pub(crate) fn join(&self, disk: &Weak<Shared>, is_putting: &Arc<AtomicBool>) -> WaitId {
         let mut state = self.lock();
         state.next_id += 1;
         let id = WaitId(state.next_id);
-        let disk = Weak::clone(disk);
-        state.users.push(User { id, disk, nr_held: 0, place: Place::Out });
+        let (disk, is_putting) = (Weak::clone(disk), Arc::clone(is_putting));
+        state.users.push(User { id, disk, nr_held: 0, place: Place::Out, is_putting });
         id
     }
 
@@ -172,6 +177,29 @@ impl TagPool {
         });
     }
 
+    /// For a user that holds no tag, before a turn: returns how many wake-ups there were, if the
+    /// user is in line and no wake-up is on its way to another.
+    pub(crate) fn before_turn_in_line(&self, id: WaitId) -> Option<u64> {
+        let mut state = self.lock();
+        let is_woken = state.users.iter().any(|user| user.place == Place::Woken);
+        (!is_woken && state.user(id).place == Place::InLine).then_some(state.nr_wake_ups)
+    }
+
+    /// Returns whether a wake-up was lost (T1), for a user that was in line before its latest turn,
+    /// when there were `nr_wake_ups`, and got tags in that turn. It has `nr_held` now.
+    ///
+    /// One was, if no other user holds a tag or is putting some, and none was woken meanwhile: the
+    /// tag was free, and nothing would have woken this user. It is exact: whoever puts a tag sets
+    /// `is_putting` before, and clears it when it has woken another, so this finds either.
+    pub(crate) fn lost_wake_up(&self, id: WaitId, nr_wake_ups: u64, nr_held: u32) -> bool {
+        let state = self.lock();
+        // Acquire: pairs with the release that follows `put`.
+        let is_putting = |user: &User| user.id != id && user.is_putting.load(Ordering::Acquire);
+        state.nr_wake_ups == nr_wake_ups
+            && self.set.nr_busy() <= nr_held
+            && !state.users.iter().any(is_putting)
+    }
+
     /// Lets the line say whom something wakes.
     fn wake(
         &self,
@@ -179,13 +207,14 @@ impl TagPool {
         woken: &mut Woken,
         act: impl FnOnce(&mut TagWaits, u32, &mut dyn FnMut(WaitId)),
     ) {
-        let State { waits, shares, users, .. } = state;
+        let State { waits, shares, users, nr_wake_ups, .. } = state;
         shares.sort(waits);
         act(waits, self.set.nr_busy(), &mut |id| {
             self.count.leave();
             let user = users.iter_mut().find(|user| user.id == id);
             let user = user.expect("who is in line is a user");
             user.place = Place::Woken;
+            *nr_wake_ups += 1;
             woken.push(Weak::clone(&user.disk));
         });
     }

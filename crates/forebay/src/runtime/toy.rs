@@ -2,8 +2,11 @@
 //!
 //! It is as strict as a driver may be, and as the ring of `file` is. A wait returns when more was
 //! completed, ever, than had been reaped when it began. A kick is a completion of the device's own:
-//! one that is reaped before the wait begins wakes nobody, which K8 excludes. A wait with a time
-//! limit returns at once, since no time passes in a model.
+//! one that is reaped before the wait begins wakes nobody, which K8 excludes.
+//!
+//! No time passes in a model. A wait with a time limit returns at once if the device is busy at
+//! times ([`How::nr_busy`]): then only the limit ends it. Otherwise the limit never ends a wait: a
+//! lost wake-up must show as a deadlock, and not be hidden by a leader that tries again every 3 ms.
 //!
 //! Each bio has a page, which the device writes when it completes the request. So a checker sees
 //! whether the device's work happens before what the bio's owner does after its end.
@@ -14,13 +17,16 @@ use crate::claim::Claim;
 use crate::driver::{Device, DriverQueue, Mode, Waiter};
 use crate::info::{DiskFacts, DiskInfo};
 use crate::runtime::ctx::Ctx;
+use crate::runtime::event::Event;
+use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{Condvar, Mutex, UnsafeCell, lock, thread};
 use crate::runtime::shared::{SHARED, Shared};
 use crate::runtime::tag_pool::TagPool;
 use forebay_core::{
-    Bio, Completions, Driver, Issue, IssuedRequest, Look, Op, Policy, QueueLimits, RunQueuePolicy,
-    Segment, Tag, WakePolicy,
+    Bio, Completions, Driver, Issue, IssuedRequest, Look, Op, Policy, QueueLimits, QueuedBio,
+    RunQueuePolicy, Segment, Tag, WakePolicy,
 };
+use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +34,8 @@ use std::time::Duration;
 /// How a toy works.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
+    /// The first hardware context is shared, the others are owned.
+    pub(crate) nr_hw_queues: u32,
     pub(crate) queue_depth: u32,
     /// It completes so many at once, when it has them, the newest first.
     pub(crate) batch: usize,
@@ -40,6 +48,8 @@ pub(crate) struct How {
     pub(crate) run_queue: RunQueuePolicy,
     /// It has a volatile cache, and takes a flush only by itself.
     pub(crate) flushes_alone: bool,
+    /// It has a descriptor, which is never readable: see [`Toy::has_done`] in its place.
+    pub(crate) has_fd: bool,
 }
 
 /// Who completes a request.
@@ -55,6 +65,7 @@ pub(crate) enum By {
 
 /// At once, one by one, when it is committed.
 pub(crate) const AT_ONCE: How = How {
+    nr_hw_queues: 1,
     queue_depth: 8,
     batch: 1,
     nr_busy: 0,
@@ -63,6 +74,7 @@ pub(crate) const AT_ONCE: How = How {
     wake: WakePolicy::Fair,
     run_queue: RunQueuePolicy::Dedupe,
     flushes_alone: false,
+    has_fd: false,
 };
 
 /// The device.
@@ -134,7 +146,7 @@ impl Toy {
         Arc::new(Toy { how, state, completed, committed })
     }
 
-    /// A disk with one hardware context, which is shared.
+    /// A disk on a device that works so.
     pub(crate) fn disk(how: How) -> Arc<Shared> {
         Toy::open(&Toy::new(how))
     }
@@ -145,8 +157,10 @@ impl Toy {
 
     /// As [`Toy::open`], with tags that other disks use as well.
     pub(crate) fn open_with(toy: &Arc<Toy>, tags: Option<Arc<TagPool>>) -> Arc<Shared> {
-        let How { queue_depth, wake, run_queue, .. } = toy.how;
-        let policy = Policy { queue_depth, wake, run_queue, iostats: false, ..Policy::default() };
+        let How { nr_hw_queues, queue_depth, wake, run_queue, .. } = toy.how;
+        let iostats = false;
+        let default = Policy::default();
+        let policy = Policy { nr_hw_queues, queue_depth, wake, run_queue, iostats, ..default };
         let info = DiskInfo {
             spec: String::from("toy"),
             driver: "toy",
@@ -160,6 +174,12 @@ impl Toy {
         let device = Arc::new(ToyDevice(Arc::clone(toy)));
         Shared::new(info, device, false, tags, Claim::memory())
             .expect("a toy has no system to fail")
+    }
+
+    /// Whether the descriptor of a driver would be readable: a completion or a kick is there.
+    pub(crate) fn has_done(&self) -> bool {
+        let state = lock(&self.state);
+        state.nr_posted > state.nr_reaped
     }
 
     /// The device's thread: completes `nr` requests, as they come.
@@ -176,6 +196,19 @@ impl Toy {
         }
     }
 
+    /// For the device's thread: waits until a request was begun.
+    pub(crate) fn await_request(&self) {
+        let mut state = lock(&self.state);
+        while state.at_device.is_empty() {
+            state = self.committed.wait(state).expect("nobody panics under the lock");
+        }
+    }
+
+    /// How many requests were begun, and have not completed.
+    pub(crate) fn nr_at_device(&self) -> usize {
+        lock(&self.state).at_device.len()
+    }
+
     /// Begins all that was committed, taken back, or left to a wait.
     fn begin(&self, state: &mut State) {
         let State { left, taken_back, at_device, .. } = state;
@@ -188,17 +221,27 @@ impl Toy {
         }
     }
 
-    fn complete(&self, state: &mut State) {
+    /// For the device's thread: completes the request that was begun first.
+    pub(crate) fn complete_one(&self) {
+        Toy::complete_batch(&mut lock(&self.state), 1);
+        self.completed.notify_one();
+    }
+
+    fn complete_batch(state: &mut State, nr: usize) {
         let State { at_device, done, nr_posted, .. } = state;
-        while at_device.len() >= self.how.batch {
-            for rq in at_device.drain(..self.how.batch).rev() {
-                if let Some(page) = rq.page {
-                    // SAFETY: it is at the device.
-                    unsafe { Page::write(page) };
-                }
-                done.push(rq);
-                *nr_posted += 1;
+        for rq in at_device.drain(..nr).rev() {
+            if let Some(page) = rq.page {
+                // SAFETY: it is at the device.
+                unsafe { Page::write(page) };
             }
+            done.push(rq);
+            *nr_posted += 1;
+        }
+    }
+
+    fn complete(&self, state: &mut State) {
+        while state.at_device.len() >= self.how.batch {
+            Toy::complete_batch(state, self.how.batch);
         }
         if self.how.by != By::Silence {
             self.completed.notify_one();
@@ -222,9 +265,14 @@ impl Device for ToyDevice {
         self.0.limits()
     }
 
-    fn open_queue(&self, _: u32, _: Mode) -> std::io::Result<DriverQueue> {
-        let toy = Arc::clone(&self.0);
-        let waiter = Arc::new(ToyWaiter(Arc::clone(&toy)));
+    fn open_queue(&self, _: u32, mode: Mode) -> std::io::Result<DriverQueue> {
+        let toy = match mode {
+            Mode::Shared => Arc::clone(&self.0),
+            // Tags are those of one context: each has a part of the device for itself.
+            Mode::Owned => Toy::new(self.0.how),
+        };
+        let event = toy.how.has_fd.then(|| Event::new().expect("a descriptor"));
+        let waiter = Arc::new(ToyWaiter(Arc::clone(&toy), event));
         let nr_busy = toy.how.nr_busy;
         let driver = ToyDriver { toy, queued: Vec::new(), nr_busy, nr_ready: 0 };
         Ok(DriverQueue { driver: Box::new(driver), waiter })
@@ -277,7 +325,7 @@ impl Driver for ToyDriver {
     }
 
     fn wait(&mut self, _: u32) {
-        unreachable!("its one context is shared");
+        unreachable!("the owner of a context does not wait in it");
     }
 
     fn kick(&mut self) {
@@ -293,7 +341,7 @@ impl Driver for ToyDriver {
     }
 }
 
-struct ToyWaiter(Arc<Toy>);
+struct ToyWaiter(Arc<Toy>, Option<Event>);
 
 impl Waiter for ToyWaiter {
     fn wait(&self, timeout: Option<Duration>) {
@@ -301,7 +349,8 @@ impl Waiter for ToyWaiter {
         if !state.left.is_empty() {
             self.0.begin(&mut state);
         }
-        if timeout.is_some() || self.0.how.by == By::Silence {
+        let is_limited = timeout.is_some() && self.0.how.nr_busy > 0;
+        if is_limited || self.0.how.by == By::Silence {
             drop(state);
             return thread::yield_now();
         }
@@ -309,6 +358,10 @@ impl Waiter for ToyWaiter {
         while state.nr_posted <= nr_reaped {
             state = self.0.completed.wait(state).expect("nobody panics under the lock");
         }
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.1.as_ref().map(Event::fd)
     }
 
     fn begins(&self) -> bool {
@@ -350,5 +403,50 @@ impl Caller {
         // SAFETY: there is no memory.
         let result = unsafe { shared.run_in(&self.ctx, Bio::flush()) };
         assert_eq!(result, Ok(Ok(0)));
+    }
+}
+
+/// A read that its submitter does not wait for.
+pub(crate) struct Posted {
+    disk: Arc<Shared>,
+    kept: Option<Box<(Page, Arc<Mailbox>)>>,
+}
+
+impl Posted {
+    /// Submits a read.
+    pub(crate) fn submit(disk: &Arc<Shared>) -> Posted {
+        let kept = Box::new((Page::default(), Arc::new(Mailbox::of_thread())));
+        let mut boxed = QueuedBio::new(kept.1.owner(), 0);
+        boxed.fill(kept.0.bio());
+        let ctx = Ctx::new(disk, SHARED);
+        ctx.queue_bio(boxed, 0).expect("a toy takes every read");
+        ctx.turn(disk, 0, None);
+        Posted { disk: Arc::clone(disk), kept: Some(kept) }
+    }
+
+    /// Returns whether the read has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| kept.1.nr_delivered() == 1)
+    }
+
+    /// Checks that the read has ended, or that only its completion is left to reap; and that it has
+    /// written its page once.
+    pub(crate) fn check(mut self) {
+        self.disk.poll_shared();
+        assert!(self.has_ended(), "a read has not ended");
+        let (page, mailbox) = *self.kept.take().expect("it is checked once");
+        let boxed = mailbox.take().and_then(|mut ended| ended.next());
+        assert_eq!(boxed.map(|boxed| boxed.result()), Some(Ok(512)));
+        assert_eq!(page.nr_written(), 1);
+    }
+}
+
+impl Drop for Posted {
+    /// Leaks what a read that is in the layer uses, and its disk, whose end would wait for it: a
+    /// check has failed then.
+    fn drop(&mut self) {
+        if let Some(kept) = self.kept.take() {
+            std::mem::forget((kept, Arc::clone(&self.disk)));
+        }
     }
 }

@@ -13,6 +13,9 @@
 //! - W5 a thread holds no token while it waits, and what it has put off is done before; or by the
 //!   leader's wait itself, which begins what was left to it: one system call for both. A leader
 //!   that does not wait after all sees to it that a turn begins that.
+//! - W6 a leader that comes back from the driver's wait owes a turn: others reap nothing while it
+//!   is kicked, and its wait may have taken the signal of a completion that no turn has reaped. It
+//!   makes that turn, or passes the debt on with the baton. So who receives a baton owes one, too.
 
 use crate::runtime::ctx::Ctx;
 use crate::runtime::hctx::{Hctx, Token, now_ns};
@@ -20,6 +23,7 @@ use crate::runtime::mailbox::{Doing, Mailbox, TAGS};
 use crate::runtime::primitive::thread;
 use crate::runtime::shared::Shared;
 use forebay_core::{Commit, Turned};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,8 +107,8 @@ pub(crate) fn wait_for_tags(shared: &Shared, ctx: &Rc<Ctx>, mailbox: &Arc<Mailbo
     wait_shared(shared, ctx, mailbox, TAGS);
 }
 
-/// Parks until the goal is reached, or there is nobody who leads. True: we lead.
-fn follow(hctx: &Hctx, mailbox: &Arc<Mailbox>, goal: u64) -> bool {
+/// Parks until the goal is reached, or no thread leads. Returns whether the caller has the baton.
+pub(crate) fn follow(hctx: &Hctx, mailbox: &Arc<Mailbox>, goal: u64) -> bool {
     mailbox.begin_wait(goal, Doing::Parked);
     hctx.list_follower(mailbox);
     // W2.
@@ -133,7 +137,10 @@ fn lead<'a>(
     mut held: Option<(Token<'a>, Turned)>,
 ) -> bool {
     let is_timed = shared.info().is_timed();
+    // W6.
+    let owes_turn = Cell::new(held.is_none());
     let turn = |mut token: Token<'a>| {
+        owes_turn.set(false);
         hctx.timer.begin();
         let turned = token.turn(now_ns(is_timed), Commit::Later, None, None);
         (token, turned)
@@ -142,12 +149,14 @@ fn lead<'a>(
         let mut timeout = None;
         // Without a mark: a holder that is at work reaps as well.
         held = held.or_else(|| hctx.try_take().map(turn));
-        if held.as_ref().is_some_and(|(token, _)| token.wakes_tasks()) {
-            break;
-        }
         if let Some((token, turned)) = &mut held {
-            // The wait below begins it; or the turn that follows, where there is none.
-            token.leave_to_wait();
+            if !token.wakes_tasks() {
+                // The wait below begins it; or the turn that follows, where there is none.
+                token.leave_to_wait(turned);
+            }
+            if token.wakes_tasks() {
+                break;
+            }
             // Something may be on its way to the inbox even where no delayed run is due.
             timeout = (turned.nr_in_flight == 0).then_some(RESOURCE_DELAY);
         } else {
@@ -162,26 +171,27 @@ fn lead<'a>(
                 shared.waiter().wait(hctx.delay_left().or(timeout));
             }
             hctx.run.unblock();
+            owes_turn.set(true);
         }
         end_wait(hctx, mailbox);
         // It was kept because something was published, and that mark is gone.
         held = kept.map(turn);
     }
-    stop_leading(shared, hctx, held.map(|(token, _)| token));
+    stop_leading(shared, hctx, held.map(|(token, _)| token), owes_turn.get());
     mailbox.is_reached(goal)
 }
 
-/// Passes the baton. Nothing is left to a wait afterwards (W5).
+/// Passes the baton. Nothing is left to a wait afterwards (W5), and no turn is owed (W6).
 ///
 /// The token is given back last: that runs wakers, code of others, which may wait for I/O that
 /// needs a leader. For the same reason a leader that has some to run stops first.
-fn stop_leading(shared: &Shared, hctx: &Hctx, mut held: Option<Token<'_>>) {
+fn stop_leading(shared: &Shared, hctx: &Hctx, mut held: Option<Token<'_>>, owes_turn: bool) {
     if let Some(token) = &mut held {
         token.commit();
     }
     let is_due = shared.waiter().take_back();
-    hctx.hand_off();
-    if is_due {
+    let is_passed = hctx.hand_off();
+    if is_due || owes_turn && !is_passed {
         // Where we hold the token, this leaves a mark, and the turn follows.
         hctx.run_turn();
     }

@@ -4,6 +4,7 @@
 
 use crate::common::{LoopDevice, Scratch, feature, open};
 use crate::holds::in_child;
+use crate::seccomp::{self, Refused};
 use forebay::{BlockStatus, Disk, FeatureState, IoError};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -87,11 +88,14 @@ fn a_file_that_another_program_has_locked_is_refused() {
         refusal(&scratch.spec("")),
         format!(
             "{path}: another program has locked it, as exclusive=on does; end that first (lslocks \
-             says which it is), or use read_only=on"
+             says which it is), or use read_only=on&lock=off"
         )
     );
-    open(&scratch.spec("read_only=on"));
-    // A lock of some bytes is no affair of who does not want it all.
+    assert!(
+        refusal(&scratch.spec("read_only=on")).contains("another program has locked all of it")
+    );
+    open(&scratch.spec("read_only=on&lock=off"));
+    // A lock of other bytes matters only to a disk that wants the whole file.
     lock(&other, libc::F_UNLCK, 0);
     lock(&other, libc::F_WRLCK, 100);
     open(&scratch.spec(""));
@@ -128,8 +132,8 @@ fn flushes_are_not_skipped_where_others_may_write() {
         assert_eq!(
             refusal(&spec),
             format!(
-                "{}: elide=on: others may write to it, and a flush must not be skipped for what \
-                 they wrote; add exclusive=on, which keeps them away, or leave out elide=on",
+                "{}: elide=on: other programs may write to it, and a skipped flush would not cover \
+                 their writes; add exclusive=on to keep them out, or omit elide=on",
                 spec.trim_start_matches("file:")
             )
         );
@@ -148,10 +152,8 @@ fn flushes_are_not_skipped_where_others_may_write() {
 
 #[test]
 fn a_block_device_for_one_disk_is_open_with_o_excl() {
-    let device = match LoopDevice::new(1 << 20) {
-        Ok(device) => device,
-        Err(why) => return eprintln!("skipped: a_block_device_for_one_disk_...: {why}"),
-    };
+    let test = "a_block_device_for_one_disk_is_open_with_o_excl";
+    let Some(device) = LoopDevice::or_skip(test, 1 << 20) else { return };
     let exclusive = || OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(&device.node);
     for driver in DRIVERS {
         let spec = format!("{driver}{}?exclusive=on&elide=on", device.node);
@@ -233,4 +235,31 @@ fn a_child_of_a_fork_does_not_give_up_what_its_parent_has() {
     assert!(!try_lock(&other, libc::F_RDLCK, 0), "it is still locked");
     drop(disk);
     assert!(try_lock(&other, libc::F_WRLCK, 0));
+}
+
+#[test]
+fn a_file_system_without_byte_locks_causes_a_warning() {
+    let scratch = Scratch::new(1 << 20);
+    let open_without_locks = |keys: &str| {
+        std::thread::scope(|scope| {
+            let body = || {
+                let no_locks = Refused {
+                    call: libc::SYS_fcntl,
+                    argument: Some((1, libc::F_OFD_SETLK as u32)),
+                    errno: libc::ENOLCK,
+                };
+                seccomp::refuse([no_locks]).expect("a filter");
+                let info = open(&scratch.spec(keys)).info().clone();
+                (info.notice.clone(), feature(&info, "lock").clone())
+            };
+            scope.spawn(body).join().expect("it opens")
+        })
+    };
+    let (notice, state) = open_without_locks("");
+    let why = "the file system has no byte locks";
+    assert!(notice.is_some_and(|notice| notice.starts_with(why)));
+    assert!(matches!(state, FeatureState::Missing(text) if text.starts_with(why)));
+    let (notice, state) = open_without_locks("lock=off");
+    assert_eq!(notice, None);
+    assert_eq!(state, FeatureState::Missing(String::from("not wanted: lock=off")));
 }

@@ -1,7 +1,9 @@
 //! What the tests of the library share: scratch files and devices, and a small stream of numbers.
 
+use crate::skip::skip;
 use forebay::{BioQueue, Completion, Disk, DiskInfo, FeatureState, Io};
 use std::path::PathBuf;
+use std::process::{Command, Output};
 
 /// A scratch file on the file system of the build, where direct I/O works.
 #[derive(Debug)]
@@ -32,7 +34,7 @@ pub(crate) fn feature<'a>(info: &'a DiskInfo, name: &str) -> &'a FeatureState {
     &feature.unwrap_or_else(|| panic!("no feature is called {name}")).state
 }
 
-/// A loop device on a scratch file, where that can be had.
+/// A loop device on a scratch file.
 #[derive(Debug)]
 pub(crate) struct LoopDevice {
     pub(crate) node: String,
@@ -40,10 +42,16 @@ pub(crate) struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// One of `len` bytes, or why there is none.
-    pub(crate) fn new(len: u64) -> Result<LoopDevice, String> {
+    /// Attaches a loop device to a scratch file of `len` bytes. Without one, the test is skipped.
+    #[track_caller]
+    pub(crate) fn or_skip(test: &str, len: u64) -> Option<LoopDevice> {
+        let skipped = |why: String| skip(test, &format!("there is no loop device: {why}"));
+        LoopDevice::new(len).map_err(skipped).ok()
+    }
+
+    fn new(len: u64) -> Result<LoopDevice, String> {
         let scratch = Scratch::new(len);
-        let set_up = std::process::Command::new("losetup")
+        let set_up = Command::new("losetup")
             .args(["--find", "--show"])
             .arg(&scratch.path)
             .output()
@@ -58,9 +66,59 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        let detached =
-            std::process::Command::new("losetup").args(["--detach", &self.node]).status();
+        let detached = Command::new("losetup").args(["--detach", &self.node]).status();
         assert!(detached.is_ok_and(|status| status.success()), "{} stays attached", self.node);
+    }
+}
+
+/// Marks a process that [`run_again`] has started.
+const CHILD: &str = "FOREBAY_TEST_CHILD";
+
+/// Runs the test of this name (with its module) alone in a process of its own, with one more
+/// variable in its environment, and returns its output; `None` in that process.
+pub(crate) fn run_again(test: &str, variable: (&str, &str)) -> Option<Output> {
+    if std::env::var_os(CHILD).is_some() {
+        return None;
+    }
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args([test, "--exact", "--test-threads=1"]).env(CHILD, "1").env(variable.0, variable.1);
+    Some(command.output().expect("a process"))
+}
+
+/// A compressed device in memory, where that can be had. It refuses commands that must not wait.
+#[derive(Debug)]
+pub(crate) struct ZramDevice {
+    pub(crate) node: String,
+    number: String,
+}
+
+impl ZramDevice {
+    /// One of `len` bytes for `test`. `None`, with a message, where there is none: which is an
+    /// error under `FOREBAY_REQUIRE_TOOLS=1`.
+    pub(crate) fn new(test: &str, len: u64) -> Option<ZramDevice> {
+        match ZramDevice::set_up(len) {
+            Ok(device) => Some(device),
+            Err(error) => {
+                skip(test, &format!("no zram device: {error}"));
+                None
+            }
+        }
+    }
+
+    fn set_up(len: u64) -> std::io::Result<ZramDevice> {
+        let number = std::fs::read_to_string("/sys/class/zram-control/hot_add")?;
+        let number = number.trim().to_owned();
+        let device = ZramDevice { node: format!("/dev/zram{number}"), number };
+        let size = format!("/sys/block/zram{}/disksize", device.number);
+        std::fs::write(size, len.to_string())?;
+        Ok(device)
+    }
+}
+
+impl Drop for ZramDevice {
+    fn drop(&mut self) {
+        let removed = std::fs::write("/sys/class/zram-control/hot_remove", &self.number);
+        assert!(removed.is_ok() || std::thread::panicking(), "{} stays: {removed:?}", self.node);
     }
 }
 

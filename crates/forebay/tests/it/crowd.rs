@@ -108,14 +108,14 @@ fn crowd(wake: &str, seed: u64) {
                 disk.set_nr_requests(2 + numbers.below(15) as u32).expect("within the depth");
                 std::thread::sleep(Duration::from_micros(numbers.below(1000)));
                 if numbers.below(8) == 0 {
-                    drop(disk.freeze());
+                    drop(disk.freeze().expect("no other hold"));
                 }
             }
         });
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
         is_over.store(true, Ordering::Relaxed);
     });
-    drop(disk.freeze());
+    drop(disk.freeze().expect("no other hold"));
     let stats = disk.stats().queue;
     let nr_ended: u64 = Op::ALL.iter().map(|&op| stats.op(op).bios).sum();
     assert_eq!(nr_ended, nr_begun.into_inner(), "wake={wake}, seed {seed}");

@@ -1,6 +1,7 @@
 //! Data through every driver: what was written is read, whatever is merged, split or cut short.
 
-use crate::common::{LoopDevice, Numbers, Scratch, feature, open, reap_all, submit};
+use crate::common::{LoopDevice, Numbers, Scratch, ZramDevice, feature, open, reap_all, submit};
+use crate::skip::skip;
 use forebay::{Buf, Disk, FeatureState, Io};
 
 const LEN: u64 = 4 << 20;
@@ -171,10 +172,8 @@ fn zeroes_behind_the_end_make_a_growing_file_grow() {
         let disk = open(&format!("{driver}:{}", scratch.spec("capacity=growing")));
         disk.write_at(&[7; 10_000], 0).expect("a file of sevens");
         let len = || std::fs::metadata(&scratch.path).expect("it is there").len();
-        match disk.write_zeroes(8192, 8192) {
-            Ok(()) => assert_eq!(len(), 16384, "{driver}"),
-            Err(error) => eprintln!("skipped: zeroing on this file system: {error}"),
-        }
+        disk.write_zeroes(8192, 8192).unwrap_or_else(|error| panic!("{driver}: {error}"));
+        assert_eq!(len(), 16384, "{driver}");
     }
 }
 
@@ -182,8 +181,8 @@ fn zeroes_behind_the_end_make_a_growing_file_grow() {
 fn a_file_system_that_zeroes_no_ranges_gets_holes() {
     // tmpfs knows punched holes only.
     let Ok(folder) = tempfile::tempdir_in("/dev/shm") else {
-        eprintln!("skipped: a_file_system_that_zeroes_no_ranges_gets_holes, without /dev/shm");
-        return;
+        let test = "a_file_system_that_zeroes_no_ranges_gets_holes";
+        return skip(test, "there is no tmpfs at /dev/shm");
     };
     let path = folder.path().join("disk.img");
     let cases =
@@ -212,13 +211,7 @@ fn opening_a_disk_changes_nothing_on_it() {
 
 #[test]
 fn block_device() {
-    let device = match LoopDevice::new(LEN) {
-        Ok(device) => device,
-        Err(why) => {
-            eprintln!("skipped: block_device, because a loop device is not available: {why}");
-            return;
-        }
-    };
+    let Some(device) = LoopDevice::or_skip("block_device", LEN) else { return };
     for direct in ["off", "on"] {
         check_all_policies(|policy| format!("{}?direct={direct}&{policy}", device.node));
     }
@@ -227,12 +220,37 @@ fn block_device() {
 }
 
 #[test]
+fn device_that_must_wait_to_discard_discards_with_each_engine() {
+    let test = "device_that_must_wait_to_discard_discards_with_each_engine";
+    let Some(device) = ZramDevice::new(test, LEN) else { return };
+    for engine in ["io_uring", "aio", "psync"] {
+        let disk = open(&format!("{}?engine={engine}&direct=on", device.node));
+        let state = feature(disk.info(), "discard");
+        assert!(matches!(state, FeatureState::Present(how) if how.starts_with("BLKDISCARD")));
+        let mut back = Buf::new(LEN as usize);
+        back.fill(9);
+        assert_eq!(disk.write_at(&back, 0), Ok(LEN));
+        // By the shared context, and by a queue of this thread, twice each.
+        let step = LEN / 8;
+        for nth in 0..2 {
+            disk.discard(nth * step, step).unwrap_or_else(|error| panic!("{engine}: {error}"));
+        }
+        let mut queue = disk.queue();
+        for nth in 2..4 {
+            submit(&mut queue, Io::discard(nth * step, step));
+            assert_eq!(reap_all(&mut queue)[0].result, Ok(step), "{engine}");
+        }
+        assert_eq!(disk.read_at(&mut back, 0), Ok(LEN));
+        let expected: Vec<u8> = (0..LEN).map(|at| if at < LEN / 2 { 0 } else { 9 }).collect();
+        assert!(back[..] == expected, "{engine}");
+    }
+}
+
+#[test]
 fn a_block_device_is_told_to_discard() {
     use std::os::unix::fs::MetadataExt;
-    let device = match LoopDevice::new(LEN) {
-        Ok(device) => device,
-        Err(why) => return eprintln!("skipped: a_block_device_is_told_to_discard: {why}"),
-    };
+    let test = "a_block_device_is_told_to_discard";
+    let Some(device) = LoopDevice::or_skip(test, LEN) else { return };
     let nr_blocks = || device.scratch.path.metadata().expect("the file").blocks();
     for driver in ["file", "aio", "psync"] {
         for direct in ["off", "on"] {

@@ -1,8 +1,13 @@
 //! Durable points, shared flushes, and losses, through the library.
 
 use crate::common::{Scratch, open};
+use crate::nbd_server::{NbdServer, export};
 use crate::progress::run;
 use forebay::{BlockStatus, Buf, Disk, Io, IoError, LostWrites};
+use forebay_nbd::server::Command;
+use std::io::{Read, Write};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Barrier, Mutex};
 
 const PAGE: usize = 4096;
 
@@ -80,7 +85,7 @@ fn a_disk_without_a_cache_makes_everything_durable_at_once() {
 }
 
 #[test]
-fn threads_that_wait_for_their_own_writes_share_flushes() {
+fn each_flush_that_threads_ask_for_is_issued_joined_or_elided() {
     const NR_THREADS: u64 = 16;
     const NR_WRITES: u64 = 50;
     let image = Scratch::new(1 << 20);
@@ -104,6 +109,132 @@ fn threads_that_wait_for_their_own_writes_share_flushes() {
     assert_eq!(stats.flushes_asked, answered, "each is accounted for: {stats:?}");
     assert!(stats.flushes_asked <= NR_THREADS * NR_WRITES);
     assert!(disk.is_durable(disk.durable_point()));
+}
+
+#[test]
+fn threads_whose_flushes_were_held_back_share_two_at_most() {
+    const NR_THREADS: usize = 16;
+    let image = Scratch::new(1 << 20);
+    for spec in ["", "aio:", "psync:"] {
+        let disk = open_image(&image, spec, "?nr_hw_queues=1");
+        disk.write_at(&[1; PAGE], 0).expect("a write");
+        let all_asked = Barrier::new(NR_THREADS + 1);
+        // Nothing is issued until all of them have asked.
+        let quiesced = disk.quiesce();
+        std::thread::scope(|scope| {
+            for _ in 0..NR_THREADS {
+                scope.spawn(|| {
+                    let mut queue = disk.queue();
+                    queue.submit(Io::flush()).expect("a flush");
+                    all_asked.wait();
+                    let mut done = Vec::new();
+                    queue.reap(1, 1, &mut done);
+                    assert_eq!(done[0].result, Ok(0));
+                });
+            }
+            all_asked.wait();
+            drop(quiesced);
+        });
+        let stats = disk.stats().queue;
+        let nr_all = NR_THREADS as u64;
+        assert_eq!(stats.flushes_asked, nr_all, "{spec}");
+        assert_eq!(stats.flushes_issued + stats.flushes_joined, nr_all, "{spec}");
+        // What was in the backlog when the gate opened leaves it one by one: the first goes alone.
+        assert!(stats.flushes_issued <= 2, "{spec}: {} flushes", stats.flushes_issued);
+    }
+}
+
+/// A disk whose device keeps flushes until it is told to answer them, one by one.
+struct HeldFlushes {
+    disk: Disk,
+    /// Flushes that have reached the device.
+    come: Receiver<()>,
+    /// Answers to give. Once this is dropped, every flush is answered at once.
+    go: Sender<()>,
+    _server: NbdServer,
+}
+
+impl HeldFlushes {
+    fn new() -> HeldFlushes {
+        let (has_come, come) = channel();
+        let (go, may_go) = channel();
+        let (has_come, may_go) = (Mutex::new(has_come), Arc::new(Mutex::new(may_go)));
+        let mut told = export(1 << 20);
+        told.can.multi_conn = false;
+        let server = NbdServer::scripted(told, &[], move |reader, transmission| {
+            let mut header = vec![0; transmission.header_len()];
+            loop {
+                reader.read_exact(&mut header)?;
+                let rq = transmission.parse(&header).expect("a good client");
+                std::io::copy(&mut reader.take(rq.payload_len.into()), &mut std::io::sink())?;
+                let mut stream = reader.get_ref().try_clone()?;
+                let reply = transmission.done(&rq).as_slice().to_vec();
+                match rq.command {
+                    Ok(Command::Disconnect) => return Ok(()),
+                    Ok(Command::Flush) => {
+                        let _ = has_come.lock().expect("no panic").send(());
+                        let may_go = Arc::clone(&may_go);
+                        std::thread::spawn(move || {
+                            let _ = may_go.lock().expect("no panic").recv();
+                            stream.write_all(&reply)
+                        });
+                    }
+                    _ => stream.write_all(&reply)?,
+                }
+            }
+        });
+        HeldFlushes { disk: open(&server.uri()), come, go, _server: server }
+    }
+
+    /// Waits until so many flushes were asked for.
+    fn await_asked(disk: &Disk, nr: u64) {
+        while disk.stats().queue.flushes_asked < nr {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn threads_that_write_while_a_flush_runs_share_the_next_one() {
+    const NR_THREADS: u64 = 16;
+    let HeldFlushes { disk, come, go, _server } = HeldFlushes::new();
+    disk.write_at(&[1; PAGE], 0).expect("a write");
+    std::thread::scope(|scope| {
+        scope.spawn(|| disk.flush().expect("the first flush"));
+        come.recv().expect("the first flush");
+        for nth in 1..=NR_THREADS {
+            let disk = &disk;
+            scope.spawn(move || {
+                disk.write_at(&[1; PAGE], nth * PAGE as u64).expect("a write");
+                disk.durable(disk.durable_point()).wait().expect("a flush");
+            });
+        }
+        HeldFlushes::await_asked(&disk, NR_THREADS + 1);
+        go.send(()).expect("a server");
+        come.recv().expect("the second flush");
+        drop(go);
+    });
+    let stats = disk.stats().queue;
+    assert_eq!((stats.flushes_issued, stats.flushes_joined), (2, NR_THREADS - 1));
+}
+
+#[test]
+fn threads_whose_writes_a_running_flush_covers_join_it() {
+    const NR_THREADS: u64 = 16;
+    let HeldFlushes { disk, come, go, _server } = HeldFlushes::new();
+    disk.write_at(&[1; PAGE], 0).expect("a write");
+    let point = disk.durable_point();
+    std::thread::scope(|scope| {
+        scope.spawn(|| disk.flush().expect("the flush"));
+        come.recv().expect("the flush");
+        for _ in 0..NR_THREADS {
+            scope.spawn(|| disk.durable(point).wait().expect("the same flush"));
+        }
+        HeldFlushes::await_asked(&disk, NR_THREADS + 1);
+        drop(go);
+    });
+    let stats = disk.stats().queue;
+    assert_eq!((stats.flushes_issued, stats.flushes_joined), (1, NR_THREADS));
 }
 
 #[test]

@@ -32,6 +32,24 @@ fn each_driver_says_what_is_so() {
     }
 }
 
+#[test]
+fn reads_fill_a_cache_where_there_is_a_page_cache_or_a_server() {
+    let scratch = Scratch::new(1 << 20);
+    let file = scratch.path.display();
+    let server = NbdServer::new(export(1 << 20), &[]);
+    for (spec, expected) in [
+        ("null:1M", false),
+        ("ram:1M", false),
+        ("model:nvme?size=1M", false),
+        (&format!("{file}"), true),
+        (&format!("fault:psync:{file}"), true),
+        (&format!("{file}?direct=on"), false),
+        (&server.uri(), true),
+    ] {
+        assert_eq!(open(spec).info().facts.caches_reads, expected, "{spec}");
+    }
+}
+
 /// A server that knows fast zeroes has slow ones, too, which it would refuse if it were asked.
 #[test]
 fn nobody_knows_whether_a_server_zeroes_fast() {

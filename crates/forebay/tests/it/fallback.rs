@@ -9,10 +9,10 @@ const URING: i64 = libc::SYS_io_uring_setup;
 const AIO: i64 = libc::SYS_io_setup;
 
 /// Runs `body` in a thread whose system calls fail so.
-fn under(calls: &[(i64, i32)], body: impl FnOnce() + Send) {
+pub(crate) fn under(calls: &[(i64, i32)], body: impl FnOnce() + Send) {
     thread::scope(|scope| {
         let work = || {
-            seccomp::refuse(calls).expect("a filter");
+            seccomp::refuse(calls.iter().copied()).expect("a filter");
             body();
         };
         scope.spawn(work).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -142,12 +142,41 @@ fn without_a_durable_write_a_flush_follows_the_write() {
             &[(libc::SYS_pwritev2, libc::ENOSYS), (libc::SYS_fdatasync, libc::ENOSPC)],
             Err(BlockStatus::NoSpace),
         ),
+        // The error may be that of an earlier write, and no flush would report it again.
+        (&[(libc::SYS_pwritev2, libc::EOPNOTSUPP)], Err(BlockStatus::NotSupported)),
     ] {
         under(calls, || {
             let scratch = Scratch::new(1 << 20);
             assert_eq!(fua(&open(&spec(&scratch))), expected, "{calls:?}");
         });
     }
+}
+
+#[test]
+fn a_durable_write_by_a_blocking_call_says_so() {
+    const FLAGS: u32 = 5;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let refused = seccomp::Refused {
+                call: libc::SYS_pwritev2,
+                argument: Some((FLAGS, libc::RWF_DSYNC as u32)),
+                errno: libc::EIO,
+            };
+            seccomp::refuse([refused]).expect("a filter");
+            let scratch = Scratch::new(1 << 20);
+            for keys in ["fua=on&nr_hw_queues=1", "fua=on&nr_hw_queues=2"] {
+                let disk = open(&format!("psync:{}", scratch.spec(keys)));
+                let write = |io: Io| {
+                    let mut queue = disk.queue();
+                    submit(&mut queue, io);
+                    reap_all(&mut queue).pop().expect("an end").result
+                };
+                assert_eq!(write(Io::write(Buf::new(4096), 0)), Ok(4096), "{keys}");
+                let durable = write(Io::write(Buf::new(4096), 0).fua());
+                assert_eq!(durable, Err(BlockStatus::Io), "{keys}: it is not RWF_DSYNC");
+            }
+        });
+    });
 }
 
 #[test]
@@ -205,10 +234,8 @@ fn without_holes_zeroes_are_written_and_nothing_is_discarded() {
 
 #[test]
 fn a_block_device_discards_without_holes() {
-    let device = match LoopDevice::new(1 << 20) {
-        Ok(device) => device,
-        Err(why) => return eprintln!("skipped: a_block_device_discards_without_holes: {why}"),
-    };
+    let test = "a_block_device_discards_without_holes";
+    let Some(device) = LoopDevice::or_skip(test, 1 << 20) else { return };
     for driver in ["psync:", "aio:"] {
         under(&[(libc::SYS_fallocate, libc::EOPNOTSUPP)], || {
             let disk = open(&format!("{driver}{}", device.node));

@@ -144,8 +144,8 @@ fn an_error_says_what_to_do_and_becomes_one_of_io() {
     let error: CommitError = commit.commit().expect_err("the sync failed");
     assert_eq!(
         error.to_string(),
-        "a sync failed: planned. What was written and not committed before may be lost, \
-         whatever later syncs say: write it anew, then call acknowledge_loss()"
+        "a sync failed: planned; uncommitted writes may be lost even if a later sync succeeds: \
+         write them again, then call acknowledge_loss()"
     );
     assert_eq!(io::Error::from(error).kind(), ErrorKind::StorageFull);
 }

@@ -2,7 +2,7 @@
 
 use crate::common::{Scratch, open, submit};
 use crate::progress::is_readable;
-use forebay::{BlockStatus, Buf, Disk, Io, IoError, Op, Refusal};
+use forebay::{BlockStatus, Buf, Disk, FreezeError, Hold, Io, IoError, Op, Refusal};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,6 +10,11 @@ use std::time::Duration;
 /// How many requests a disk has handed to its driver.
 fn nr_issued(disk: &Disk) -> u64 {
     disk.stats().queue.issued
+}
+
+/// Freezes a disk that nothing else holds.
+pub(crate) fn freeze(disk: &Disk) -> Hold {
+    disk.freeze().expect("no other hold")
 }
 
 #[test]
@@ -38,7 +43,7 @@ fn a_quiesced_disk_hands_nothing_over_until_let_go() {
 fn blocking_calls_go_on_when_a_hold_is_let_go() {
     for spec in ["ram:1M?nr_hw_queues=1", "ram:1M?nr_hw_queues=3", "ram:1M?run_queue=always"] {
         let disk = open(spec);
-        for hold in [Disk::quiesce, Disk::stop, Disk::freeze] {
+        for hold in [Disk::quiesce, Disk::stop, freeze] {
             let held = hold(&disk);
             let nr_done = AtomicU64::new(0);
             std::thread::scope(|scope| {
@@ -67,7 +72,7 @@ fn a_freeze_waits_for_what_is_in_and_lets_nothing_else_in() {
         for n in 0..32 {
             submit(&mut queue, Io::write(Buf::new(4096), n * 4096));
         }
-        let frozen = disk.freeze();
+        let frozen = disk.freeze().expect("no other hold");
         let issued = nr_issued(&disk);
         assert_eq!(issued, 32, "what was in has gone, and ended");
         submit(&mut queue, Io::write(Buf::new(4096), 0));
@@ -83,6 +88,93 @@ fn a_freeze_waits_for_what_is_in_and_lets_nothing_else_in() {
     }
 }
 
+#[test]
+fn a_freeze_names_the_hold_that_keeps_admitted_io_from_ending() {
+    for spec in ["ram:1M?nr_hw_queues=1", "ram:1M?nr_hw_queues=2", "ram:1M?run_queue=always"] {
+        let disk = open(spec);
+        let mut queue = disk.queue();
+        for (is_quiesced, hold) in [(true, Disk::quiesce as fn(&Disk) -> Hold), (false, Disk::stop)]
+        {
+            let held = hold(&disk);
+            let plug = forebay::plug();
+            submit(&mut queue, Io::read(Buf::new(4096), 0));
+            drop(freeze(&disk)); // what is plugged was not admitted
+            drop(plug);
+            let error = disk.freeze().expect_err("the read cannot end");
+            assert_eq!(matches!(error, FreezeError::Quiesced { .. }), is_quiesced, "{error}");
+            assert_eq!(matches!(error, FreezeError::Stopped { .. }), !is_quiesced, "{error}");
+            assert!(error.to_string().starts_with(&format!("{spec}: not frozen")), "{error}");
+            let error = disk.freeze_timeout(Duration::from_secs(3600));
+            assert!(!matches!(error, Ok(_) | Err(FreezeError::TimedOut { .. })), "{error:?}");
+            drop(held);
+            // The disk is not frozen by any of these.
+            assert_eq!(queue.reap(1, 1, &mut Vec::new()), 1);
+            drop(freeze(&disk));
+        }
+    }
+}
+
+/// The hold is another thread's, and the I/O that it strands is in a context of a third.
+#[test]
+fn a_freeze_gives_up_beside_the_hold_of_another_thread() {
+    let disk = open("ram:1M?nr_hw_queues=2");
+    let held = std::thread::scope(|scope| scope.spawn(|| disk.quiesce()).join().expect("a hold"));
+    let (submitted, reap) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+    std::thread::scope(|scope| {
+        let owner = scope.spawn(|| {
+            let mut queue = disk.queue();
+            submit(&mut queue, Io::read(Buf::new(4096), 0));
+            submitted.wait();
+            reap.wait();
+            queue.reap(1, 1, &mut Vec::new())
+        });
+        submitted.wait();
+        assert!(matches!(disk.freeze(), Err(FreezeError::Quiesced { .. })));
+        drop(held);
+        reap.wait();
+        drop(freeze(&disk));
+        assert_eq!(owner.join().expect("no panic"), 1);
+    });
+}
+
+/// What the driver has ends under any hold, so a freeze waits for it.
+#[test]
+fn a_freeze_beside_another_hold_waits_for_what_is_in_flight() {
+    for spec in ["ram:1M?req_ns=20000000&nr_hw_queues=1", "ram:1M?req_ns=20000000&nr_hw_queues=2"] {
+        let disk = open(spec);
+        let mut queue = disk.queue();
+        submit(&mut queue, Io::read(Buf::new(4096), 0));
+        let held = disk.quiesce();
+        drop(freeze(&disk));
+        assert_eq!(queue.reap(1, 1, &mut Vec::new()), 1);
+        drop(held);
+    }
+}
+
+#[test]
+fn a_freeze_with_a_timeout_gives_up_and_leaves_the_disk_open() {
+    let disk = open("ram:1M?req_ns=1000000&nr_hw_queues=2");
+    let (submitted, reap) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+    std::thread::scope(|scope| {
+        let owner = scope.spawn(|| {
+            let mut queue = disk.queue();
+            submit(&mut queue, Io::read(Buf::new(4096), 0));
+            submitted.wait();
+            reap.wait();
+            queue.reap(1, 1, &mut Vec::new())
+        });
+        submitted.wait();
+        for timeout in [Duration::ZERO, Duration::from_millis(5)] {
+            let error = disk.freeze_timeout(timeout).expect_err("the owner does not reap");
+            assert!(matches!(error, FreezeError::TimedOut { timeout: t, .. } if t == timeout));
+            disk.read_at(&mut Buf::new(512), 0).expect("the disk admits I/O again");
+        }
+        reap.wait();
+        drop(disk.freeze_timeout(Duration::from_secs(3600)).expect("the owner reaps"));
+        assert_eq!(owner.join().expect("no panic"), 1);
+    });
+}
+
 /// What the worker has not taken in when the gate closes stays outside, as what another thread has
 /// published does.
 #[test]
@@ -94,7 +186,7 @@ fn a_freeze_beside_a_worker_lets_nothing_in_and_loses_nothing() {
         for n in 0..32 {
             submit(&mut queue, Io::write(Buf::new(4096), n * 4096));
         }
-        let frozen = disk.freeze();
+        let frozen = disk.freeze().expect("no other hold");
         let issued = nr_issued(&disk);
         submit(&mut queue, Io::write(Buf::new(4096), 0));
         disk.poll();
@@ -131,7 +223,7 @@ fn freezes_under_load_lose_nothing() {
         }
         for round in 0..60 {
             let hold = match round % 3 {
-                0 => disk.freeze(),
+                0 => disk.freeze().expect("no other hold"),
                 1 => disk.quiesce(),
                 _ => disk.stop(),
             };

@@ -9,6 +9,8 @@ mod durability;
 mod extents;
 mod facts;
 mod fallback;
+mod forbidden;
+mod futures;
 mod group_commit;
 mod holds;
 mod miri;
@@ -20,9 +22,17 @@ mod overlap;
 mod plug;
 mod progress;
 mod refusals;
+mod rings;
 mod run_queue;
 mod seccomp;
 mod signals;
+#[path = "../support/skip.rs"]
+mod skip;
+mod skips;
 mod soak;
 mod tags;
+#[path = "../support/thin_device.rs"]
+mod thin_device;
 mod threads;
+mod wakeups;
+mod write_back;

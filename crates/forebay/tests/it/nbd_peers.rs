@@ -1,6 +1,8 @@
 //! The `nbd` driver and the servers of others: nbdkit and qemu-nbd, which serve one file.
 
 use crate::common::{Numbers, Scratch, open};
+use crate::futures::{block_on, use_disk};
+use crate::skip::skip;
 use forebay::{Disk, ExtentKind};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -17,8 +19,8 @@ struct Peer {
 }
 
 impl Peer {
-    /// Starts a program on a file of `LEN` zeroes and a socket. None: there is no such program,
-    /// which is said; under `FOREBAY_REQUIRE_TOOLS=1` that is a failure.
+    /// Starts a program on a file of `LEN` zeroes and a socket. Without the program, the test is
+    /// skipped.
     fn start(program: &str, arguments: impl Fn(&Path, &Path) -> Vec<String>) -> Option<Peer> {
         let folder = tempfile::tempdir().expect("a scratch folder");
         let (socket, scratch) = (folder.path().join("nbd.sock"), Scratch::new(LEN));
@@ -28,13 +30,8 @@ impl Peer {
         let child = match command.spawn() {
             Ok(child) => child,
             Err(error) => {
-                let required = std::env::var_os("FOREBAY_REQUIRE_TOOLS");
-                assert!(required.is_none_or(|value| value != "1"), "{program}: {error}");
                 let test = std::thread::current().name().unwrap_or_default().to_owned();
-                #[allow(clippy::print_stderr, reason = "whoever runs the tests is to see it")]
-                {
-                    eprintln!("skipped: {test}, without {program}: {error}");
-                }
+                skip(&test, &format!("{program} cannot be run: {error}"));
                 return None;
             }
         };
@@ -139,6 +136,19 @@ fn nbdkit_serves_a_file() {
         drop(disk);
         exercise_again(&peer);
     }
+}
+
+#[test]
+fn futures_end_on_a_file_of_nbdkits() {
+    let Some(peer) = nbdkit(&[]) else { return };
+    let uri = peer.uri("nbd");
+    let disk = open(&uri);
+    std::thread::scope(|scope| {
+        for nth in 0..4u64 {
+            let (disk, uri) = (&disk, &uri);
+            scope.spawn(move || block_on(use_disk(disk, nth << 16, 50, true), uri));
+        }
+    });
 }
 
 /// The same from a disk with one context, whose memory of before is gone.

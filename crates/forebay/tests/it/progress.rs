@@ -2,13 +2,15 @@
 
 use crate::common::{Scratch, open, submit};
 use forebay::{Buf, Disk, Io, IoFuture, Refusal};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
+use std::time::Duration;
 
 /// Wakes a thread, and counts.
 struct Unpark(Thread, AtomicU64);
@@ -32,12 +34,56 @@ pub(crate) fn run<F: Future>(future: F, wait: impl Fn()) -> F::Output {
     }
 }
 
-#[expect(unsafe_code, reason = "poll is a system call")]
 pub(crate) fn await_readable(fd: BorrowedFd<'_>, whose: &str) {
-    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one descriptor, open, and one structure that the kernel may write to.
-    let nr = unsafe { libc::poll(&raw mut poll, 1, 20_000) };
-    assert_eq!(nr, 1, "{whose}: readable in time");
+    await_any(&[fd], whose);
+}
+
+/// Waits until one of these is readable.
+pub(crate) fn await_any(fds: &[BorrowedFd<'_>], whose: &str) {
+    let ready = poll_any(fds, Duration::from_secs(20));
+    assert!(ready.contains(&true), "{whose}: readable in time");
+}
+
+/// Waits until one of these is readable, for so long at most. Returns which are.
+#[expect(unsafe_code, reason = "poll is a system call")]
+pub(crate) fn poll_any(fds: &[BorrowedFd<'_>], timeout: Duration) -> Vec<bool> {
+    let events = libc::POLLIN;
+    let poll = |fd: &BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 };
+    let mut polls: Vec<_> = fds.iter().map(poll).collect();
+    let (nr, timeout) = (polls.len() as libc::nfds_t, timeout.as_millis() as i32);
+    // SAFETY: open descriptors, and as many structures that the kernel may write to.
+    unsafe { libc::poll(polls.as_mut_ptr(), nr, timeout) };
+    polls.iter().map(|poll| poll.revents != 0).collect()
+}
+
+/// A waker that an event loop watches.
+pub(crate) struct EventFd(std::fs::File);
+
+impl EventFd {
+    #[expect(unsafe_code, reason = "eventfd is a system call")]
+    pub(crate) fn new() -> EventFd {
+        // SAFETY: numbers only; the descriptor is new, and nobody else's.
+        let fd = unsafe {
+            let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+            assert!(fd >= 0, "a descriptor");
+            OwnedFd::from_raw_fd(fd)
+        };
+        EventFd(fd.into())
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    pub(crate) fn clear(&self) {
+        let _ = (&self.0).read(&mut [0; 8]);
+    }
+}
+
+impl Wake for EventFd {
+    fn wake(self: Arc<Self>) {
+        (&self.0).write_all(&1u64.to_ne_bytes()).expect("room for a signal");
+    }
 }
 
 #[test]
@@ -403,7 +449,7 @@ impl Wake for Submits {
 
 #[test]
 fn a_waker_may_use_the_disk_and_close_it() {
-    let keys = ["", "&service=on", "&req_ns=100000&service=on"];
+    let keys = ["", "&service=on", "&req_ns=100000", "&req_ns=100000&service=on"];
     for keys in
         keys.into_iter().flat_map(|keys| [keys.to_owned(), keys.to_owned() + "&run_queue=always"])
     {

@@ -31,10 +31,10 @@ fn specs() {
     check_open("", "empty device spec; expected [driver:]target[?key=value&...], such as disk.img");
     check_open(
         "rbd:image",
-        "driver `rbd` does not exist in this version; there are: null, ram, model, file, aio, \
-         psync, nbd, fault",
+        "driver `rbd` is not in this version; available: null, ram, model, file, aio, psync, nbd, \
+         fault",
     );
-    check_open("ram:1M?direct", "`direct` is not key=value");
+    check_open("ram:1M?direct", "`direct` is not key=value; in a path, write `?` as %3F");
     check_open("ram:1M?plugg=none", "unknown key `plugg` for driver `ram`; did you mean `plug`?");
     check_open(
         "null:1M?colour=red",
@@ -46,7 +46,7 @@ fn specs() {
     check_open("ram:1M?plug=inner", "plug=inner: expected outermost, per-level or none");
     check_open("ram:1M?nomerges=3", "nomerges=3: expected 0, 1 or 2");
     check_open("ram:1M?run_queue=never", "run_queue=never: expected dedupe or always");
-    check_open("ram:1M?queue_depth=0", "queue_depth=0: expected a number of 1 to 10240");
+    check_open("ram:1M?queue_depth=0", "queue_depth=0: expected a number from 1 to 10240");
     check_open("ram:1M?iostats=maybe", "iostats=maybe: expected on or off");
     check_open(
         "fault:fault:ram:1M",
@@ -73,7 +73,7 @@ fn specs() {
         "model:sata?nr_hw_queues=2",
         "nr_hw_queues=2: expected 1, where the device takes a flush only by itself",
     );
-    check_open("model:hdd?nr_sorted=0", "nr_sorted=0: expected a number of 1 to 65536");
+    check_open("model:hdd?nr_sorted=0", "nr_sorted=0: expected a number from 1 to 65536");
     check_open(
         "model:hdd?size=1000",
         "size=1000: expected a size above 0, in whole logical blocks",
@@ -88,7 +88,12 @@ fn specs() {
     check_open(
         "fault:ram:1M?rule=read:sad",
         "rule=read:sad: expected a status such as io or medium, short=N, busy, delay=TIME, \
-         lie or nofua, after the operations",
+         lie, nofua, writeback=STATUS or foreign_sync, after the operations",
+    );
+    check_open(
+        "fault:ram:1M?rule=write:nofua",
+        "rule=write:nofua: expected nofua on a disk with native FUA: on this one a flush follows \
+         each durable write, or every write is durable (see `forebay info`)",
     );
     check_open(
         "ram:1M?logical_block_size=4096&max_sectors_kb=1",
@@ -102,7 +107,7 @@ fn settings_of_flushes() {
     check_open("ram:1M?flush=never", "flush=never: expected hold, requeue or tail");
     check_open(
         "ram:1M?flush_pending_ms=1d",
-        "flush_pending_ms=1d: expected a number of milliseconds, 0 to 3600000",
+        "flush_pending_ms=1d: expected a number of milliseconds from 0 to 3600000",
     );
     check_open("ram:1M?elide=maybe", "elide=maybe: expected on or off");
     check_open("ram:1M?exclusive=maybe", "exclusive=maybe: expected on or off");
@@ -112,15 +117,15 @@ fn settings_of_flushes() {
 fn settings_of_tags() {
     check_open(
         "ram:1M?queue_depth=8&nr_requests=9",
-        "nr_requests=9: expected a number of 1 to queue_depth, which forebay info shows",
+        "nr_requests=9: expected a number from 1 to queue_depth (see forebay info)",
     );
     check_open(
         "ram:1M?queue_depth=8&async_depth=9",
-        "async_depth=9: expected a number of 1 to queue_depth, which forebay info shows",
+        "async_depth=9: expected a number from 1 to queue_depth (see forebay info)",
     );
     check_open(
         "ram:1M?reserved_tags=4&nr_requests=4",
-        "reserved_tags=4: expected a number below nr_requests, or below queue_depth without that",
+        "reserved_tags=4: expected a number below nr_requests (default: queue_depth)",
     );
     check_open("ram:1M?wake=stash-v1", "wake=stash-v1: expected fair, batch, stash or single");
 }
@@ -152,14 +157,15 @@ fn files() {
     check_open(
         &format!("{path}?direct=on"),
         &format!(
-            "{path}: 100 bytes hold no block of 512 bytes; make it larger, or use capacity=growing"
+            "{path}: 100 bytes are less than one block of 512 bytes; extend the file, or use \
+             capacity=growing"
         ),
     );
     check_open(
         &format!("{path}?size=1G"),
         "unknown key `size` for driver `file`; there are: async_depth, capacity, direct, \
          elide, engine, exclusive, fixed_buffers, flush, flush_pending_ms, fua, \
-         iostats, kick, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, \
+         iostats, kick, lock, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, \
          nr_requests, nr_threads, plug, queue_depth, read_only, reserved_tags, \
          run_queue, service, sqpoll, sqpoll_idle_ms, tag_set, wake",
     );
@@ -169,7 +175,7 @@ fn files() {
     );
     check_open(
         &format!("psync:{path}?nr_threads=0"),
-        "nr_threads=0: expected a number of 1 to 1024",
+        "nr_threads=0: expected a number from 1 to 1024",
     );
 }
 

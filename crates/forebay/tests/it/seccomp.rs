@@ -5,17 +5,59 @@
 
 use std::io;
 
-/// From now on, for ever, each of these system calls fails with its error number.
-pub(crate) fn refuse(calls: &[(i64, i32)]) -> io::Result<()> {
-    let op = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
-    // The number of the call is the first word of what a filter looks at.
-    let mut program = vec![op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0)];
-    for &(call, errno) in calls {
-        let is_other = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
-        program.push(libc::sock_filter { jf: 1, ..op(is_other, call as u32) });
-        program.push(op(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32));
+/// A system call that fails from now on.
+pub(crate) struct Refused {
+    pub(crate) call: i64,
+    /// The place of an argument, from 0 on, and its value: other calls go through. `None`: all
+    /// fail.
+    pub(crate) argument: Option<(u32, u32)>,
+    pub(crate) errno: i32,
+}
+
+impl From<(i64, i32)> for Refused {
+    fn from((call, errno): (i64, i32)) -> Refused {
+        Refused { call, argument: None, errno }
     }
-    program.push(op(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW));
+}
+
+/// Makes each of these system calls fail with its error number, until the thread ends.
+pub(crate) fn refuse(refused: impl IntoIterator<Item = impl Into<Refused>>) -> io::Result<()> {
+    // The number of the call is the first word that a filter can load.
+    let mut program = vec![op(LOAD, 0)];
+    for Refused { call, argument, errno } in refused.into_iter().map(Into::into) {
+        let fail = op(RETURN, libc::SECCOMP_RET_ERRNO | errno as u32);
+        match argument {
+            None => {
+                program.extend([libc::sock_filter { jf: 1, ..op(IS_EQUAL, call as u32) }, fail])
+            }
+            Some((place, number)) => {
+                // The arguments stand behind the number of the call, the architecture and the
+                // instruction pointer, in two words each. This is the one with the lower half.
+                let half = if cfg!(target_endian = "big") { 4 } else { 0 };
+                program.extend([
+                    libc::sock_filter { jf: 4, ..op(IS_EQUAL, call as u32) },
+                    op(LOAD, 16 + 8 * place + half),
+                    libc::sock_filter { jf: 1, ..op(IS_EQUAL, number) },
+                    fail,
+                    op(LOAD, 0),
+                ]);
+            }
+        }
+    }
+    install(program)
+}
+
+const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
+const IS_EQUAL: u32 = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+const RETURN: u32 = libc::BPF_RET | libc::BPF_K;
+
+fn op(code: u32, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
+}
+
+/// Installs a filter that ends by letting a call through.
+fn install(mut program: Vec<libc::sock_filter>) -> io::Result<()> {
+    program.push(op(RETURN, libc::SECCOMP_RET_ALLOW));
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
     // SAFETY: numbers, and a program that the kernel copies.
     let answers = unsafe {

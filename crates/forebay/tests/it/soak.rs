@@ -1,7 +1,10 @@
 //! Threads that do whatever the library offers, at random: nothing is lost, every byte is right.
+//! Those of [`loops`] are event loops.
 //!
-//! It runs for 3 seconds, or for `FOREBAY_SOAK_SECONDS`. The seed is printed; `FOREBAY_SOAK_SEED`
+//! Each runs for 3 seconds, or for `FOREBAY_SOAK_SECONDS`. The seed is printed; `FOREBAY_SOAK_SEED`
 //! gives the same choices again, if not the same interleaving.
+
+mod loops;
 
 use crate::common::{Numbers, Scratch, open};
 use forebay::{BioQueue, BlockStatus, Buf, Completion, Disk, Io, Op};
@@ -141,7 +144,7 @@ fn hold(disk: &Disk, mut numbers: Numbers, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(numbers.below(20)));
         let held = match numbers.below(3) {
-            0 => disk.freeze(),
+            0 => disk.freeze().expect("no other hold"),
             1 => disk.quiesce(),
             _ => disk.stop(),
         };
@@ -190,12 +193,25 @@ fn soak(spec: &str, seed: u64, len: Duration) {
     assert_eq!((bios, nr_ended.into_inner()), (nr_taken, nr_taken), "{spec}");
 }
 
-#[test]
-fn threads_that_do_anything_lose_nothing() {
-    let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
-    let seconds = number("FOREBAY_SOAK_SECONDS").unwrap_or(3);
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+fn soak_seconds() -> u64 {
+    number("FOREBAY_SOAK_SECONDS").unwrap_or(3)
+}
+
+/// Returns the seed, and prints it.
+#[allow(clippy::print_stdout, reason = "libtest prints it if the test fails")]
+fn soak_seed() -> u64 {
     let seed = number("FOREBAY_SOAK_SEED").unwrap_or_else(|| u64::from(std::process::id()));
     println!("FOREBAY_SOAK_SEED={seed}");
+    seed
+}
+
+#[test]
+fn threads_that_do_anything_lose_nothing() {
+    let (seconds, seed) = (soak_seconds(), soak_seed());
     let scratch = Scratch::new(THREADS * PAGES * 4096);
     let specs = [
         "ram:2M?nr_hw_queues=1&queue_depth=3".to_owned(),

@@ -34,6 +34,8 @@ struct Served {
     memory: Mutex<Vec<u8>>,
     is_over: AtomicBool,
     nr_connections: AtomicUsize,
+    /// All commands that it has served.
+    commands: Mutex<Vec<Command>>,
     script: Option<Box<Script>>,
 }
 
@@ -94,6 +96,7 @@ impl NbdServer {
             declined: declined.to_vec(),
             is_over: AtomicBool::new(false),
             nr_connections: AtomicUsize::new(0),
+            commands: Mutex::default(),
             script,
         });
         let serving = Arc::clone(&served);
@@ -121,6 +124,13 @@ impl NbdServer {
     /// How many connections there were.
     pub(crate) fn nr_connections(&self) -> usize {
         self.served.nr_connections.load(Ordering::Relaxed)
+    }
+
+    /// Takes the commands that it has served since this was last called, oldest first.
+    #[allow(dead_code, reason = "the unit tests do not need it")]
+    pub(crate) fn take_commands(&self) -> Vec<Command> {
+        let mut commands = self.served.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *commands)
     }
 }
 
@@ -215,6 +225,7 @@ impl Served {
         out: &mut Vec<u8>,
     ) {
         let range = rq.offset as usize..(rq.offset + rq.len) as usize;
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner).extend(rq.command);
         match rq.command {
             Err(refused) => return transmission.error(rq, refused.error, refused.message, out),
             Ok(Command::Read { .. }) => return self.read(transmission, rq, seed, out),

@@ -1,39 +1,70 @@
-//! What is asked for: the options of a comparison, which stand among those of the jobs.
+//! The options of a comparison, which stand among those of the jobs.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
-use crate::failure::Failure;
+use forebay_fio::options::nearest;
 
-/// How many pairs there are if nothing is said; fewer do not decide.
+/// The number of pairs by default; fewer do not decide.
 pub(super) const PAIRS: usize = 5;
 const PAIRS_MAX: usize = 1000;
 
-/// For `bench --help`.
-pub(in crate::bench) const HELP: &str = "  --compare
-      run the jobs in turn with another side, and print ratios; takes fio (its engine, on the same
-      file), a device spec, or ?key=value (the same device with other keys)
-  --compare-pairs
-      how many pairs of runs; takes a number from 1 to 1000 [5]
-  --compare-format
-      how the comparison is printed; takes text, markdown, json, svg [text]
-  --compare-fail
-      exit with 1 if a metric is worse than the tolerance allows
-";
+/// The longest run with `--compare-quick`.
+const QUICK: Duration = Duration::from_secs(1);
 
-/// A comparison that is asked for.
+/// The options: name, values and default, description.
+const OPTIONS: [(&str, &str, &str); 5] = [
+    (
+        "--compare",
+        "fio, a device spec, or ?key=value for the same device with other settings",
+        "run the jobs in turn with fio's engine on the same file, with another device, or with \
+         other settings,\n      and print the ratios",
+    ),
+    ("--compare-pairs", "a number from 1 to 1000 [default: 5]", "number of pairs of runs"),
+    (
+        "--compare-quick",
+        "no value, 0 or 1 [default: 0]",
+        "limit each run to 1 s; the result is less certain",
+    ),
+    ("--compare-format", "text, markdown, json or svg [default: text]", "format of the comparison"),
+    (
+        "--compare-fail",
+        "no value, 0 or 1 [default: 0]",
+        "exit with 1 if a metric is worse than its limit",
+    ),
+];
+
+/// Returns the part of `bench --help` about comparisons.
+pub(in crate::bench) fn help() -> String {
+    OPTIONS.iter().map(entry).collect()
+}
+
+/// Returns the help text of one option, with or without dashes; `None` if there is no such option.
+pub(in crate::bench) fn help_of(name: &str) -> Option<String> {
+    let name = format!("--{}", name.trim_start_matches('-').replace('_', "-"));
+    OPTIONS.iter().find(|(known, ..)| *known == name).map(entry)
+}
+
+fn entry((name, values, help): &(&str, &str, &str)) -> String {
+    format!("  {name}\n      {help}\n      values: {values}\n")
+}
+
+/// The comparison that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::bench) struct Asked {
-    /// With what: `fio`, a spec, or keys behind a question mark.
+    /// The other side: `fio`, a spec, or keys after a question mark.
     pub(super) with: String,
-    /// How many pairs.
+    /// The number of pairs.
     pub(super) pairs: usize,
-    /// How it is printed; as `--output-format` says if this is not given.
+    /// The longest run, if runs are limited.
+    pub(super) limit: Option<Duration>,
+    /// The format; `None`: as `--output-format` says.
     pub(super) format: Option<Format>,
-    /// Whether what is worse makes the program fail.
+    /// Whether a verdict "worse" makes the program fail.
     pub(super) fail: bool,
 }
 
-/// How a comparison is printed.
+/// The format of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     /// For a terminal.
@@ -58,106 +89,152 @@ impl Format {
     }
 }
 
-/// Takes the options of a comparison out of the arguments. `None` if there are none.
-pub(in crate::bench) fn take(
-    args: impl Iterator<Item = OsString>,
-) -> Result<(Option<Asked>, Vec<OsString>), Failure> {
+/// What [`take`] found.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in crate::bench) struct Taken {
+    /// The comparison, if there is one.
+    pub(in crate::bench) asked: Option<Asked>,
+    /// The other arguments.
+    pub(in crate::bench) rest: Vec<OsString>,
+    /// The errors of the options of a comparison.
+    pub(in crate::bench) errors: Vec<String>,
+}
+
+/// Takes the options of a comparison out of the arguments.
+pub(in crate::bench) fn take(args: impl Iterator<Item = OsString>) -> Taken {
     let mut with = None;
-    let mut asked = Asked { with: String::new(), pairs: PAIRS, format: None, fail: false };
-    let (mut first, mut rest, mut args) = (None, Vec::new(), args);
+    let mut asked =
+        Asked { with: String::new(), pairs: PAIRS, limit: None, format: None, fail: false };
+    let (mut first, mut taken, mut args) = (None, Taken::default(), args.peekable());
     while let Some(argument) = args.next() {
         let text = argument.to_str().unwrap_or_default();
         let (name, value) = text.split_once('=').map_or((text, None), |(n, v)| (n, Some(v)));
         let name = name.replace('_', "-");
         let is_ours = name == "--compare" || name.starts_with("--compare-");
         if !is_ours {
-            rest.push(argument);
+            taken.rest.push(argument);
             continue;
         }
         first.get_or_insert(name.clone());
-        if name == "--compare-fail" {
-            asked.fail = match value {
-                None | Some("1") => true,
-                Some("0") => false,
-                Some(value) => return wrong(&name, value, "nothing, 0 or 1"),
-            };
-            continue;
-        }
-        let next = || args.next().map(|next| next.to_string_lossy().into_owned());
-        let Some(value) = value.map(str::to_owned).or_else(next) else {
-            return Err(Failure::Usage(format!("bench: {name} needs a value; see bench --help")));
+        let is_flag = matches!(name.as_str(), "--compare-fail" | "--compare-quick");
+        let value = match value {
+            None if is_flag => Some("1".to_owned()),
+            None => args
+                .next_if(|next| !next.as_encoded_bytes().starts_with(b"-"))
+                .map(|next| next.to_string_lossy().into_owned()),
+            Some(value) => Some(value.to_owned()),
         };
-        match name.as_str() {
-            "--compare" if value.is_empty() => return wrong(&name, "", "fio, a spec, ?key=value"),
-            "--compare" => with = Some(value),
-            "--compare-pairs" => match value.parse() {
-                Ok(pairs @ 1..=PAIRS_MAX) => asked.pairs = pairs,
-                _ => return wrong(&name, &value, "a number from 1 to 1000"),
-            },
-            "--compare-format" => match Format::from_word(&value) {
-                Some(format) => asked.format = Some(format),
-                None => return wrong(&name, &value, "text, markdown, json, svg"),
-            },
-            _ => {
-                return Err(Failure::Usage(format!(
-                    "bench: unknown option {name}; there are: --compare, --compare-pairs, \
-                     --compare-format, --compare-fail"
-                )));
-            }
+        if let Err(error) = set(&mut asked, &mut with, &name, value.as_deref()) {
+            taken.errors.push(error);
         }
     }
     match (with, first) {
-        (Some(with), _) => Ok((Some(Asked { with, ..asked }), rest)),
-        (None, None) => Ok((None, rest)),
-        (None, Some(name)) => Err(Failure::Usage(format!(
-            "bench: {name} needs a --compare, such as --compare=fio or --compare='?plug=none'"
-        ))),
+        (Some(with), _) => taken.asked = Some(Asked { with, ..asked }),
+        (None, Some(name)) if taken.errors.is_empty() => taken.errors.push(format!(
+            "{name} needs --compare, such as --compare=fio or --compare='?plug=none'"
+        )),
+        (None, _) => {}
     }
+    taken
 }
 
-fn wrong<T>(name: &str, value: &str, accepted: &str) -> Result<T, Failure> {
-    Err(Failure::Usage(format!("bench: {name}={value}: accepted: {accepted}")))
+/// Sets one option.
+fn set(
+    asked: &mut Asked,
+    with: &mut Option<String>,
+    name: &str,
+    value: Option<&str>,
+) -> Result<(), String> {
+    let names = || OPTIONS.iter().map(|(known, ..)| *known);
+    let Some((_, accepted, _)) = OPTIONS.iter().find(|(known, ..)| *known == name) else {
+        return Err(match nearest(name, names()) {
+            Some(near) => format!("unknown option {name}; did you mean {near}?"),
+            None => {
+                format!(
+                    "unknown option {name}; expected {}",
+                    names().collect::<Vec<_>>().join(", ")
+                )
+            }
+        });
+    };
+    let accepted = accepted.split(" [").next().unwrap_or(accepted);
+    let Some(value) = value else {
+        return Err(format!("{name} needs a value (accepted: {accepted})"));
+    };
+    let unknown = || format!("{name}={value}: unknown value '{value}' (accepted: {accepted})");
+    match name {
+        "--compare" if value.is_empty() => {
+            return Err(format!("{name}=: empty value (accepted: {accepted})"));
+        }
+        "--compare" => *with = Some(value.to_owned()),
+        "--compare-pairs" => {
+            let pairs = value.parse().ok().filter(|pairs| (1..=PAIRS_MAX).contains(pairs));
+            asked.pairs = pairs.ok_or_else(unknown)?;
+        }
+        "--compare-format" => asked.format = Some(Format::from_word(value).ok_or_else(unknown)?),
+        "--compare-quick" => asked.limit = switch(value).ok_or_else(unknown)?.then_some(QUICK),
+        _ => asked.fail = switch(value).ok_or_else(unknown)?,
+    }
+    Ok(())
+}
+
+fn switch(value: &str) -> Option<bool> {
+    match value {
+        "1" => Some(true),
+        "0" => Some(false),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn take(args: &str) -> Result<(Option<Asked>, String), String> {
-        let (asked, rest) = super::take(args.split_whitespace().map(OsString::from))
-            .map_err(|error| error.to_string())?;
-        let rest: Vec<_> = rest.iter().map(|argument| argument.to_string_lossy()).collect();
-        Ok((asked, rest.join(" ")))
+    fn take(args: &str) -> Taken {
+        super::take(args.split_whitespace().map(OsString::from))
     }
 
     #[test]
     fn the_options_of_a_comparison_are_taken_out() {
         let args = "--name=a --compare fio --rw=read --compare-pairs=3 --compare_format=svg \
-                    --compare-fail --bs=8k";
-        let (asked, rest) = take(args).expect(args);
-        let format = Some(Format::Svg);
-        assert_eq!(asked, Some(Asked { with: "fio".to_owned(), pairs: 3, format, fail: true }));
-        assert_eq!(rest, "--name=a --rw=read --bs=8k");
-        assert_eq!(take("--name=a --bs 8k"), Ok((None, "--name=a --bs 8k".to_owned())));
+                    --compare-fail --compare-quick --bs=8k";
+        let Taken { asked, rest, errors } = take(args);
+        let (format, limit) = (Some(Format::Svg), Some(Duration::from_secs(1)));
+        let expected = Asked { with: "fio".to_owned(), pairs: 3, limit, format, fail: true };
+        assert_eq!((asked, errors), (Some(expected), Vec::new()));
+        assert_eq!(rest, ["--name=a", "--rw=read", "--bs=8k"]);
+        let plain = take("--name=a --bs 8k");
+        assert_eq!((plain.asked, plain.rest.len()), (None, 3));
+    }
+
+    /// Every option of the list changes what is asked for.
+    #[test]
+    fn each_has_an_effect_and_its_lines_in_the_help() {
+        let none = take("--compare=ram:1M").asked;
+        let examples = ["fio", "7", "1", "json", "1"];
+        for ((name, ..), value) in OPTIONS.iter().zip(examples) {
+            let with = take(&format!("--compare=ram:1M {name}={value}"));
+            assert_ne!(with.asked, none, "{name}={value}");
+            assert!(help().contains(&format!("  {name}\n")));
+            assert!(help_of(name).is_some_and(|text| text.contains("values: ")), "{name}");
+        }
+        assert_eq!(help_of("compare_pairs"), help_of("--compare-pairs"));
+        assert_eq!(help_of("bs"), None);
     }
 
     #[test]
-    fn each_has_its_lines_in_the_help() {
-        let names = HELP.lines().filter(|line| line.starts_with("  --")).count();
-        assert_eq!((names, HELP.lines().next()), (4, Some("  --compare")));
-    }
-
-    #[test]
-    fn what_they_do_not_take_is_refused() {
-        let error = |args: &str| take(args).expect_err(args);
-        let message = "bench: --compare-pairs=0: accepted: a number from 1 to 1000";
-        assert_eq!(error("--compare=fio --compare-pairs=0"), message);
-        let message = "bench: --compare-format=pdf: accepted: text, markdown, json, svg";
-        assert_eq!(error("--compare=fio --compare-format=pdf"), message);
-        assert_eq!(error("--compare"), "bench: --compare needs a value; see bench --help");
-        let message = "bench: --compare-fail needs a --compare, such as --compare=fio or \
-                       --compare='?plug=none'";
-        assert_eq!(error("--compare-fail"), message);
-        assert!(error("--compare=fio --compare-pair=3").contains("there are: --compare, "));
+    fn all_wrong_options_are_reported_at_once() {
+        let expected = [
+            "--compare-pairs=0: unknown value '0' (accepted: a number from 1 to 1000)",
+            "--compare-format=pdf: unknown value 'pdf' (accepted: text, markdown, json or svg)",
+            "unknown option --compare-pair; did you mean --compare-pairs?",
+            "--compare needs a value (accepted: fio, a device spec, or ?key=value for the same \
+             device with other settings)",
+        ];
+        let args = "--compare-pairs=0 --compare-format=pdf --compare-pair=3 --compare --name=a";
+        assert_eq!(take(args).errors, expected);
+        let expected = "--compare-fail needs --compare, such as --compare=fio or \
+                        --compare='?plug=none'";
+        assert_eq!(take("--compare-fail").errors, [expected]);
     }
 }

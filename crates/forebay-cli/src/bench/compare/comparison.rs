@@ -1,4 +1,4 @@
-//! What came of it: a row for each metric, with the pairs and what they say.
+//! The result of a comparison: a row for each metric, with its pairs and their verdict.
 
 use forebay_fio::generator::Direction;
 use forebay_fio::sample::DirectionSample;
@@ -7,13 +7,13 @@ use super::measure::{Measured, Run};
 use super::metric::{FEW, Metric};
 use super::spread::{PAIRS_THAT_DECIDE, Spread, Verdict};
 
-/// A metric, and what the pairs say of it.
+/// A metric with its values, ratios and verdict.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Row {
     pub(super) metric: Metric,
-    /// Whose it is, if there is more than one direction.
+    /// Its direction, if there is more than one.
     pub(super) direction: Option<Direction>,
-    /// A and B in each pair, where it is known.
+    /// A and B in each pair; `None` where the value is not known.
     pub(super) pairs: Vec<[Option<f64>; 2]>,
     /// The medians of A and of B.
     pub(super) medians: [Option<f64>; 2],
@@ -32,20 +32,33 @@ impl Row {
         let is_few = Metric::OF_RUN.contains(&metric) && medians.iter().flatten().all(|&m| m < FEW);
         let ratios: Vec<f64> = ratios(&pairs).flatten().filter(|_| !is_few).collect();
         let ratio = Spread::of(ratios.iter().copied());
-        let judge = |(ratio, tolerance)| Verdict::of(ratio, ratios.len(), tolerance);
+        let judge = |(ratio, tolerance)| Verdict::of(ratio, tolerance);
         let verdict = ratio.zip(metric.tolerance()).map(judge);
         Self { metric, direction, pairs, medians, ratio, verdict }
     }
 
-    /// `IOPS`, or `read IOPS`.
-    pub(super) fn title(&self) -> String {
+    /// Returns the name for people: `IOPS`, or `read IOPS`.
+    pub(super) fn name(&self) -> String {
         match self.direction {
-            Some(direction) => format!("{} {}", direction.word(), self.metric.title()),
-            None => self.metric.title().to_owned(),
+            Some(direction) => format!("{} {}", direction.word(), self.metric.name()),
+            None => self.metric.name().to_owned(),
         }
     }
 
-    /// A/B in each pair.
+    /// Returns the unit of the medians for people, and its size ([`Metric::unit`]).
+    pub(super) fn unit(&self) -> (&'static str, f64) {
+        self.metric.unit(self.medians.iter().flatten().copied().fold(0.0, f64::max))
+    }
+
+    /// Returns the name with the unit.
+    pub(super) fn title(&self) -> String {
+        match self.unit() {
+            ("", _) => self.name(),
+            (unit, _) => format!("{}, {unit}", self.name()),
+        }
+    }
+
+    /// Returns A/B for each pair.
     pub(super) fn ratios(&self) -> impl Iterator<Item = Option<f64>> + '_ {
         ratios(&self.pairs)
     }
@@ -55,7 +68,7 @@ impl Row {
     }
 }
 
-/// Of nothing there is no multiple.
+/// Returns A/B for each pair; `None` where a value is not known or is 0.
 fn ratios(pairs: &[[Option<f64>; 2]]) -> impl Iterator<Item = Option<f64>> + '_ {
     pairs.iter().map(|&[a, b]| match (a, b) {
         (Some(a), Some(b)) if a > 0.0 && b > 0.0 => Some(a / b),
@@ -63,7 +76,7 @@ fn ratios(pairs: &[[Option<f64>; 2]]) -> impl Iterator<Item = Option<f64>> + '_ 
     })
 }
 
-/// The rows of all that was measured.
+/// Returns the rows of a measurement.
 pub(super) fn rows(measured: &Measured) -> Vec<Row> {
     let has = |direction: &Direction| {
         let all = measured.pairs.iter().flatten();
@@ -83,7 +96,7 @@ pub(super) fn rows(measured: &Measured) -> Vec<Row> {
         let [a_before, b_before] = &measured.before;
         let counted = a_before.syscalls.zip(b_before.syscalls);
         let pairs = match (metric, counted) {
-            // By one method for both, in the warm-up.
+            // Counted by perf in the warm-up, for both sides.
             (Metric::Syscalls, Some((a, b))) => vec![[Some(a), Some(b)]],
             _ => {
                 let value =
@@ -93,7 +106,7 @@ pub(super) fn rows(measured: &Measured) -> Vec<Row> {
         };
         rows.push(Row::new(metric, None, pairs));
     }
-    // What nobody did needs no row.
+    // Without merges on either side the row says nothing.
     rows.retain(|row| row.metric != Metric::Merges || row.is_known());
     rows
 }
@@ -102,49 +115,51 @@ fn figures(run: &Run, direction: Direction) -> Option<&DirectionSample> {
     run.sample.directions.iter().find(|figures| figures.direction == direction)
 }
 
-/// A comparison that is over.
+/// A complete comparison.
 #[derive(Debug)]
 pub(super) struct Comparison {
-    /// What A and B are.
+    /// Descriptions of A and B.
     pub(super) titles: [String; 2],
-    /// The commands that they ran.
+    /// The load, for the title of a figure.
+    pub(super) workload: String,
+    /// The commands of A and B.
     pub(super) commands: [String; 2],
-    /// How many pairs were asked for.
+    /// The number of pairs asked for.
     pub(super) nr_asked: usize,
-    /// How many there are.
+    /// The number of pairs measured.
     pub(super) nr_pairs: usize,
     /// Whether perf counted the system calls.
     pub(super) is_counted: bool,
-    /// Where it ran.
+    /// The machine that it ran on.
     pub(super) machine: String,
-    /// What is to be known of the sides.
+    /// Notes about the sides.
     pub(super) notes: Vec<String>,
     pub(super) rows: Vec<Row>,
 }
 
 impl Comparison {
-    /// Whether anything is worse than the tolerance allows.
+    /// Returns whether any verdict is "worse".
     pub(super) fn is_worse(&self) -> bool {
         self.rows.iter().any(|row| row.verdict == Some(Verdict::Worse))
     }
 
-    /// What a reader should know before believing it, one sentence each.
+    /// Returns caveats, one sentence each.
     pub(super) fn cautions(&self) -> Vec<String> {
         let mut all = Vec::new();
         if self.nr_pairs < self.nr_asked {
             all.push(format!(
-                "Interrupted: {} of {} pairs were done.",
+                "Interrupted: {} of {} pairs are complete.",
                 self.nr_pairs, self.nr_asked
             ));
         }
         if self.nr_pairs < PAIRS_THAT_DECIDE {
-            all.push(format!("Fewer than {} pairs decide nothing.", PAIRS_THAT_DECIDE));
+            all.push(format!("Fewer than {PAIRS_THAT_DECIDE} pairs decide nothing."));
         }
         for row in self.rows.iter().filter(|row| row.metric == Metric::Iops) {
             if let Some(ratio) = row.ratio.filter(|ratio| ratio.max > 1.25 * ratio.min) {
                 all.push(format!(
-                    "The ratios of {} go from {:.2} to {:.2}: the machine or the device was not \
-                     quiet; take more pairs, or longer runs.",
+                    "The ratios of {} range from {:.2} to {:.2}: the machine or the device was \
+                     not quiet. Take more pairs or longer runs.",
                     row.title(),
                     ratio.min,
                     ratio.max
@@ -155,23 +170,45 @@ impl Comparison {
         all
     }
 
-    /// How the figures are to be read, one sentence each.
+    /// Returns explanations of the figures, one sentence each.
     pub(super) fn legend(&self) -> Vec<String> {
         let calls = match self.is_counted {
-            true => "System calls: counted by perf in the warm-up, of the whole process.",
-            false => "System calls: as the layer counts its own; perf was not to be had.",
+            true => "System calls: of the whole process, counted by perf in the warm-up.",
+            false => {
+                "System calls: those that the layer itself counts, because perf is not usable."
+            }
         };
-        let all = [
-            "A/B: the median of the ratios pair by pair, with the lowest and the highest; A and B \
-             are the medians of their runs.",
-            "ok: the median ratio keeps the limit; worse: it does not, and no pair is on the other \
-             side of 1; unclear: some pair is, or there are fewer than 5.",
+        let mut all = vec![
+            "A, B: the median of the runs of each side. A/B: the median of the ratios of the \
+             pairs, which is not the ratio of the two medians; range: the lowest and the highest \
+             ratio."
+                .to_owned(),
+        ];
+        all.extend(self.level().map(|level| {
+            format!(
+                "interval: it contains the median of all possible pairs with a probability of \
+                 {level:.1} % (order statistics of {} pairs).",
+                self.nr_pairs
+            )
+        }));
+        let rest = [
+            "ok: the whole interval keeps the limit. worse: none of it does. undecided: a part of \
+             it does, there are fewer than 5 pairs, or ratios beyond the limit differ by more than \
+             a factor of 2.",
             "Latency: completion latency, from submission to completion.",
-            "CPU: user and system time of the whole process, less that of a run that ends at once.",
-            "Context switches: of the threads of the jobs, voluntary or not.",
+            "CPU: user and system time of the whole process, without that of an empty run.",
+            "Context switches: voluntary and involuntary ones of the job threads.",
             calls,
         ];
-        all.map(str::to_owned).into()
+        all.extend(rest.map(str::to_owned));
+        all
+    }
+
+    /// Returns the level of the confidence intervals, percent; `None` if there are too few pairs.
+    /// The rows have the same number of pairs, but for those with values that are not known.
+    pub(super) fn level(&self) -> Option<f64> {
+        let interval = |row: &Row| row.ratio.and_then(|ratio| ratio.interval);
+        self.rows.iter().filter_map(interval).map(|interval| interval.level * 100.0).next()
     }
 }
 
@@ -188,7 +225,7 @@ mod tests {
         assert!(!titles.contains(&"merges per I/O".to_owned()), "{titles:?}");
         let iops = &rows[0];
         assert_eq!(iops.medians, [Some(102_000.0), Some(100_000.0)]);
-        assert_eq!(iops.verdict, Some(Verdict::Ok));
+        assert_eq!(iops.verdict, Some(Verdict::Undecided), "one pair is at 0.9");
         assert_eq!(iops.ratios().count(), 5);
     }
 

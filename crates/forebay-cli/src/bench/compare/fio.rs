@@ -1,4 +1,4 @@
-//! fio as the other side: whether it is there, and which of its jobs is the twin of one of ours.
+//! fio as the other side: its version, and the jobs for it.
 
 use std::io::ErrorKind;
 use std::process::Command;
@@ -15,7 +15,7 @@ const OLDEST: (u32, u32) = (3, 0);
 /// The first fio that knows the engine io_uring.
 const OLDEST_WITH_IO_URING: (u32, u32) = (3, 13);
 
-/// Keys that are the layer's own affair: fio has no layer, and the job is the same without them.
+/// Settings of the layer: fio has no layer, and the job is the same without them.
 const OF_THE_LAYER: &[&str] = &[
     "plug",
     "nomerges",
@@ -37,9 +37,10 @@ const OF_THE_LAYER: &[&str] = &[
     "flush_pending_ms",
     "elide",
     "exclusive",
+    "lock",
 ];
 
-/// Keys of files that fio has options for, or that say what does the I/O.
+/// Keys of files that fio has options for, or that select the engine.
 const OF_FILES: &[&str] = &[
     "direct",
     "read_only",
@@ -51,18 +52,17 @@ const OF_FILES: &[&str] = &[
     "sqpoll_idle_ms",
 ];
 
-/// The jobs for fio that do what `jobs` do.
+/// Returns the jobs for fio that do the same as `jobs`.
 ///
 /// # Errors
-/// A job whose device fio has no twin of.
+/// A job on a device that fio does not have.
 pub(super) fn twins(jobs: &[Job], targets: &[Target]) -> Result<Vec<Job>, Failure> {
     let twin = |(at, job): (usize, &Job)| {
         // Clones differ in their default file alone, which fio names in the same way.
         let target = targets.iter().find(|target| target.job == at);
         let target = target.ok_or_else(|| Failure::Usage(format!("{}: no clones", job.name)))?;
-        twin(job, &target.spec).map_err(|reason| {
-            Failure::Usage(format!("bench: --compare=fio: {}: {reason}", job.name))
-        })
+        twin(job, &target.spec)
+            .map_err(|reason| Failure::Usage(format!("--compare=fio: {}: {reason}", job.name)))
     };
     jobs.iter().enumerate().map(twin).collect()
 }
@@ -80,8 +80,8 @@ fn twin(job: &Job, spec: &Spec) -> Result<Job, String> {
             let query =
                 if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) };
             return Err(format!(
-                "fio's engine for NBD is not run here; run it by itself, with --ioengine=nbd \
-                 --uri='{place}{query}', or compare with another spec, such as \
+                "comparisons do not support fio's engine for NBD; run it by itself, with \
+                 --ioengine=nbd --uri='{place}{query}', or compare with another spec, such as \
                  --compare='?plug=none'"
             ));
         }
@@ -97,14 +97,14 @@ fn twin(job: &Job, spec: &Spec) -> Result<Job, String> {
     let mut names = names.filter(|name| !name.is_empty());
     if let Some(name) = names.find(|name| !harmless.contains(name) && !OF_THE_LAYER.contains(name))
     {
-        return Err(format!("fio has nothing like the key `{name}` of {place}; leave it out"));
+        return Err(format!("fio has no counterpart of the key `{name}` of {place}; leave it out"));
     }
     if spec.driver() == "null" {
         let capacity = parse_bytes(spec.target()).map_err(|error| error.to_string())?;
         twin.ioengine = Some(Engine::Null);
         twin.filename = None;
         twin.direct = None;
-        // The whole device, which fio does not know the size of.
+        // The whole device, whose size fio does not know.
         let rest = capacity.saturating_sub(job.offset.of(capacity));
         twin.size = job.size.filter(|size| matches!(size, Size::Bytes(1..))).or(match job.size {
             Some(percent @ Size::Percent(_)) => Some(Size::Bytes(percent.of(capacity).min(rest))),
@@ -128,14 +128,15 @@ fn twin(job: &Job, spec: &Spec) -> Result<Job, String> {
     Ok(twin)
 }
 
-/// Whether fio is installed and can run these jobs; its version, such as `fio-3.33`.
+/// Returns the version of fio, such as `fio-3.33`, if it is installed and can run these jobs.
 pub(super) fn version(jobs: &[Job]) -> Result<String, Failure> {
     let output = Command::new("fio").arg("--version").output().map_err(|error| {
         Failure::Run(match error.kind() {
-            ErrorKind::NotFound => "--compare=fio: there is no program fio in the PATH; install \
-                                    it (apt install fio, dnf install fio), or compare with \
-                                    another spec"
-                .to_owned(),
+            ErrorKind::NotFound => {
+                "--compare=fio: no program fio in PATH; install it (apt install \
+                                    fio, dnf install fio), or compare with another spec"
+                    .to_owned()
+            }
             _ => format!("--compare=fio: fio --version: {error}"),
         })
     })?;
@@ -149,7 +150,9 @@ fn is_new_enough(version: &str, uses_io_uring: bool) -> Result<(), String> {
     let number = |text: Option<&str>| text.and_then(|text| text.parse::<u32>().ok());
     let mut parts = version.strip_prefix("fio-").unwrap_or_default().split(['.', '-']);
     let (Some(major), minor) = (number(parts.next()), number(parts.next())) else {
-        return Err(format!("--compare=fio: fio --version says {version:?}: that is not fio"));
+        return Err(format!(
+            "--compare=fio: fio --version prints {version:?}, which is not a version of fio"
+        ));
     };
     let found = (major, minor.unwrap_or(0));
     let (oldest, reason) = match uses_io_uring {
@@ -179,7 +182,7 @@ mod tests {
         let targets = plan(&command.jobs).expect(args);
         let twins = twins(&command.jobs, &targets).map_err(|error| error.to_string())?;
         let twins: Vec<_> = twins.iter().flat_map(arguments::of).collect();
-        // What fio is told has to mean the same to us.
+        // fio's arguments must mean the same to this program.
         let Ok(Parsed::Run(again)) = parse(twins.iter().map(Into::into)) else {
             panic!("{twins:?}")
         };
@@ -232,7 +235,7 @@ mod tests {
         let error = |args: &str| twin(args).expect_err(args);
         assert_eq!(
             error("--name=a --filename=ram:1G?plug=none"),
-            "bench: --compare=fio: a: fio has no device like ram:1G; compare with another spec, \
+            "--compare=fio: a: fio has no device like ram:1G; compare with another spec, \
              such as --compare='?plug=none' or --compare=null:1G, or give the job a file (in \
              /dev/shm, if it is to be memory)"
         );
@@ -241,8 +244,7 @@ mod tests {
         assert!(nbd.contains(" --uri='nbd+unix:///x?socket=/s',"), "{nbd}");
         assert_eq!(
             error("--name=a --filename=null:1G?kick_ns=1000"),
-            "bench: --compare=fio: a: fio has nothing like the key `kick_ns` of null:1G; leave it \
-             out"
+            "--compare=fio: a: fio has no counterpart of the key `kick_ns` of null:1G; leave it out"
         );
     }
 

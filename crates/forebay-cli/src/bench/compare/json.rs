@@ -1,4 +1,4 @@
-//! A comparison as one JSON value. Values are as they were measured; units end the names.
+//! A comparison as one JSON value. Values are not rounded; units end the names.
 
 use serde_json::{Value, json};
 
@@ -11,6 +11,7 @@ pub(super) fn render(comparison: &Comparison) -> String {
     let value = json!({
         "a": side(0),
         "b": side(1),
+        "workload": comparison.workload,
         "machine": comparison.machine,
         "pairs_asked": comparison.nr_asked,
         "pairs": comparison.nr_pairs,
@@ -38,6 +39,11 @@ fn row(row: &Row) -> Value {
                 "median": ratio.median,
                 "min": ratio.min,
                 "max": ratio.max,
+                "interval": ratio.interval.map(|interval| json!({
+                    "low": interval.low,
+                    "high": interval.high,
+                    "level": interval.level,
+                })),
                 "values": values,
             })
         }),
@@ -64,14 +70,16 @@ mod tests {
             "a": { "median": 3.0, "values": [3.0, 3.0, 3.0, 3.0, 3.0] },
             "b": { "median": 5.0, "values": [5.0, 5.0, 5.0, 5.0, 5.0] },
             "ratio": {
-                "median": 0.6, "min": 0.6, "max": 0.6, "values": [0.6, 0.6, 0.6, 0.6, 0.6]
+                "median": 0.6, "min": 0.6, "max": 0.6,
+                "interval": { "low": 0.6, "high": 0.6, "level": 0.9375 },
+                "values": [0.6, 0.6, 0.6, 0.6, 0.6]
             },
             "limit": null,
             "verdict": null,
         });
         assert_eq!(value["metrics"][6], expected);
         assert_eq!(value["metrics"][0]["limit"], json!({ "at_least": 0.97 }));
-        assert_eq!(value["metrics"][0]["verdict"], "ok");
+        assert_eq!(value["metrics"][0]["verdict"], "undecided");
         assert_eq!(value["metrics"][4]["limit"], json!({ "at_most": 1.15 }));
     }
 }

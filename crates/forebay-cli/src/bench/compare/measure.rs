@@ -1,9 +1,10 @@
-//! Measuring: both sides in turn, pair by pair.
+//! The measurement: both sides in turn, pair by pair.
 //!
-//! Before the pairs each side warms up, and what is not timed is found out: the system calls of a
-//! run, by perf where it may, because counting takes time; and what starting the program costs. fio
-//! calibrates a clock for a tenth of a second, which is nothing of an I/O: so processor time per
-//! I/O is the difference of a run and one that ends at once, in I/Os as in time.
+//! Before the pairs each side warms up. In the warm-up perf counts the system calls of a run, where
+//! it is allowed to, because counting takes time. A run that ends at once shows the cost of
+//! starting the program: fio calibrates a clock for a tenth of a second, which is no cost of an
+//! I/O. So CPU time per I/O is the difference between a run and a run that ends at once, in I/Os as
+//! in time.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -17,35 +18,35 @@ use super::side::Side;
 use crate::bench::stop::Stop;
 use crate::failure::Failure;
 
-/// How long a warm-up takes at most.
+/// The longest warm-up.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// A run that ends at once.
+/// The limit of a run that ends at once.
 const AT_ONCE: Duration = Duration::from_millis(1);
 
-/// The event that every system call of a process and its threads is.
+/// perf's arguments: the event counts every system call of a process and its threads.
 const PERF: [&str; 4] = ["stat", "-x,", "-e", "raw_syscalls:sys_enter"];
 
 /// One run.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Run {
     pub(super) sample: Sample,
-    /// Processor time of the whole process, us.
+    /// CPU time of the whole process, us.
     pub(super) cpu_us: f64,
 }
 
-/// What was found out before the pairs.
+/// Measurements before the pairs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Before {
-    /// Processor time of a run that ends at once, us.
+    /// CPU time of a run that ends at once, us.
     pub(super) start_cpu_us: f64,
-    /// The I/Os of that run.
+    /// I/Os of that run.
     pub(super) start_ios: u64,
     /// System calls for each I/O of the whole process, if perf could count them.
     pub(super) syscalls: Option<f64>,
 }
 
-/// What was measured.
+/// A measurement.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
     /// Of A and B.
@@ -56,16 +57,17 @@ pub(super) struct Measured {
     pub(super) was_stopped: bool,
 }
 
-/// Runs the sides in turn, `nr_pairs` times each.
+/// Runs the sides in turn, `nr_pairs` times each, each run no longer than `limit`.
 pub(super) fn measure(
     sides: &[Side; 2],
     nr_pairs: usize,
+    limit: Option<Duration>,
     stop: &Stop,
     progress: &mut Progress,
 ) -> Result<Measured, Failure> {
     let mut measured = Measured::default();
     let counts = can_count();
-    // A run that a signal ended is none; the pair it belongs to is dropped.
+    // A run that a signal ends is dropped, with its pair.
     for (side, before) in sides.iter().zip(&mut measured.before) {
         progress.enter(format!("warming up: {}", side.name));
         match warm_up(side, counts, stop, progress)? {
@@ -75,12 +77,12 @@ pub(super) fn measure(
     }
     for nth in 0..nr_pairs {
         let mut runs = [None, None];
-        // Who goes first changes, in case the second one finds the machine warmer or more tired.
+        // The order alternates, so that an effect of the first run on the second cancels out.
         for at in if nth.is_multiple_of(2) { [0, 1] } else { [1, 0] } {
             let what = format!("pair {} of {nr_pairs}: {}", nth + 1, ["A", "B"][at]);
             progress.enter(format!("{what}, {}", sides[at].name));
             let started = Instant::now();
-            match run(&sides[at], None, stop, progress)? {
+            match run(&sides[at], limit, stop, progress)? {
                 Some(run) => runs[at] = Some(run),
                 None => return Ok(Measured { was_stopped: true, ..measured }),
             }
@@ -107,7 +109,7 @@ fn warm_up(
             false => run(side, Some(limit), stop, progress)?.map(|run| (run, None)),
         })
     };
-    // The first run makes files that are missing, which is not to be counted.
+    // The first run lays out missing files, which must not be counted.
     if run(side, Some(AT_ONCE), stop, progress)?.is_none() {
         return Ok(None);
     }
@@ -123,7 +125,7 @@ fn warm_up(
     }))
 }
 
-/// One run of a side; `None` if a signal ended it.
+/// Runs a side once. Returns `None` if a signal ended the run.
 fn run(
     side: &Side,
     limit: Option<Duration>,
@@ -134,7 +136,7 @@ fn run(
     read(side, &ended)
 }
 
-/// The same under perf, with the number of system calls.
+/// Runs a side once under perf. Returns the number of system calls as well.
 fn run_counted(
     side: &Side,
     limit: Duration,
@@ -147,7 +149,7 @@ fn run_counted(
     let ended = start(&"perf".into(), &arguments, side, stop, progress)?;
     let Some(run) = read(side, &ended)? else { return Ok(None) };
     let calls = calls(&ended.stderr).ok_or_else(|| {
-        Failure::Run(format!("--compare: perf stat printed no count: {}", ended.stderr.trim()))
+        Failure::Run(format!("--compare: no count in the output of perf: {}", ended.stderr.trim()))
     })?;
     Ok(Some((run, calls)))
 }
@@ -159,9 +161,8 @@ fn start(
     stop: &Stop,
     progress: &mut Progress,
 ) -> Result<Ended, Failure> {
-    child::run(program, arguments, stop, || progress.tick()).map_err(|error| {
-        Failure::Run(format!("--compare: {} could not be run: {error}", side.name))
-    })
+    child::run(program, arguments, stop, || progress.tick())
+        .map_err(|error| Failure::Run(format!("--compare: cannot run {}: {error}", side.name)))
 }
 
 fn read(side: &Side, ended: &Ended) -> Result<Option<Run>, Failure> {
@@ -169,19 +170,23 @@ fn read(side: &Side, ended: &Ended) -> Result<Option<Run>, Failure> {
         return Ok(None);
     }
     let fail = |reason: String| {
-        Err(Failure::Run(format!("--compare: {}: {reason}; it was: {}", side.name, side.command())))
+        Err(Failure::Run(format!(
+            "--compare: {}: {reason}; command: {}",
+            side.name,
+            side.command(None)
+        )))
     };
     if !ended.status.success() {
-        return fail(format!("it failed ({}): {}", ended.status, last_words(ended)));
+        return fail(format!("failed ({}): {}", ended.status, last_words(ended)));
     }
     match Sample::parse(&ended.stdout) {
-        Ok(sample) if sample.total_ios() == 0 => fail("it did no I/O".to_owned()),
+        Ok(sample) if sample.total_ios() == 0 => fail("no I/O was done".to_owned()),
         Ok(sample) => Ok(Some(Run { sample, cpu_us: ended.cpu.as_secs_f64() * 1e6 })),
         Err(error) => fail(error.to_string()),
     }
 }
 
-/// Why a run has failed: what it said on standard error, or else before its report.
+/// Returns the reason of a failed run: its standard error, or else its output before the report.
 fn last_words(ended: &Ended) -> String {
     let is_perfs = |line: &&str| line.contains(PERF[3]);
     let lines = |text: &str| {
@@ -189,10 +194,10 @@ fn last_words(ended: &Ended) -> String {
         lines.take_while(|line| *line != "{").take(8).collect::<Vec<_>>().join("\n")
     };
     let words = [lines(&ended.stderr), lines(&ended.stdout)];
-    words.into_iter().find(|words| !words.is_empty()).unwrap_or("without a word".to_owned())
+    words.into_iter().find(|words| !words.is_empty()).unwrap_or("no message".to_owned())
 }
 
-/// Whether system calls can be counted: perf is there, and may.
+/// Returns whether system calls can be counted: perf is installed and is permitted to.
 fn can_count() -> bool {
     let arguments = PERF.iter().chain(&["--", "true"]);
     let output = Command::new("perf").args(arguments).output();
@@ -201,7 +206,7 @@ fn can_count() -> bool {
     })
 }
 
-/// What perf says in `count,,event,...`, on standard error.
+/// Returns the count in perf's line `count,,event,...`.
 fn calls(stderr: &str) -> Option<u64> {
     let line = stderr.lines().find(|line| line.contains("raw_syscalls:sys_enter"))?;
     line.split(',').next()?.parse().ok()

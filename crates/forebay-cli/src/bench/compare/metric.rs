@@ -1,15 +1,15 @@
-//! The quantities that are compared: their names, units and limits, and where each is found.
+//! The metrics of a comparison: names, units, limits, and where each value is found.
 
 use forebay_fio::sample::DirectionSample;
 
 use super::measure::{Before, Run};
 use super::spread::{Better, Tolerance};
 
-/// Fewer switches or calls than this for each I/O are those of starting and ending, and their ratio
-/// says nothing.
+/// Fewer switches or calls than this for each I/O are those of starting and ending the program, and
+/// their ratio says nothing.
 pub(super) const FEW: f64 = 0.001;
 
-/// A quantity that both sides have.
+/// A metric that both sides have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Metric {
     Iops,
@@ -25,29 +25,43 @@ pub(super) enum Metric {
 }
 
 impl Metric {
-    /// Those that each direction has.
+    /// The metrics of each direction.
     pub(super) const OF_DIRECTION: [Self; 6] =
         [Self::Iops, Self::Bandwidth, Self::Mean, Self::P50, Self::P99, Self::P999];
-    /// Those of a run as a whole.
+    /// The metrics of a whole run.
     pub(super) const OF_RUN: [Self; 4] = [Self::Cpu, Self::Syscalls, Self::Switches, Self::Merges];
 
-    /// Its name, with the unit.
-    pub(super) fn title(self) -> &'static str {
+    /// Returns its name, without the unit.
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Iops => "IOPS",
-            Self::Bandwidth => "bandwidth, MiB/s",
-            Self::Mean => "latency mean, us",
-            Self::P50 => "latency p50, us",
-            Self::P99 => "latency p99, us",
-            Self::P999 => "latency p99.9, us",
-            Self::Cpu => "CPU per I/O, us",
+            Self::Bandwidth => "bandwidth",
+            Self::Mean => "latency mean",
+            Self::P50 => "latency p50",
+            Self::P99 => "latency p99",
+            Self::P999 => "latency p99.9",
+            Self::Cpu => "CPU per I/O",
             Self::Syscalls => "system calls per I/O",
             Self::Switches => "context switches per I/O",
             Self::Merges => "merges per I/O",
         }
     }
 
-    /// Its name for programs, with the unit.
+    /// Returns the unit in which values up to `max` are easy to read, and its size in the unit of
+    /// [`key`](Self::key). Counts have none.
+    pub(super) fn unit(self, max: f64) -> (&'static str, f64) {
+        match self {
+            Self::Bandwidth => ("MiB/s", 1.0),
+            Self::Mean | Self::P50 | Self::P99 | Self::P999 | Self::Cpu => match max {
+                1e6.. => ("s", 1e6),
+                1e4.. => ("ms", 1e3),
+                _ => ("us", 1.0),
+            },
+            Self::Iops | Self::Switches | Self::Syscalls | Self::Merges => ("", 1.0),
+        }
+    }
+
+    /// Returns its name for programs, with the unit.
     pub(super) fn key(self) -> &'static str {
         match self {
             Self::Iops => "iops",
@@ -63,7 +77,8 @@ impl Metric {
         }
     }
 
-    /// Which way is better. More merges are, where neighbours are to be merged.
+    /// Returns which way is better. More merges are better, because jobs with neighbours are meant
+    /// to merge.
     pub(super) fn better(self) -> Better {
         match self {
             Self::Iops | Self::Bandwidth | Self::Merges => Better::Higher,
@@ -71,7 +86,7 @@ impl Metric {
         }
     }
 
-    /// What "not slower" means in this project; `None` where it sets no limit.
+    /// Returns the limit for "not slower" in this project; `None` if there is none.
     pub(super) fn tolerance(self) -> Option<Tolerance> {
         match self {
             Self::Iops | Self::Bandwidth => Some(Tolerance::AtLeast(0.97)),
@@ -81,9 +96,10 @@ impl Metric {
         }
     }
 
-    /// A value for people: four digits or so.
-    pub(super) fn show(self, value: Option<f64>) -> String {
+    /// Returns a value for people, in units of `scale`: with about four digits.
+    pub(super) fn show(self, value: Option<f64>, scale: f64) -> String {
         let Some(value) = value else { return "-".to_owned() };
+        let value = value / scale;
         match self {
             Self::Iops if value >= 1e6 => format!("{:.3}M", value / 1e6),
             Self::Iops if value >= 1e4 => format!("{:.1}k", value / 1e3),
@@ -146,12 +162,18 @@ mod tests {
 
     #[test]
     fn values_have_four_digits_or_so() {
-        let iops = [812.4, 12_345.0, 2_335_100.0].map(|value| Metric::Iops.show(Some(value)));
+        let iops = [812.4, 12_345.0, 2_335_100.0].map(|value| Metric::Iops.show(Some(value), 1.0));
         assert_eq!(iops, ["812", "12.3k", "2.335M"]);
-        let p99 = [7.844, 1876.2].map(|value| Metric::P99.show(Some(value)));
+        let p99 = [7.844, 1876.2].map(|value| Metric::P99.show(Some(value), 1.0));
         assert_eq!(p99, ["7.84", "1876"]);
-        let switches = [0.0, 0.0002, 0.001].map(|value| Metric::Switches.show(Some(value)));
+        let switches = [0.0, 0.0002, 0.001].map(|value| Metric::Switches.show(Some(value), 1.0));
         assert_eq!(switches, ["0.000", "<0.001", "0.001"]);
-        assert_eq!(Metric::Cpu.show(None), "-");
+        assert_eq!(Metric::Cpu.show(None, 1.0), "-");
+        assert_eq!(Metric::P99.unit(3_000_000.0), ("s", 1e6));
+        assert_eq!(Metric::P99.show(Some(3_000_000.0), 1e6), "3.00");
+        assert_eq!(
+            (Metric::Mean.unit(12_000.0), Metric::Cpu.unit(9999.0)),
+            (("ms", 1e3), ("us", 1.0))
+        );
     }
 }

@@ -1,11 +1,13 @@
-//! `forebay bench --compare`: the same jobs on fio's engine, or on another device, in turn.
+//! `forebay bench --compare`: the same jobs in turn with fio's engine, or on another device.
 //!
-//! - [`asked`]: the options; [`side`], with [`fio`]: what the two sides run;
+//! - [`asked`]: the options; [`side`], with [`fio`]: what the two sides run; [`workload`]: the load
+//!   in a line;
 //! - [`measure`], with [`child`] and [`progress`]: the runs, pair by pair;
-//! - [`comparison`], with [`metric`] and [`spread`]: what the pairs say;
-//! - [`text`], [`json`], [`svg`]: how that is printed; [`machine`]: where it was measured.
+//! - [`comparison`], with [`metric`] and [`spread`]: ratios, their confidence, and verdicts;
+//! - [`text`], [`json`], [`svg`] with [`axis`]: reports; [`machine`]: the machine's name.
 
 mod asked;
+mod axis;
 mod child;
 mod comparison;
 mod fio;
@@ -20,33 +22,38 @@ mod side;
 mod spread;
 mod svg;
 mod text;
+mod workload;
 
 use forebay_fio::cmdline::CommandLine;
 use forebay_fio::job::{Job, OutputFormat};
 
 use self::asked::Format;
-pub(super) use self::asked::{Asked, HELP, take};
+pub(super) use self::asked::{Asked, help, help_of, take};
 use self::comparison::Comparison;
 use self::progress::Progress;
 use self::side::{FIO, Side};
-use super::plan::plan;
+use super::plan::Target;
 use super::stop::Stop;
 use crate::failure::Failure;
 use crate::output::{self, Sink};
 
-/// Compares, and prints what came of it.
-pub(super) fn main(command: &CommandLine, asked: &Asked) -> Result<(), Failure> {
+/// Compares, and prints the result.
+pub(super) fn main(
+    command: &CommandLine,
+    targets: &[Target],
+    asked: &Asked,
+) -> Result<(), Failure> {
     let stop = Stop::on_signals()?;
-    let sides = sides(command, asked)?;
+    let sides = sides(command, targets, asked)?;
     let mut sink = Sink::open(command.run.output.as_deref())?;
     let mut progress = Progress::new(command.run.eta);
-    let measured = measure::measure(&sides, asked.pairs, &stop, &mut progress);
+    let measured = measure::measure(&sides, asked.pairs, asked.limit, &stop, &mut progress);
     progress.clear();
     let measured = measured?;
     if measured.was_stopped {
         let (done, all) = (measured.pairs.len(), asked.pairs);
         output::stderr(&format!(
-            "\nforebay: ending early, on a signal: {done} of {all} pairs were done\n"
+            "\nforebay: stopped early by a signal: {done} of {all} pairs are complete\n"
         ));
     }
     if measured.pairs.is_empty() {
@@ -54,7 +61,8 @@ pub(super) fn main(command: &CommandLine, asked: &Asked) -> Result<(), Failure> 
     }
     let comparison = Comparison {
         titles: sides.each_ref().map(|side| side.title.clone()),
-        commands: sides.each_ref().map(Side::command),
+        workload: workload::describe(&command.jobs, targets, asked.limit),
+        commands: sides.each_ref().map(|side| side.command(asked.limit)),
         nr_asked: asked.pairs,
         nr_pairs: measured.pairs.len(),
         is_counted: measured.before.iter().all(|before| before.syscalls.is_some()),
@@ -69,7 +77,7 @@ pub(super) fn main(command: &CommandLine, asked: &Asked) -> Result<(), Failure> 
         }
     });
     sink.write(&match format {
-        Format::Text => text::render(&comparison),
+        Format::Text => text::render(&comparison, sink.has_colours()),
         Format::Markdown => text::markdown(&comparison),
         Format::Json => json::render(&comparison),
         Format::Svg => svg::render(&comparison),
@@ -80,16 +88,15 @@ pub(super) fn main(command: &CommandLine, asked: &Asked) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Refuses jobs that a comparison makes no sense of, on whatever side.
+/// Refuses jobs that cannot be compared, whatever the sides are.
 fn check(jobs: &[Job]) -> Result<(), Failure> {
-    let refuse = |job: &Job, reason: &str| {
-        Err(Failure::Usage(format!("bench: --compare: {}: {reason}", job.name)))
-    };
+    let refuse =
+        |job: &Job, reason: &str| Err(Failure::Usage(format!("--compare: {}: {reason}", job.name)));
     if let Some(job) = jobs.iter().find(|job| job.group != jobs[0].group) {
         return refuse(
             job,
-            "it begins another group (stonewall, new_group, or a second job file), and one group \
-             is compared; leave that out, or compare the groups one by one (--section)",
+            "it starts another group (stonewall, new_group, or a second job file), and only one \
+             group can be compared; compare the groups one by one with --section",
         );
     }
     let has_logs =
@@ -98,21 +105,21 @@ fn check(jobs: &[Job]) -> Result<(), Failure> {
         None => Ok(()),
         Some(job) => refuse(
             job,
-            "each run would write over the logs of the one before; leave out write_bw_log, \
+            "each run would overwrite the logs of the one before; leave out write_bw_log, \
              write_lat_log and write_iops_log",
         ),
     }
 }
 
-/// Both sides, of which everything was refused that can be before the first run.
-fn sides(command: &CommandLine, asked: &Asked) -> Result<[Side; 2], Failure> {
+/// Returns both sides. Whatever can be refused before the first run is refused here.
+fn sides(command: &CommandLine, targets: &[Target], asked: &Asked) -> Result<[Side; 2], Failure> {
     let jobs = &command.jobs;
     check(jobs)?;
-    let targets = plan(jobs)?;
-    super::prepare(jobs, &targets)?;
-    let ours = Side::ours(jobs, &targets)?;
+    side::check_word(&asked.with)?;
+    super::prepare(jobs, targets)?;
+    let ours = Side::ours(jobs, targets)?;
     if asked.with == FIO {
-        return Ok([ours, Side::fio(jobs, &targets)?]);
+        return Ok([ours, Side::fio(jobs, targets)?]);
     }
     let with = asked.with.as_str();
     let other = side::on_other(jobs, with)?;

@@ -1,27 +1,27 @@
-//! What a person sees while a comparison runs: one line on standard error, on a terminal.
+//! The progress line of a comparison, on standard error.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use forebay_fio::job::Eta;
 
-use crate::output;
+use crate::output::ProgressLine;
 
-/// How often the line is renewed.
+/// The interval between two updates of the line.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The line.
+/// The progress of a comparison.
 #[derive(Debug)]
 pub(super) struct Progress {
     is_shown: bool,
     what: String,
     entered: Instant,
     shown: Option<Instant>,
-    /// How many runs were timed, and how long they took together.
+    /// The number of timed runs, and their time in total.
     runs: (usize, Duration),
-    /// How many there will be.
+    /// The number of runs in the end.
     all: usize,
-    width: usize,
+    line: ProgressLine,
 }
 
 impl Progress {
@@ -38,11 +38,11 @@ impl Progress {
             shown: None,
             runs: (0, Duration::ZERO),
             all: 0,
-            width: 0,
+            line: ProgressLine::default(),
         }
     }
 
-    /// Something else is done from now on.
+    /// Starts a step, which `what` names.
     pub(super) fn enter(&mut self, what: String) {
         self.what = what;
         self.entered = Instant::now();
@@ -50,32 +50,28 @@ impl Progress {
         self.tick();
     }
 
-    /// A run has ended, one of `all`.
+    /// Counts a run, one of `all`.
     pub(super) fn took(&mut self, time: Duration, all: usize) {
         self.runs = (self.runs.0 + 1, self.runs.1 + time);
         self.all = all;
     }
 
-    /// Renews the line, if it is time.
+    /// Updates the line, if it is time.
     pub(super) fn tick(&mut self) {
         if !self.is_shown || self.shown.is_some_and(|shown| shown.elapsed() < PERIOD) {
             return;
         }
         self.shown = Some(Instant::now());
-        let line = self.line(self.entered.elapsed());
-        output::stderr(&format!("\r{line:old$}", old = self.width));
-        self.width = line.chars().count();
+        let text = self.text(self.entered.elapsed());
+        self.line.show(&text);
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(super) fn clear(&mut self) {
-        if self.width > 0 {
-            output::stderr(&format!("\r{:1$}\r", "", self.width));
-            self.width = 0;
-        }
+        self.line.clear();
     }
 
-    fn line(&self, elapsed: Duration) -> String {
+    fn text(&self, elapsed: Duration) -> String {
         let left = match self.runs {
             (0, _) => String::new(),
             (nr, sum) => {
@@ -95,11 +91,11 @@ mod tests {
     fn the_line_says_what_is_done_and_how_long_it_will_take() {
         let mut progress = Progress::new(Eta::Never);
         progress.enter("warming up: fio".to_owned());
-        assert_eq!(progress.line(Duration::from_secs(1)), "warming up: fio: 1 s");
+        assert_eq!(progress.text(Duration::from_secs(1)), "warming up: fio: 1 s");
         progress.took(Duration::from_secs(5), 10);
         progress.took(Duration::from_secs(7), 10);
         progress.enter("pair 2 of 5: B, fio".to_owned());
         let line = "pair 2 of 5: B, fio: 2 s, about 46 s left";
-        assert_eq!(progress.line(Duration::from_millis(2400)), line);
+        assert_eq!(progress.text(Duration::from_millis(2400)), line);
     }
 }

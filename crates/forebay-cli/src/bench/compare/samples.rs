@@ -50,6 +50,7 @@ pub(super) fn comparison() -> Comparison {
     let measured = measured();
     Comparison {
         titles: ["forebay, disk.img?direct=on".to_owned(), "fio-3.33, io_uring, x".to_owned()],
+        workload: "rw=randread, bs=4k".to_owned(),
         commands: ["forebay bench --name=a".to_owned(), "fio --thread --name=a".to_owned()],
         nr_asked: 5,
         nr_pairs: measured.pairs.len(),

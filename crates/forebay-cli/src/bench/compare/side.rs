@@ -1,41 +1,43 @@
-//! The two sides: which program runs which jobs, and the command lines for it.
+//! The two sides: a program, its jobs, and its command lines.
 //!
-//! Ours is a child process too, of this very program, rather than a run within it: so each run of
-//! either side starts cold, with rings, threads and memory of its own, its processor time is that
-//! of a whole process, and nothing of one run is left when the next one begins.
+//! Forebay's side is a child process too, of this program, not a run within it. So each run of
+//! either side starts cold, with its own rings, threads and memory, its CPU time is that of a whole
+//! process, and nothing of one run is left for the next.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::time::Duration;
 
 use forebay::Spec;
 use forebay_fio::arguments::{self, quoted};
 use forebay_fio::job::{Engine, Job};
-use forebay_fio::options::{Kind, OPTIONS};
+use forebay_fio::options::{Kind, OPTIONS, nearest};
 
 use super::fio;
+use crate::bench::filename;
 use crate::bench::plan::{Target, plan};
 use crate::failure::Failure;
 
-/// The word that stands for fio.
+/// The word for fio's side.
 pub(super) const FIO: &str = "fio";
 
-/// One of the two.
+/// One of the two sides.
 #[derive(Debug)]
 pub(super) struct Side {
-    /// What it is called where there is room.
+    /// Its long name.
     pub(super) title: String,
-    /// The same in a word or two.
+    /// Its short name.
     pub(super) name: &'static str,
     program: OsString,
-    /// What a reader of the figures should know of it.
+    /// A note for the reader of the figures.
     pub(super) note: Option<String>,
-    /// What stands before the jobs.
+    /// The arguments before the jobs.
     first: Vec<String>,
     jobs: Vec<Job>,
 }
 
 impl Side {
-    /// The jobs as they were given, run by us.
+    /// Returns the side of Forebay with these jobs.
     pub(super) fn ours(jobs: &[Job], targets: &[Target]) -> Result<Self, Failure> {
         let program = std::env::current_exe()
             .map_err(|error| Failure::Run(format!("--compare: this program's path: {error}")))?;
@@ -49,7 +51,7 @@ impl Side {
         })
     }
 
-    /// The twins of the jobs, run by fio.
+    /// Returns the side of fio with the twins of these jobs.
     pub(super) fn fio(jobs: &[Job], targets: &[Target]) -> Result<Self, Failure> {
         let twins = fio::twins(jobs, targets)?;
         let version = fio::version(&twins)?;
@@ -61,11 +63,11 @@ impl Side {
             name: FIO,
             program: FIO.into(),
             note: twins.iter().any(|job| job.ioengine == Some(Engine::Null)).then(|| {
-                "fio's engine null ends an I/O in the call that begins it: what is compared is \
-                 what a layer costs with doing without one."
+                "fio's engine null completes an I/O in the call that submits it: the comparison \
+                 shows what the layer costs."
                     .to_owned()
             }),
-            // Ours are threads as well. A process for each job would have another cost.
+            // Jobs are threads on both sides. A process for each job would have another cost.
             first: vec!["--thread".to_owned()],
             jobs: grouped(&twins),
         })
@@ -75,7 +77,7 @@ impl Side {
         &self.program
     }
 
-    /// The arguments of a run; of one that takes no longer than `limit`.
+    /// Returns the arguments of a run, which takes no longer than `limit`.
     pub(super) fn arguments(&self, limit: Option<Duration>) -> Vec<String> {
         let mut all = self.first.clone();
         all.extend(["--output-format=json", "--eta=never"].map(str::to_owned));
@@ -83,10 +85,10 @@ impl Side {
         all
     }
 
-    /// The command as somebody would type it.
-    pub(super) fn command(&self) -> String {
+    /// Returns the command of a run, as one would type it.
+    pub(super) fn command(&self, limit: Option<Duration>) -> String {
         let program = if self.name == FIO { FIO } else { "forebay" };
-        let words = self.first.iter().cloned().chain(self.job_arguments(None));
+        let words = self.first.iter().cloned().chain(self.job_arguments(limit));
         words.fold(program.to_owned(), |line, word| line + " " + &quoted(&word))
     }
 
@@ -141,18 +143,39 @@ fn devices(targets: &[Target]) -> String {
     }
 }
 
-/// The jobs on another device: each with `spec` as its filename, or, for `?key=value`, on the same
-/// device with these keys.
+/// Refuses a word that is no device: without a slash, a dot, a colon or a question mark it is more
+/// probably a mistyped `fio` or driver than the name of a file.
+pub(super) fn check_word(with: &str) -> Result<(), Failure> {
+    let is_word = !with.contains(['/', '.', ':', '?']) && !Path::new(with).exists();
+    if with == FIO || !is_word {
+        return Ok(());
+    }
+    let hint = match nearest(with, filename::DRIVERS.into_iter().chain([FIO])) {
+        Some(FIO) => "; did you mean 'fio'?".to_owned(),
+        Some(driver) => format!("; did you mean a disk of the driver `{driver}`, {driver}:...?"),
+        None => format!("; for a new file of this name write ./{with}"),
+    };
+    Err(Failure::Usage(format!(
+        "--compare={with}: unknown side '{with}'; expected fio, a device spec such as ram:1G or \
+         /dev/vdb, or ?key=value for the same device with other settings{hint}"
+    )))
+}
+
+/// Returns the jobs on another device: each with the spec as its filename, or, for `?key=value`, on
+/// the same device with these keys.
 pub(super) fn on_other(jobs: &[Job], with: &str) -> Result<Vec<Job>, Failure> {
-    let wrong = |reason: String| Failure::Usage(format!("bench: --compare={with}: {reason}"));
+    let wrong = |reason: String| Failure::Usage(format!("--compare={with}: {reason}"));
     let keys = with.split_once('?').map_or("", |(_, keys)| keys);
     let mut pairs = Vec::new();
     for pair in keys.split('&').filter(|pair| !pair.is_empty()) {
-        pairs.push(pair.split_once('=').ok_or_else(|| wrong(format!("`{pair}` has no value")))?);
+        pairs.push(
+            pair.split_once('=')
+                .ok_or_else(|| wrong(format!("missing = in `{pair}`; expected key=value")))?,
+        );
     }
     if let Some(keys) = with.strip_prefix('?') {
         if keys.is_empty() {
-            return Err(wrong("there is no key, such as ?plug=none".to_owned()));
+            return Err(wrong("missing key; expected ?key=value, such as ?plug=none".to_owned()));
         }
         return jobs.iter().map(|job| with_keys(job, &pairs).map_err(wrong)).collect();
     }
@@ -160,7 +183,7 @@ pub(super) fn on_other(jobs: &[Job], with: &str) -> Result<Vec<Job>, Failure> {
     let other = |job: &Job| {
         let mut job = job.clone();
         job.filename = Some(with.to_owned());
-        // What the spec says itself goes before what the options say.
+        // A key of the spec overrides the option of the same name.
         job.policies.retain(|(name, _)| pairs.iter().all(|(key, _)| key != name));
         if pairs.iter().any(|&(key, _)| key == "direct") {
             job.direct = None;
@@ -172,8 +195,8 @@ pub(super) fn on_other(jobs: &[Job], with: &str) -> Result<Vec<Job>, Failure> {
     Ok(jobs.iter().map(other).collect())
 }
 
-/// The job with these keys: as options, where there are such, because they go before the keys of
-/// a filename; else in its filename.
+/// Returns the job with these keys: as options, where there are such, because options override the
+/// keys of a filename; else in its filename.
 fn with_keys(job: &Job, pairs: &[(&str, &str)]) -> Result<Job, String> {
     let mut job = job.clone();
     for &(key, value) in pairs {
@@ -185,7 +208,10 @@ fn with_keys(job: &Job, pairs: &[(&str, &str)]) -> Result<Job, String> {
             }
             None => {
                 let Some(filename) = &job.filename else {
-                    return Err(format!("{}: a job needs a filename for `{key}`", job.name));
+                    return Err(format!(
+                        "{}: the key `{key}` needs a job with --filename",
+                        job.name
+                    ));
                 };
                 let mut spec = Spec::parse(filename).map_err(|error| error.to_string())?;
                 spec.set(key, value);
@@ -197,16 +223,20 @@ fn with_keys(job: &Job, pairs: &[(&str, &str)]) -> Result<Job, String> {
     Ok(job)
 }
 
-/// The plan of the other side's jobs, refused in words that name it.
+/// Plans the jobs of the other side. Its errors name `--compare`.
 pub(super) fn plan_other(jobs: &[Job], with: &str) -> Result<Vec<Target>, Failure> {
     plan(jobs).map_err(|error| about(with, error))
 }
 
-/// The same failure, of the other side.
+/// Returns the failure as one of the other side.
 pub(super) fn about(with: &str, failure: Failure) -> Failure {
     match failure {
         Failure::Usage(message) => Failure::Usage(format!("--compare={with}: {message}")),
         Failure::Run(message) => Failure::Run(format!("--compare={with}: {message}")),
+        Failure::Several { messages, usage } => {
+            let about = |message: String| format!("--compare={with}: {message}");
+            Failure::Several { messages: messages.into_iter().map(about).collect(), usage }
+        }
         told @ Failure::Told { .. } => told,
     }
 }
@@ -260,12 +290,26 @@ mod tests {
     #[test]
     fn a_device_that_makes_no_sense_is_refused() {
         let error = |with: &str| on_other(&jobs("--name=a"), with).expect_err(with).to_string();
-        let message = "bench: --compare=?: there is no key, such as ?plug=none";
+        let message = "--compare=?: missing key; expected ?key=value, such as ?plug=none";
         assert_eq!(error("?"), message);
-        assert_eq!(error("?plug"), "bench: --compare=?plug: `plug` has no value");
-        let message = "bench: --compare=?io_ns=5: a: a job needs a filename for `io_ns`";
+        assert_eq!(error("?plug"), "--compare=?plug: missing = in `plug`; expected key=value");
+        let message = "--compare=?io_ns=5: a: the key `io_ns` needs a job with --filename";
         assert_eq!(error("?io_ns=5"), message);
-        assert!(error("rbd:x").starts_with("bench: --compare=rbd:x: "), "{}", error("rbd:x"));
+        assert!(error("rbd:x").starts_with("--compare=rbd:x: "), "{}", error("rbd:x"));
+    }
+
+    #[test]
+    fn a_word_that_is_no_side_is_refused_with_what_is_expected() {
+        let error = |with: &str| check_word(with).expect_err(with).to_string();
+        let expected = "--compare=spdk: unknown side 'spdk'; expected fio, a device spec such as \
+                        ram:1G or /dev/vdb, or ?key=value for the same device with other settings; \
+                        for a new file of this name write ./spdk";
+        assert_eq!(error("spdk"), expected);
+        assert!(error("foi").ends_with("; did you mean 'fio'?"));
+        assert!(error("nul").ends_with("; did you mean a disk of the driver `null`, null:...?"));
+        for with in ["fio", "./spdk", "x.img", "ram:1M", "?plug=none"] {
+            assert!(check_word(with).is_ok(), "{with}");
+        }
     }
 
     #[test]
@@ -289,7 +333,11 @@ mod tests {
              --loops=2",
         );
         let side = Side::ours(&jobs, &plan(&jobs).expect("a plan")).expect("a side");
-        assert!(side.command().ends_with("--group_reporting --loops=2"), "{}", side.command());
+        assert!(
+            side.command(None).ends_with("--group_reporting --loops=2"),
+            "{}",
+            side.command(None)
+        );
     }
 
     #[test]
@@ -297,7 +345,7 @@ mod tests {
         let jobs = jobs("--name=a --filename=null:1M?plug=none --rw=randread");
         let side = Side::ours(&jobs, &plan(&jobs).expect("a plan")).expect("a side");
         assert_eq!(
-            side.command(),
+            side.command(None),
             "forebay bench --name=a '--filename=null:1M?plug=none' --rw=randread --bs=4096 \
              --group_reporting"
         );

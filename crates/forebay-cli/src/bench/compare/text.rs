@@ -3,19 +3,37 @@
 use std::fmt::Write;
 
 use super::comparison::{Comparison, Row};
-use super::spread::{Tolerance, Verdict};
+use super::spread::{Tolerance, Verdict, shown, shown_range};
 
-const HEADS: [&str; 8] = ["", "A", "B", "A/B", "lowest", "highest", "better", "limit"];
+/// The columns of the table before the verdict.
+const NR_CELLS: usize = 8;
 
-/// For a terminal.
-pub(super) fn render(comparison: &Comparison) -> String {
-    let rows: Vec<_> = comparison.rows.iter().map(|row| (cells(row), word(row))).collect();
+/// The headings of a terminal's table. The first line says what the columns below it have in
+/// common.
+const GROUPS: [&str; 3] = ["", "medians of runs", "A/B, pair by pair"];
+const HEADS: [&str; NR_CELLS] = ["", "A", "B", "median", "interval", "range", "better", "limit"];
+
+/// The same for a document, where there is one line of headings.
+const MARKDOWN_HEADS: [&str; NR_CELLS] = [
+    "",
+    "A, median",
+    "B, median",
+    "A/B, median of the pairs",
+    "its interval",
+    "range of the pairs",
+    "better",
+    "limit",
+];
+
+/// Returns the table for a terminal; with `colours`, the verdict "worse" is red.
+pub(super) fn render(comparison: &Comparison, colours: bool) -> String {
+    let rows: Vec<_> = comparison.rows.iter().map(|row| (cells(row), row.verdict)).collect();
     let width = |at: usize| {
         let all = rows.iter().map(|(cells, _)| cells[at].len()).chain([HEADS[at].len()]);
         all.max().unwrap_or(0)
     };
-    let widths: [usize; 8] = std::array::from_fn(width);
-    let line = |cells: &[String; 8], word: &str| {
+    let widths: [usize; NR_CELLS] = std::array::from_fn(width);
+    let line = |cells: &[String; NR_CELLS], word: &str| {
         let mut line = format!("  {:<1$}", cells[0], widths[0]);
         for (cell, width) in cells.iter().zip(widths).skip(1) {
             // Writing into a String does not fail.
@@ -25,9 +43,14 @@ pub(super) fn render(comparison: &Comparison) -> String {
     };
     let mut text = opening(comparison, "  ");
     text += "\n";
+    text += &groups(widths);
     text += &line(&HEADS.map(str::to_owned), "verdict");
-    for (cells, word) in &rows {
-        text += &line(cells, word);
+    for (cells, verdict) in &rows {
+        let word = verdict.map_or("", Verdict::word);
+        text += &match verdict {
+            Some(Verdict::Worse) if colours => line(cells, &format!("\x1b[31m{word}\x1b[0m")),
+            _ => line(cells, word),
+        };
     }
     text += "\n";
     for caution in comparison.cautions() {
@@ -43,16 +66,29 @@ pub(super) fn render(comparison: &Comparison) -> String {
     text
 }
 
-/// In Markdown.
+/// Returns the first line of headings: what A and B, and what the ratios have in common.
+fn groups(widths: [usize; NR_CELLS]) -> String {
+    let end_of = |at: usize| 2 + widths[..=at].iter().sum::<usize>() + 2 * at;
+    let mut line = String::new();
+    for (text, last) in GROUPS.into_iter().zip([0, 2, 5]) {
+        let end = end_of(last).max(line.len() + 2 + text.len());
+        let blanks = end - line.len() - text.len();
+        let _ = write!(line, "{:blanks$}{text}", "");
+    }
+    line + "\n"
+}
+
+/// Returns the table in Markdown.
 pub(super) fn markdown(comparison: &Comparison) -> String {
     let mut text = format!("# Comparison\n\n{}\n", opening(comparison, "- "));
-    let line = |cells: &[String; 8], word: &str| format!("| {} | {word} |\n", cells.join(" | "));
-    text += &line(&HEADS.map(str::to_owned), "verdict");
+    let line =
+        |cells: &[String; NR_CELLS], word: &str| format!("| {} | {word} |\n", cells.join(" | "));
+    text += &line(&MARKDOWN_HEADS.map(str::to_owned), "verdict");
     text += "|---|---:|---:|---:|---:|---:|---|---|---|\n";
     for row in &comparison.rows {
         let word = match row.verdict {
             Some(Verdict::Worse) => "**worse**",
-            _ => word(row),
+            verdict => verdict.map_or("", Verdict::word),
         };
         text += &line(&cells(row), word);
     }
@@ -69,32 +105,33 @@ pub(super) fn markdown(comparison: &Comparison) -> String {
 }
 
 fn opening(comparison: &Comparison, indent: &str) -> String {
-    let Comparison { titles: [a, b], machine, nr_pairs, .. } = comparison;
+    let Comparison { titles: [a, b], machine, nr_pairs, workload, .. } = comparison;
     let pairs = if *nr_pairs == 1 { "pair" } else { "pairs" };
-    format!("{nr_pairs} {pairs} in turn, on {machine}\n\n{indent}A: {a}\n{indent}B: {b}\n")
+    format!(
+        "{nr_pairs} {pairs} of runs, A and B in turn, on {machine}\n\n{indent}Load: {workload}\n\
+         {indent}A: {a}\n{indent}B: {b}\n"
+    )
 }
 
-fn cells(row: &Row) -> [String; 8] {
-    let [a, b] = row.medians.map(|value| row.metric.show(value));
-    let ratio = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
+fn cells(row: &Row) -> [String; NR_CELLS] {
+    let (_, scale) = row.unit();
+    let [a, b] = row.medians.map(|value| row.metric.show(value, scale));
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let interval = row.ratio.and_then(|ratio| ratio.interval);
     let limit = row.metric.tolerance().as_ref().map(Tolerance::to_string).unwrap_or_default();
     [
         row.title(),
         a,
         b,
-        ratio(row.ratio.map(|ratio| ratio.median)),
-        ratio(row.ratio.map(|ratio| ratio.min)),
-        ratio(row.ratio.map(|ratio| ratio.max)),
+        or_dash(row.ratio.map(|ratio| shown(ratio.median))),
+        or_dash(interval.map(|interval| shown_range(interval.low, interval.high))),
+        or_dash(row.ratio.map(|ratio| shown_range(ratio.min, ratio.max))),
         row.metric.better().word().to_owned(),
         limit,
     ]
 }
 
-fn word(row: &Row) -> &'static str {
-    row.verdict.map_or("", Verdict::word)
-}
-
-/// A sentence in lines that fit a terminal.
+/// Returns a sentence in lines that fit a terminal.
 fn wrapped(sentence: &str) -> String {
     const COLUMNS: usize = 90;
     let (mut text, mut column) = (String::new(), 0);
@@ -122,52 +159,57 @@ mod tests {
     use super::*;
 
     const TERMINAL: &str = "\
-5 pairs in turn, on A Processor, 2 processors, Linux 6.1
+5 pairs of runs, A and B in turn, on A Processor, 2 processors, Linux 6.1
 
+  Load: rw=randread, bs=4k
   A: forebay, disk.img?direct=on
   B: fio-3.33, io_uring, x
 
-                                 A       B   A/B  lowest  highest  better    limit  verdict
-  IOPS                      102.0k  100.0k  1.02    0.90     1.10  higher  >= 0.97  ok
-  bandwidth, MiB/s           398.4   390.6  1.02    0.90     1.10  higher  >= 0.97  ok
-  latency mean, us            9.80   10.00  0.98    0.91     1.11   lower
-  latency p50, us             7.84    8.00  0.98    0.91     1.11   lower  <= 1.05  ok
-  latency p99, us            20.40   20.00  1.02    0.90     1.10   lower  <= 1.15  ok
-  latency p99.9, us           1500    1500  1.00    1.00     1.00   lower
-  CPU per I/O, us            3.000   5.000  0.60    0.60     0.60   lower
-  system calls per I/O       2.000   2.500  0.80    0.80     0.80   lower
-  context switches per I/O   0.500   0.500  1.00    1.00     1.00   lower
+                            medians of runs            A/B, pair by pair
+                                 A       B  median   interval      range  better    limit  verdict
+  IOPS                      102.0k  100.0k    1.02  0.90-1.10  0.90-1.10  higher  >= 0.97  undecided
+  bandwidth, MiB/s           398.4   390.6    1.02  0.90-1.10  0.90-1.10  higher  >= 0.97  undecided
+  latency mean, us            9.80   10.00    0.98  0.91-1.11  0.91-1.11   lower
+  latency p50, us             7.84    8.00    0.98  0.91-1.11  0.91-1.11   lower  <= 1.05  undecided
+  latency p99, us            20.40   20.00    1.02  0.90-1.10  0.90-1.10   lower  <= 1.15  ok
+  latency p99.9, us           1500    1500    1.00  1.00-1.00  1.00-1.00   lower
+  CPU per I/O, us            3.000   5.000    0.60  0.60-0.60  0.60-0.60   lower
+  system calls per I/O       2.000   2.500    0.80          -  0.80-0.80   lower
+  context switches per I/O   0.500   0.500    1.00  1.00-1.00  1.00-1.00   lower
 
-A/B: ";
+A, B: the median of the runs of each side. ";
 
     const MARKDOWN: &str = "\
 # Comparison
 
-5 pairs in turn, on A Processor, 2 processors, Linux 6.1
+5 pairs of runs, A and B in turn, on A Processor, 2 processors, Linux 6.1
 
+- Load: rw=randread, bs=4k
 - A: forebay, disk.img?direct=on
 - B: fio-3.33, io_uring, x
 
-|  | A | B | A/B | lowest | highest | better | limit | verdict |
+|  | A, median | B, median | A/B, median of the pairs | its interval | range of the pairs | better \
+| limit | verdict |
 |---|---:|---:|---:|---:|---:|---|---|---|
-| IOPS | 102.0k | 100.0k | 1.02 | 0.90 | 1.10 | higher | >= 0.97 | ok |
-| bandwidth, MiB/s | 398.4 | 390.6 | 1.02 | 0.90 | 1.10 | higher | >= 0.97 | ok |
-| latency mean, us | 9.80 | 10.00 | 0.98 | 0.91 | 1.11 | lower |  |  |
+| IOPS | 102.0k | 100.0k | 1.02 | 0.90-1.10 | 0.90-1.10 | higher | >= 0.97 | undecided |
+| bandwidth, MiB/s | 398.4 | 390.6 | 1.02 | 0.90-1.10 | 0.90-1.10 | higher | >= 0.97 | undecided |
+| latency mean, us | 9.80 | 10.00 | 0.98 | 0.91-1.11 | 0.91-1.11 | lower |  |  |
 ";
 
     #[test]
     fn the_table_for_a_terminal() {
-        let text = render(&comparison());
-        let expected = TERMINAL;
-        assert!(text.starts_with(expected), "{text}");
+        let text = render(&comparison(), false);
+        assert!(text.starts_with(TERMINAL), "{text}");
         assert!(text.lines().take(16).all(|line| line.len() <= 100), "{text}");
+        let level = "\ninterval: it contains the median of all possible pairs with a probability \
+                     of 93.8 % (order\n  statistics of 5 pairs).\n";
+        assert!(text.contains(level), "{text}");
     }
 
     #[test]
     fn the_table_in_markdown() {
         let text = markdown(&comparison());
-        let expected = MARKDOWN;
-        assert!(text.starts_with(expected), "{text}");
+        assert!(text.starts_with(MARKDOWN), "{text}");
         assert!(
             text.ends_with("\n```console\nforebay bench --name=a\nfio --thread --name=a\n```\n")
         );
@@ -181,11 +223,19 @@ A/B: ";
             ratio.max = 2.0;
             ratio
         });
-        let text = render(&comparison);
-        let note = "\nNOTE: Interrupted: 5 of 7 pairs were done.\nNOTE: The ratios of IOPS go from \
-                    0.90 to 2.00: the machine or the device was not quiet;\n  take more pairs, or \
-                    longer runs.\nA/B: ";
+        let text = render(&comparison, false);
+        let note = "\nNOTE: Interrupted: 5 of 7 pairs are complete.\nNOTE: The ratios of IOPS \
+                    range from 0.90 to 2.00: the machine or the device was not quiet.\n  Take more \
+                    pairs or longer runs.\nA, B: ";
         assert!(text.contains(note), "{text}");
+    }
+
+    #[test]
+    fn only_worse_has_a_colour_and_only_if_it_may() {
+        let mut comparison = comparison();
+        comparison.rows[0].verdict = Some(Verdict::Worse);
+        assert!(render(&comparison, true).contains("  \x1b[31mworse\x1b[0m\n"));
+        assert!(!render(&comparison, false).contains('\x1b'));
     }
 
     #[test]

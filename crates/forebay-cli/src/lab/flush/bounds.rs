@@ -1,4 +1,4 @@
-//! What the experiment must show in virtual time, as tests: they are exact, and take no clock.
+//! The bounds of the experiment in virtual time, as tests: they are exact, and take no clock.
 
 use super::super::rows::Deviation;
 use super::*;

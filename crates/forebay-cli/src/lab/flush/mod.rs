@@ -34,7 +34,7 @@ pub(super) const SHAPES: [(&str, FsyncShape, &str); 2] = [
     ),
 ];
 
-/// What goes first, and whether flushes are elided.
+/// The flush policy, and whether flushes are elided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Side {
     name: &'static str,
@@ -42,7 +42,7 @@ struct Side {
     elide: bool,
 }
 
-/// The policies: before, without the hold, after, and what nobody has published.
+/// The policies: before, without the hold, after, and one that is not published.
 const SIDES: [Side; 4] = [
     Side { name: "tail", flush: FlushPolicy::Tail, elide: false },
     Side { name: "requeue", flush: FlushPolicy::Requeue, elide: false },
@@ -52,7 +52,7 @@ const SIDES: [Side; 4] = [
 
 const HOLD: Side = Side { name: "hold", flush: FlushPolicy::Hold, elide: false };
 
-/// What fileio writes at a time, and over how much, if it is not told otherwise.
+/// The size of fileio's writes and of its files, by default.
 const BLOCK_BYTES: u64 = 16 << 10;
 const RANGE_BYTES: u64 = 2 << 30;
 
@@ -65,7 +65,7 @@ struct Cell {
     nr_threads: u32,
 }
 
-/// What was measured of a cell.
+/// The figures of a cell.
 #[derive(Debug)]
 struct Figures {
     cell: Cell,
@@ -169,12 +169,12 @@ fn rows_of(part: &'static str, figures: &Figures, all: &[Figures]) -> Vec<Row> {
     rows
 }
 
-/// On rows of arithmetic.
+/// The note on rows of arithmetic.
 const CLOSED_FORM: &str = "arithmetic: with n threads at the disk (32 at most), w for a write and \
      its extent, and f for a clean flush, n writes take n w + 2 f (hold), n w + f (hold+elide) or \
-     n (w + f) (tail); one thread has two wake-ups for each as well";
+     n (w + f) (tail); one thread also has two wake-ups for each";
 
-/// The share of hold that is left, beside what was published.
+/// Returns the row of the ratio to hold, with the published figure.
 fn of_hold(row: Row) -> Row {
     let is_published = row.policy == "tail" && row.x == published::FLUSH_THREADS;
     if !is_published {
@@ -185,25 +185,25 @@ fn of_hold(row: Row) -> Row {
     let note = match row.experiment {
         _ if !row.is_over() => "",
         "flush-100" => {
-            "the fsyncs of a round come one after another, with no write between them, so all but \
-             the first find a clean cache, whatever goes first; which of the two ways of calling \
-             fsync was measured is not published"
+            "the fsyncs of a round follow each other without a write between them, so all but the \
+             first find a clean cache, whatever goes first; the publication does not say which of \
+             the two ways to call fsync was measured"
         }
         _ => {
-            "more or less than one write went between two flushes: how many do depends on how \
-             soon threads that were woken run"
+            "not exactly one write went between two flushes; their number depends on how soon \
+             woken threads run"
         }
     };
     Row { note: note.to_owned(), ..row }
 }
 
-/// How many times the writes per second of one thread there should be, by arithmetic.
+/// Returns the writes per second in units of those of one thread, by arithmetic.
 fn closed_form(cell: &Cell) -> Option<f64> {
     let of = |nr_threads| Cell { nr_threads, ..*cell }.load().closed_form();
     Some(of(cell.nr_threads)? / of(1)?)
 }
 
-/// What an experiment is, in a line.
+/// Returns the heading of an experiment.
 pub(super) fn title(experiment: &str) -> Option<String> {
     let (_, _, what) = SHAPES.into_iter().find(|(name, ..)| *name == experiment)?;
     Some(format!("{experiment}: sata, random writes of 16 KiB over 2 GiB, {what}"))

@@ -19,7 +19,7 @@ use crate::output;
 /// The places that are written are always the same.
 const SEED: u64 = 1;
 
-/// What is not measured at the beginning.
+/// The time at the beginning that is not measured.
 const WARM_UP: Duration = Duration::from_millis(500);
 
 /// How long a cell is measured if nothing else is asked for, s.
@@ -47,10 +47,10 @@ pub(in crate::lab) fn run(is_full: bool, seconds: Option<u64>) -> Result<Outcome
     Ok(Outcome { rows: rows("real time", &all), nr_missing: cells.len() - all.len() })
 }
 
-/// What the threads of a cell and who watches them share.
+/// State shared by the threads of a cell and the thread that watches them.
 struct Board {
     tasks: Mutex<FsyncTasks>,
-    /// What ends now is counted. Relaxed, as the others: nothing is published with them.
+    /// Set while I/Os that end are counted. Relaxed, as the others: nothing is published with them.
     is_measuring: AtomicBool,
     is_over: AtomicBool,
     nr_writes: AtomicU64,
@@ -63,7 +63,7 @@ fn measure(
     stop: &Stop,
     tick: &mut dyn FnMut(),
 ) -> Result<Option<Figures>, Failure> {
-    let disk = Disk::open(&spec(&cell)).map_err(|error| Failure::open("lab: ", &error))?;
+    let disk = Disk::open(&spec(&cell)).map_err(|error| Failure::open("", &error))?;
     let board = Board {
         tasks: Mutex::new(FsyncTasks::new(cell.shape)),
         is_measuring: AtomicBool::new(false),
@@ -115,7 +115,7 @@ fn work(disk: &Disk, board: &Board, id: u32) -> Result<Histogram, Failure> {
             }
             FsyncTask::Fsync => disk.flush(),
         };
-        result.map_err(|error| Failure::Run(format!("lab: the disk failed: {error}")))?;
+        result.map_err(|error| Failure::Run(format!("the disk failed: {error}")))?;
         match task {
             _ if !board.is_measuring.load(Ordering::Relaxed) => {}
             FsyncTask::Write => {
@@ -132,17 +132,22 @@ fn work(disk: &Disk, board: &Board, id: u32) -> Result<Histogram, Failure> {
 mod tests {
     use super::*;
 
-    fn measured(nth: usize, stop: &Stop) -> Option<Figures> {
+    fn measured(nth: usize, ms: u64, stop: &Stop) -> Option<Figures> {
         let cell = cells(&[3]).nth(nth).expect("a cell");
-        measure(cell, Duration::from_millis(400), stop, &mut || ()).expect("a disk")
+        measure(cell, Duration::from_millis(ms), stop, &mut || ()).expect("a disk")
     }
 
     #[test]
     fn threads_write_and_flush_and_are_counted() {
         for nth in 0..8 {
-            let figures = measured(nth, &Stop::default()).expect("no signal");
+            // A machine with other work may run no thread for as long as a short cell takes.
+            let mut figures = [400, 2_000, 10_000]
+                .into_iter()
+                .map(|ms| measured(nth, ms, &Stop::default()).expect("no signal"));
+            let figures = figures
+                .find(|figures| figures.iops > 0.0 && figures.fsyncs.count() > 0)
+                .expect("writes and flushes within 10 s");
             let name = figures.cell.name();
-            assert!(figures.iops > 0.0 && figures.fsyncs.count() > 0, "{name}");
             let FlushCounts { asked, issued, joined, elided, .. } = figures.counts;
             assert!(asked.abs_diff(issued + joined + elided) <= 3 && issued > 0, "{name}");
         }
@@ -150,6 +155,6 @@ mod tests {
 
     #[test]
     fn after_a_signal_little_is_nothing() {
-        assert!(measured(0, &Stop::set()).is_none());
+        assert!(measured(0, 400, &Stop::set()).is_none());
     }
 }

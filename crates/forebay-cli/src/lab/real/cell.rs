@@ -17,7 +17,7 @@ const STACK: usize = 256 << 10;
 /// How often who watches looks around.
 const POLL: Duration = Duration::from_millis(100);
 
-/// What is to be measured.
+/// The cell to measure.
 #[derive(Debug, Clone)]
 pub(super) struct Cell {
     /// The disk.
@@ -28,13 +28,13 @@ pub(super) struct Cell {
     pub(super) run: Duration,
 }
 
-/// What was measured.
+/// The figures of a cell.
 #[derive(Debug)]
 pub(super) struct Measured {
     pub(super) run: Duration,
     /// What the disk has read, in blocks: what a job has not reaped, since it waits for a tag, too.
     pub(super) nr_ios: f64,
-    /// What each job has reaped.
+    /// The reads that each job has reaped.
     pub(super) ios_of_jobs: Vec<u64>,
     pub(super) nr_tag_sleeps: u64,
     /// Sleeps of job threads, whatever for.
@@ -52,7 +52,7 @@ pub(super) fn measure(
     stop: &Stop,
     tick: &mut dyn FnMut(),
 ) -> Result<Option<Measured>, Failure> {
-    let disk = Disk::open(&cell.spec).map_err(|error| Failure::open("lab: ", &error))?;
+    let disk = Disk::open(&cell.spec).map_err(|error| Failure::open("", &error))?;
     let board = Board::new(cell.nr_jobs);
     thread::scope(|scope| {
         let mut jobs = Vec::new();
@@ -64,7 +64,7 @@ pub(super) fn measure(
                 Err(error) => {
                     board.is_over.store(true, Ordering::Relaxed);
                     return Err(Failure::Run(format!(
-                        "lab: {} threads were asked for, and only {id} could be started: {error}; \
+                        "only {id} of {} threads could be started: {error}; \
                          raise the limit (ulimit -u, the container's pids)",
                         cell.nr_jobs
                     )));
@@ -101,7 +101,7 @@ pub(super) fn measure(
     })
 }
 
-/// What has been done so far.
+/// The work done so far.
 struct Looked {
     ios: Vec<u64>,
     nr_bytes: u64,

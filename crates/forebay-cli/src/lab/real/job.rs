@@ -1,4 +1,4 @@
-//! A job's thread in real time: it keeps so many reads in flight until it is told to end.
+//! A job's thread in real time: it keeps so many reads in flight until it has to end.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::thread;
@@ -16,7 +16,7 @@ const SEED: u64 = 1;
 /// what comes out in virtual time, where each thread has a processor and a tag takes 0.8 us.
 const PARTS_PER_TURN: u64 = 4;
 
-/// What a job is to do.
+/// The work of a job.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Work {
     /// How many reads it keeps in flight.
@@ -29,7 +29,7 @@ pub(super) struct Work {
     pub(super) nr_places: u64,
 }
 
-/// What all jobs and who watches them share.
+/// State shared by all jobs and the thread that watches them.
 #[derive(Debug)]
 pub(super) struct Board {
     started: Instant,
@@ -40,7 +40,7 @@ pub(super) struct Board {
     jobs: Vec<Seat>,
 }
 
-/// What a job shows of itself. Everything here stands for itself: nothing is published with it.
+/// The progress that a job shows. Everything here stands for itself: nothing is published with it.
 #[derive(Debug, Default)]
 struct Seat {
     /// Reads that have ended.

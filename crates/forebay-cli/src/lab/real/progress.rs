@@ -1,26 +1,26 @@
-//! The line that says how far it is, on a terminal.
+//! The progress line of experiments in real time.
 
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
-use crate::output;
+use crate::output::ProgressLine;
 
-/// Between two updates.
+/// The interval between two updates of the line.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// How far a list of cells is.
+/// The progress of a list of cells.
 #[derive(Debug)]
 pub(in crate::lab) struct Progress {
     is_shown: bool,
     nr_cells: usize,
     nr_done: usize,
-    /// How long the cells that are not done take, this one included.
+    /// The time for the cells that are not done, this one included.
     left: Duration,
     name: String,
     took: Duration,
     began: Instant,
     shown: Option<Instant>,
-    width: usize,
+    line: ProgressLine,
 }
 
 impl Progress {
@@ -34,53 +34,48 @@ impl Progress {
             took: Duration::ZERO,
             began: Instant::now(),
             shown: None,
-            width: 0,
+            line: ProgressLine::default(),
         }
     }
 
-    /// What is to come, for who does not see the line as well.
+    /// Returns the number of cells and their time, for output without a progress line.
     pub(in crate::lab) fn announcement(&self) -> String {
         let seconds = self.left.as_secs();
         let (minutes, seconds) = (seconds / 60, seconds % 60);
-        format!("forebay: lab: {} cells, {minutes}:{seconds:02} minutes in all\n", self.nr_cells)
+        format!("forebay: {} cells, {minutes}:{seconds:02} minutes in total\n", self.nr_cells)
     }
 
-    /// A cell begins, which takes so long.
+    /// Starts a cell, which takes this time.
     pub(in crate::lab) fn begin(&mut self, name: String, takes: Duration) {
         (self.name, self.took, self.began) = (name, takes, Instant::now());
     }
 
-    /// It has ended.
+    /// Ends the cell.
     pub(in crate::lab) fn end(&mut self) {
         self.nr_done += 1;
         self.left = self.left.saturating_sub(self.took);
     }
 
-    /// Renews the line, if it is time.
+    /// Updates the line, if it is time.
     pub(in crate::lab) fn tick(&mut self) {
         if !self.is_shown || self.shown.is_some_and(|shown| shown.elapsed() < PERIOD) {
             return;
         }
         self.shown = Some(Instant::now());
-        let line = self.line(self.began.elapsed());
-        let width = line.chars().count();
-        output::stderr(&format!("\r{line:old$}", old = self.width));
-        self.width = width;
+        let text = self.text(self.began.elapsed());
+        self.line.show(&text);
     }
 
-    fn line(&self, elapsed: Duration) -> String {
+    fn text(&self, elapsed: Duration) -> String {
         let left = self.left.saturating_sub(elapsed).as_secs();
         let (at, of) = (self.nr_done + 1, self.nr_cells);
         let (minutes, seconds) = (left / 60, left % 60);
         format!("[{at}/{of}] {}; {minutes}:{seconds:02} left", self.name)
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(in crate::lab) fn clear(&mut self) {
-        if self.width > 0 {
-            output::stderr(&format!("\r{:1$}\r", "", self.width));
-            self.width = 0;
-        }
+        self.line.clear();
     }
 }
 
@@ -91,11 +86,11 @@ mod tests {
     #[test]
     fn the_line_says_what_runs_and_what_is_left() {
         let mut progress = Progress::new(3, Duration::from_secs(200));
-        assert_eq!(progress.announcement(), "forebay: lab: 3 cells, 3:20 minutes in all\n");
+        assert_eq!(progress.announcement(), "forebay: 3 cells, 3:20 minutes in total\n");
         progress.begin("hdd, batch, 1 job".to_owned(), Duration::from_secs(70));
         progress.end();
         progress.begin("hdd, batch, 72 jobs".to_owned(), Duration::from_secs(70));
-        let line = progress.line(Duration::from_secs(6));
+        let line = progress.text(Duration::from_secs(6));
         assert_eq!(line, "[2/3] hdd, batch, 72 jobs; 2:04 left");
     }
 }

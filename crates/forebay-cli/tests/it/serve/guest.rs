@@ -1,12 +1,12 @@
 //! A guest on a served disk: a Linux kernel in QEMU, without hardware virtualization, mounts a file
 //! system, works on it, and says what it has written. The host looks whether all of it is there.
 //!
-//! Kernel and tools are the distribution's, fetched once; where there are none, the test is
-//! skipped.
+//! Kernel and tools are the distribution's, downloaded once by apt. Without them the test is
+//! skipped by name, or fails where `FOREBAY_REQUIRE_TOOLS` is set.
 
 use super::server::Server;
 use super::tools::{is_there, run, try_run};
-use crate::common::{folder, skip, stdout};
+use crate::common::{folder, skip_unless_required, stdout};
 use std::fs::{File, copy, create_dir_all, read_to_string, write};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -86,7 +86,9 @@ fn a_guest_finds_all_that_it_wrote() {
         }
     }
     let Some(distribution) = distribution() else {
-        skip(TEST, "the distribution's kernel cannot be had");
+        let why = "the kernel of the distribution is not there: apt-get download linux-image-... \
+                   and busybox-static failed; apt-get update, and check the network";
+        skip_unless_required(TEST, why);
         return;
     };
     let folder = folder();

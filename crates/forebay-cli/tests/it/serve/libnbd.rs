@@ -1,5 +1,6 @@
 //! libnbd's own programs: they see what is there, and copy it both ways.
 
+use super::client::{Client, command};
 use super::server::Server;
 use super::tools::{is_there, run, try_run};
 use crate::common::{data_file, folder, stderr};
@@ -132,4 +133,37 @@ fn what_is_zero_is_copied_out_as_holes() {
     let metadata = folder.path().join("back").metadata().expect("a copy");
     let nr_blocks = std::os::unix::fs::MetadataExt::blocks(&metadata);
     assert!(nr_blocks < 2048, "64 MiB of zeroes have {nr_blocks} sectors");
+}
+
+/// As qemu-nbd and nbdkit do it.
+#[test]
+fn an_empty_file_is_served_with_size_0() {
+    let test = "an_empty_file_is_served_with_size_0";
+    if !is_there("nbdinfo", test) || !is_there("nbdcopy", test) {
+        return;
+    }
+    let folder = folder();
+    for (nth, args) in ["", "?direct=on", "?engine=psync", " --read-only"].iter().enumerate() {
+        File::create(folder.path().join("disk.img")).expect("a file");
+        let server = Server::start(&folder, &format!("disk.img{args}"));
+        let uri = server.uri("");
+        let text = run(&folder, "nbdinfo", &["--json", &uri]);
+        let info: Value = text.parse().expect("JSON");
+        assert_eq!(info["exports"][0]["export-size"], 0, "{args}: {text}");
+        let back = format!("back-{nth}");
+        run(&folder, "nbdcopy", &[&uri, &back]);
+        assert_eq!(read(folder.path().join(back)).expect("a copy"), Vec::<u8>::new(), "{args}");
+        let mut client = Client::connect(server.socket(), "").expect("a connection");
+        assert_eq!(client.size_bytes, 0);
+        assert_eq!(client.ask((command::FLUSH, 0), 0, 0, &[]).ok(), Some(0), "{args}");
+        assert!(client.read(0, 512).is_err(), "{args}: there is nothing to read");
+        let written = client.ask((command::WRITE, 0), 0, 512, &[1; 512]).expect("a reply");
+        assert_ne!(written, 0, "{args}: there is no room");
+        assert!(server.terminate().success());
+        assert_eq!(
+            read(folder.path().join("disk.img")).expect("the image"),
+            Vec::<u8>::new(),
+            "{args}"
+        );
+    }
 }

@@ -6,6 +6,8 @@
 //! - `refusals`: what is wrong with its options, before it serves;
 //! - `chain`: a server whose disk is another server's;
 //! - `process`, `activation`, `signals`: what it does with its process, and who has started it;
+//! - `confinement`: what it cannot do any more, as the kernel sees it;
+//! - `hangup`: SIGHUP, with a controlling terminal and without;
 //! - `endings`: what it says when it ends badly;
 //! - `load`, `registers`: four clients whose log is checked, also behind a kill;
 //! - `rude`, `hostile`: clients that leave in the middle, and that mean harm.
@@ -15,12 +17,15 @@
 mod activation;
 mod chain;
 mod client;
+mod confinement;
 mod endings;
 mod fio;
 mod guest;
+mod hangup;
 mod hostile;
 mod libnbd;
 mod load;
+mod locks;
 mod process;
 mod qemu;
 mod refusals;

@@ -26,7 +26,7 @@ fn status_of(server: &Server, name: &str) -> String {
 }
 
 #[test]
-fn all_threads_are_confined_and_no_socket_is_left_behind() {
+fn no_thread_gains_privileges_and_no_socket_is_left_behind() {
     let folder = folder();
     let metrics = folder.path().join("metrics");
     let args = format!("ram:1m --threads=2 --metrics=unix:{}", metrics.display());
@@ -36,9 +36,6 @@ fn all_threads_are_confined_and_no_socket_is_left_behind() {
         let status = status_of(&server, thread);
         assert!(status.contains("NoNewPrivs:\t1\n"), "{status}");
     }
-    let log = server.log();
-    let lines = ["forebay: confined by Landlock", "forebay: not confined"];
-    assert_eq!(log.lines().filter(|line| lines.iter().any(|l| line.starts_with(l))).count(), 1);
     let socket = server.socket().to_owned();
     assert!(server.terminate().success());
     for socket in [socket, metrics] {

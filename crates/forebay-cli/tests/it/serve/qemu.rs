@@ -137,4 +137,26 @@ fn raw_means_raw() {
     assert_eq!(&seen[..4], b"QFI\xfb", "the header is data");
     assert!(seen[..image.len()] == image[..]);
     assert!(seen[image.len()..].iter().all(|byte| *byte == 0));
+    // The operator may have meant something else.
+    let warning = "forebay: disk.img: this is a qcow2 image, and it is served as raw";
+    assert!(server.log().lines().any(|line| line.starts_with(warning)), "{}", server.log());
+}
+
+#[test]
+fn qemu_reads_an_export_of_size_0() {
+    let test = "qemu_reads_an_export_of_size_0";
+    if !is_there("qemu-img", test) {
+        return;
+    }
+    let folder = folder();
+    File::create(folder.path().join("disk.img")).expect("a file");
+    let server = Server::start(&folder, "disk.img");
+    let uri = server.uri("");
+    let text = run(&folder, "qemu-img", &["info", "--output=json", "-f", "raw", &uri]);
+    let info: serde_json::Value = text.parse().expect("JSON");
+    assert_eq!(info["virtual-size"], 0, "{text}");
+    run(&folder, "qemu-img", &["convert", "-f", "raw", "-O", "raw", &uri, "back.img"]);
+    assert_eq!(read(folder.path().join("back.img")).expect("a copy"), Vec::<u8>::new());
+    run(&folder, "qemu-img", &["compare", "-f", "raw", "-F", "raw", "disk.img", &uri]);
+    assert!(server.terminate().success());
 }

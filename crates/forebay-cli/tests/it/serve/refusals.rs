@@ -1,6 +1,8 @@
 //! What `forebay serve` refuses before it serves: with which words, and which exit code.
 
-use crate::common::{data_file, folder, stderr, stdout};
+use crate::common::{data_file, folder, skip_unless_required, stderr, stdout};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 #[track_caller]
@@ -33,6 +35,11 @@ fn limits_that_cannot_be_kept_are_refused() {
     check(&["disk.img", "--memory-mib=0"], 2, "--memory-mib must be from 1");
     check(&["disk.img", "--memory-mib=17592186044417"], 2, "--memory-mib must be from 1");
     check(&["disk.img", "--threads=0"], 2, "--threads and --max-connections must be");
+    let args = ["disk.img", "--memory-mib=1", "--max-connections=1000", "--threads=2"];
+    let little = "1 MiB of memory is too little: 1000 connections on 2 threads need 16 MiB, so \
+                  that each can always have 4 KiB; raise --memory-mib, or lower --max-connections \
+                  or --threads";
+    check(&args, 2, little);
 }
 
 #[test]
@@ -56,4 +63,70 @@ fn what_is_wrong_with_a_disk_or_a_place_is_said_once_with_what_to_do() {
     check(&["disk.img", "--nbd=unix:nosuch/s"], 1, folder);
     let busy = "cannot listen at unix:.: something is there that is no socket";
     check(&["disk.img", "--nbd=unix:."], 1, busy);
+}
+
+/// Runs it, and returns what it prints; it must end by itself, as wrong usage.
+#[track_caller]
+fn usage_error(args: &[&str]) -> String {
+    let folder = folder();
+    let mut command = Command::new("timeout");
+    command.args(["60", env!("CARGO_BIN_EXE_forebay"), "serve"]).args(args);
+    let output = command.current_dir(folder.path()).output().expect("it can be run");
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {}", stderr(&output));
+    stderr(&output)
+}
+
+#[test]
+fn options_of_other_servers_are_answered_by_what_to_use_here() {
+    for (option, tip) in [
+        ("--port=10809", "; use --nbd tcp:HOST:PORT"),
+        ("-p", "; use --nbd tcp:HOST:PORT"),
+        ("--socket=s", "; use --nbd unix:PATH"),
+        ("--fork", "; forebay serve stays in the foreground"),
+        ("--pid-file=x", "; forebay serve writes no PID file"),
+        ("--readonly", "; use --read-only"),
+        ("--export-name=x", "; use --name"),
+    ] {
+        let told = usage_error(&["disk.img", option]);
+        assert!(told.contains(tip), "{option}: {told}");
+        assert_eq!(told.matches("unknown option").count(), 1, "{option}: {told}");
+    }
+    // clap's own tip would have the option taken for a disk.
+    for option in ["--port", "--no-such-option"] {
+        let told = usage_error(&["disk.img", option]);
+        assert!(!told.contains("-- "), "{told}");
+    }
+    let told = usage_error(&["disk.img", "--max-connection=5"]);
+    assert!(told.contains("did you mean --max-connections?"), "{told}");
+}
+
+#[test]
+fn a_disk_that_may_not_be_written_is_served_by_read_only() {
+    let test = "a_disk_that_may_not_be_written_is_served_by_read_only";
+    let folder = folder();
+    let path = data_file(&folder, "disk.img", 1 << 20);
+    let set = |path, mode| {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("chmod");
+    };
+    set(folder.path(), 0o777);
+    set(&path, 0o444);
+    let serve = |args: &[&str]| {
+        let mut command = Command::new("timeout");
+        command.args(["60", env!("CARGO_BIN_EXE_forebay"), "serve"]).args(args);
+        // The superuser may write to any file.
+        if rustix::process::geteuid().is_root() {
+            command.uid(65_534).gid(65_534);
+        }
+        command.current_dir(folder.path()).output()
+    };
+    let told = match serve(&["disk.img"]) {
+        // The build may be in a directory that other users cannot enter.
+        Err(error) => return skip_unless_required(test, &error.to_string()),
+        Ok(output) => stderr(&output),
+    };
+    let expected = "forebay: disk.img: no permission to read and write it; to serve it read-only, \
+                    add --read-only\n";
+    assert_eq!(told, expected);
+    let told = stderr(&serve(&["disk.img", "ram:1m"]).expect("it can be run"));
+    assert!(told.contains("--read-only, or `?read_only=on` in the SPEC of this disk"), "{told}");
 }

@@ -139,6 +139,29 @@ fn clients_that_stop_in_the_middle_of_a_write_delay_nobody() {
     assert!(server.terminate().success());
 }
 
+/// With as little memory as the connections allow.
+#[test]
+fn hundreds_of_stalled_payloads_leave_another_client_its_memory() {
+    let folder = folder();
+    let args = "ram:16m --memory-mib=4 --max-connections=500 --threads=1";
+    let server = Server::start(&folder, args);
+    let stalled: Vec<_> = (0..400)
+        .map(|_| {
+            let mut client = Client::connect(server.socket(), "").expect("a connection");
+            let begin = [&request(WRITE, 1, 0, 64 << 10)[..], &[6]].concat();
+            client.stream.write_all(&begin).expect("it is sent");
+            client
+        })
+        .collect();
+    let mut witness = Client::connect(server.socket(), "").expect("a connection");
+    for nth in 0..20 {
+        assert_eq!(witness.ask(WRITE, nth << 16, 64 << 10, &[5; 64 << 10]).ok(), Some(0));
+        assert_eq!(witness.read(nth << 16, 64 << 10).ok(), Some(vec![5; 64 << 10]));
+    }
+    drop(stalled);
+    assert!(server.terminate().success());
+}
+
 #[test]
 fn what_was_asked_before_a_disconnect_is_done() {
     let folder = folder();

@@ -8,18 +8,37 @@ use crate::common::{data_file, folder};
 /// in it.
 #[track_caller]
 fn script(test: &str, args: &str, text: &str) {
+    script_on(test, args, text, 4 << 20);
+}
+
+/// The same, on an image of another size. Returns the most memory that the server had, KiB; none if
+/// the test was skipped.
+#[track_caller]
+fn script_on(test: &str, args: &str, text: &str, len: usize) -> Option<u64> {
     if !is_there("nbdsh", test) || !is_there("python3", test) {
-        return;
+        return None;
     }
     let folder = folder();
-    data_file(&folder, "disk.img", 4 << 20);
+    data_file(&folder, "disk.img", len);
     let path = folder.path().join("script.py");
     std::fs::write(&path, text).expect("a script");
     let server = Server::start(&folder, args);
     let source = format!("uri = {:?}; exec(open({path:?}).read(), globals())", server.uri(""));
     // It runs the first python3 of PATH, which need not be the one that has libnbd.
     run(&folder, "env", &["PATH=/usr/bin:/bin", "nbdsh", "-c", &source]);
+    let most = server.memory_kib("VmHWM");
     assert!(server.terminate().success());
+    Some(most)
+}
+
+#[test]
+fn payloads_of_64_mib_are_taken_and_memory_stays_bounded() {
+    let test = "payloads_of_64_mib_are_taken_and_memory_stays_bounded";
+    let args = "disk.img --memory-mib=4 --threads=1 --max-connections=10";
+    let text = include_str!("scripts/payloads.py");
+    if let Some(most) = script_on(test, args, text, 80 << 20) {
+        assert!(most < 48 << 10, "the server had {most} KiB");
+    }
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! `forebay serve` in the background, for one test: on a socket in the test's folder.
 
 use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::forebay;
 use tempfile::TempDir;
 
 /// How long a server may take to begin or to end. A machine that is busy is slow.
@@ -25,8 +25,33 @@ impl Server {
     /// back when it listens.
     #[track_caller]
     pub(crate) fn start(folder: &TempDir, args: &str) -> Server {
+        Server::start_by(folder, &[], Stdio::null(), args)
+    }
+
+    /// Starts it in a session of its own, without a controlling terminal.
+    #[track_caller]
+    pub(crate) fn start_without_terminal(folder: &TempDir, args: &str) -> Server {
+        Server::start_by(folder, &["setsid"], Stdio::null(), args)
+    }
+
+    /// Starts it in a session of its own, with `terminal` as its controlling terminal. `wrapper` is
+    /// a program that runs it, such as `nohup`.
+    #[track_caller]
+    pub(crate) fn start_at_terminal(
+        folder: &TempDir,
+        terminal: OwnedFd,
+        wrapper: &[&str],
+        args: &str,
+    ) -> Server {
+        let wrapper = [&["setsid", "--ctty"], wrapper].concat();
+        Server::start_by(folder, &wrapper, Stdio::from(terminal), args)
+    }
+
+    /// Starts it by `wrapper`: programs each of which executes the rest of its command line.
+    #[track_caller]
+    fn start_by(folder: &TempDir, wrapper: &[&str], stdin: Stdio, args: &str) -> Server {
         let socket = folder.path().join("s");
-        let mut server = Server::begin(folder, args, &socket);
+        let mut server = Server::begin(folder, wrapper, stdin, args, &socket);
         let start = Instant::now();
         // A socket is there when it is bound, and takes connections a moment later.
         while UnixStream::connect(&socket).is_err() {
@@ -39,16 +64,25 @@ impl Server {
         server
     }
 
-    fn begin(folder: &TempDir, args: &str, socket: &Path) -> Server {
+    fn begin(
+        folder: &TempDir,
+        wrapper: &[&str],
+        stdin: Stdio,
+        args: &str,
+        socket: &Path,
+    ) -> Server {
         let log = folder.path().join("server.log");
         // One that was killed leaves its socket.
         let _ = std::fs::remove_file(socket);
         let to_log = || File::options().create(true).append(true).open(&log).expect("a log");
-        let child = forebay(folder)
+        let program = [wrapper, &[env!("CARGO_BIN_EXE_forebay")]].concat();
+        let child = Command::new(program[0])
+            .args(&program[1..])
             .arg("serve")
             .args(args.split_whitespace())
             .arg(format!("--nbd=unix:{}", socket.display()))
-            .stdin(Stdio::null())
+            .current_dir(folder.path())
+            .stdin(stdin)
             .stdout(to_log())
             .stderr(to_log())
             .spawn()
@@ -74,6 +108,16 @@ impl Server {
     /// What it has printed.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits until its output has `nr` lines that contain `text`.
+    #[track_caller]
+    pub(crate) fn await_lines(&self, text: &str, nr: usize) {
+        let start = Instant::now();
+        while self.log().lines().filter(|line| line.contains(text)).count() < nr {
+            assert!(start.elapsed() < PATIENCE, "no line with `{text}`: {}", self.log());
+            std::thread::sleep(NAP);
+        }
     }
 
     /// How many descriptors it has.
@@ -114,6 +158,7 @@ impl Server {
         let signal = match name {
             "TERM" => rustix::process::Signal::TERM,
             "INT" => rustix::process::Signal::INT,
+            "HUP" => rustix::process::Signal::HUP,
             _ => panic!("{name} is not sent by any test"),
         };
         rustix::process::kill_process(pid, signal).expect("a signal");

@@ -28,8 +28,9 @@ impl Managed {
         let notify = UnixDatagram::bind(&path).expect("a socket");
         notify.set_read_timeout(Some(PATIENCE)).expect("a limit");
         let socket = folder.path().join("s");
-        let server = Command::new("sh")
-            .args(["-c", "WATCHDOG_PID=$$ exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_forebay")])
+        // Without a terminal, as a manager starts it.
+        let server = Command::new("setsid")
+            .args(["sh", "-c", "WATCHDOG_PID=$$ exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_forebay")])
             .args(["serve", spec, "--threads=1", &format!("--nbd=unix:{}", socket.display())])
             .current_dir(folder.path())
             .env("NOTIFY_SOCKET", &path)
@@ -83,6 +84,21 @@ fn a_manager_is_told_that_it_serves_lives_and_ends() {
     assert!(managed.server.wait().expect("its end").success());
 }
 
+#[test]
+fn a_manager_is_told_of_a_reload_and_its_end() {
+    let folder = folder();
+    let mut managed = Managed::start(&folder, "ram:1m");
+    assert_eq!(managed.told(), "READY=1\nSTATUS=1 exports");
+    managed.send(Signal::HUP);
+    let began = managed.told();
+    let time = began.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("a reload");
+    assert!(time.parse::<u64>().is_ok(), "{began}");
+    assert_eq!(managed.told(), "READY=1");
+    managed.send(Signal::TERM);
+    assert_eq!(managed.told(), "STOPPING=1\nSTATUS=draining");
+    assert!(managed.server.wait().expect("its end").success());
+}
+
 /// A client has written to a disk that takes its time, so that the server takes its time to end.
 #[test]
 fn the_same_signal_twice_is_one_and_a_later_one_ends_the_process() {
@@ -106,6 +122,21 @@ fn the_same_signal_twice_is_one_and_a_later_one_ends_the_process() {
         let status = managed.server.wait().expect("its end");
         assert_eq!(status.signal(), Some(number.as_raw()));
     }
+}
+
+/// A reload that is asked for early is made when the server serves.
+#[test]
+fn a_reload_does_not_end_a_server_whose_disks_are_being_opened() {
+    let folder = folder();
+    let path = folder.path().join("mute");
+    let mute = UnixListener::bind(&path).expect("a socket");
+    let uri = format!("nbd+unix:///?socket={}", path.display());
+    let mut managed = Managed::start(&folder, &uri);
+    let _connection = mute.accept().expect("it connects");
+    managed.send(Signal::HUP);
+    managed.send(Signal::TERM);
+    let status = managed.server.wait().expect("its end");
+    assert_eq!(status.signal(), Some(Signal::TERM.as_raw()), "SIGHUP has not ended it");
 }
 
 /// A disk that is another server, which greets and says nothing more.

@@ -1,37 +1,39 @@
-//! What belongs to one of fio's engines. A name that several have stands here once.
+//! Options of fio's engines. A name that several engines have is listed once.
 
-use super::{Foreign, flag, ignored, refused};
+use super::{Foreign, OFF, flag, ignored, refused, unless};
 
-const RING: &str = "the driver file sets up its ring itself; see forebay info";
-const PRIORITY: &str = "I/O has no priorities here; run forebay under ionice";
-const CALL: &str = "there is no such call; the drivers choose theirs";
-const ENGINE: &str = "its engine does not exist here; a disk is named by --filename";
-const NVME: &str = "NVMe passthrough does not exist here; name the block device by --filename";
-const CPU: &str = "the engine cpuio does not exist here; run a load beside it";
+const RING: &str = "the driver sets up its ring by itself; see forebay info";
+const PRIORITY: &str = "I/O priorities are not supported; run forebay under ionice";
+const CALL: &str = "the drivers choose their system calls by themselves";
+const ENGINE: &str = "its engine is not supported; name the disk by --filename";
+const NVME: &str = "NVMe passthrough is not supported; name the block device by --filename";
+const CPU: &str = "the engine cpuio is not supported; run the CPU load in another program";
 
 #[rustfmt::skip]
 pub(super) static OPTIONS: &[Foreign] = &[
     // io_uring, libaio and the blocking ones.
-    flag(ignored(&["userspace_reap"], "the driver file reaps from its ring in any case")),
-    ignored(&["nonvectored"], "it says how a call is made, and the drivers choose theirs"),
-    refused(&["hipri", "registerfiles"], RING),
+    flag(ignored(&["userspace_reap"], "the drivers always reap in user space where they can")),
+    ignored(&["nonvectored"], "the drivers choose their system calls by themselves"),
+    unless(OFF, flag(refused(&["hipri", "registerfiles"], RING))),
     refused(&["hipri_percentage", "sqthread_poll_cpu", "force_async"], RING),
-    refused(&["nowait", "uncached"], CALL),
+    unless(OFF, refused(&["nowait", "uncached"], CALL)),
     refused(&["cmdprio", "cmdprio_percentage", "cmdprio_class", "cmdprio_bssplit"], PRIORITY),
-    refused(&["thp"], "its buffers are ordinary memory; set transparent_hugepage in /sys"),
+    refused(&["thp"], "I/O buffers are ordinary memory; set transparent_hugepage in /sys"),
     refused(&["readfua", "writefua", "sg_write_mode", "stream_id"], CALL),
     refused(&["cmd_type", "md_per_io_size", "pi_act", "pi_chk", "apptag", "apptag_mask",
         "write_mode", "verify_mode", "deac"], NVME),
     // Processor, program and file-system engines.
     refused(&["cpuload", "cpuchunks", "cpumode"], CPU),
     refused(&["exit_on_io_done"], CPU),
-    refused(&["program", "arguments", "grace_time", "std_redirect"], "run the program beside it"),
+    refused(&["program", "arguments", "grace_time", "std_redirect"],
+        "run the program beside forebay"),
     refused(&["stat_type", "donorname", "inplace", "skip_bad"], ENGINE),
     // Networks.
     refused(&["hostname", "port", "protocol", "proto", "interface", "ttl", "window_size", "mss",
         "netmask",
         "bindname", "verb", "uri", "nfs_url", "initiator"], ENGINE),
-    refused(&["nodelay", "listen", "pingpong"], ENGINE),
+    refused(&["nodelay"], ENGINE),
+    flag(refused(&["listen", "pingpong"], ENGINE)),
     refused(&["server_ip", "serverip", "direct_write_to_pmem", "busy_wait_polling"], ENGINE),
     refused(&["https", "http_host", "http_user", "http_pass", "http_s3_key", "http_s3_keyid",
         "http_s3_region", "http_s3_security_token", "http_s3_storage_class",

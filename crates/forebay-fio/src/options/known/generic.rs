@@ -1,126 +1,151 @@
-//! What every job of fio may say.
+//! fio's options of every job.
 
-use super::{Foreign, ignored, refused};
+use super::{Foreign, OFF, flag, ignored, refused, unless};
 
-const SHELL: &str = "run it in the shell";
-const ONE_FILE: &str = "a job works on one file or device; write one job for each";
+const SHELL: &str = "run the command in a shell before or after forebay";
+const ONE_FILE: &str = "a job has one file or device; write one job for each";
 const BLOCKS: &str = "use --bs=READ,WRITE, a size for each direction";
 const OFFSETS: &str = "use --offset with a job for each region";
-const DISTRIBUTION: &str = "the whole region is drawn from; use --random_distribution";
-const PACE: &str = "use --rate or --rate_iops, and --thinktime";
+const SIZE: &str = "use --size and --offset";
+const PACE: &str = "use --rate, --rate_iops or --thinktime";
+const TOO_SLOW: &str = "check the figures of the report (--output-format=json); a job does not end \
+                        because it is too slow";
 const LOGS: &str = "use --write_lat_log, --write_bw_log or --write_iops_log, with --log_avg_msec";
 const REPLAY: &str = "traces are neither written nor replayed";
-const VERIFY: &str = "use --verify, which reads back all that was written at the end";
+const VERIFY: &str = "use --verify, which reads all written blocks back at the end";
+const VERIFY_STATE: &str = "verify state files are neither written nor read";
 const TRIM: &str = "use a job with --rw=trim or --rw=randtrim";
 const DATA: &str = "use --buffer_pattern or --zero_buffers";
-const ZONES: &str = "zoned devices are not supported; name a device without zones";
-const PLACEMENT: &str = "hints for the device are not passed on";
+const ZONES: &str = "zoned devices are not supported; use a device without zones";
+const PLACEMENT: &str = "hints are not passed to the device";
 const PRIORITY: &str = "run forebay under nice or ionice";
 const PROCESSORS: &str = "run forebay under taskset or numactl";
 const END: &str = "each job ends by itself; use --runtime, and --stonewall to order jobs";
-const ORDER: &str = "use --stonewall, which waits for all jobs before it";
-const LATENCY: &str = "search by hand: a job for each --iodepth, with --stonewall between";
-const STEADY: &str = "use --runtime, and several jobs with --stonewall to see the trend";
+const LATENCY: &str = "run one job for each --iodepth, with --stonewall between them, and compare \
+                       the latencies";
+const STEADY: &str = "use --ramp_time, or several jobs with --stonewall to see the trend";
 const FLUSH: &str = "use --fsync=N, --fdatasync=N or --end_fsync=1";
-const ERRORS: &str = "the first error ends a job";
-const PERCENTILES: &str = "use --percentile_list";
+const ERRORS: &str = "a job ends at its first error";
 const GROUP: &str = "run forebay in that group or as that user";
 const SPRANDOM: &str = "write the device twice with --rw=randwrite before the measurement";
 
-const NO_FILES: &str = "it says how files are made before the start, which is not measured";
+const NO_FILES: &str = "it is about creating files, which happens before the measurement";
 
 #[rustfmt::skip]
 pub(super) static OPTIONS: &[Foreign] = &[
-    // Ignored: the same is measured, and reported.
+    // Ignored: the measurement and the report are the same.
     ignored(&["description"], "the report does not show it"),
-    ignored(&["clocksource"], "the clock is the system's monotonic one"),
-    ignored(&["unlink"], "files are left in place"),
+    ignored(&["clocksource"], "the clock is always CLOCK_MONOTONIC"),
+    ignored(&["gtod_cpu"], "reading the clock takes no system call"),
+    ignored(&["unlink"], "files are not removed"),
     ignored(&["fallocate"], NO_FILES),
     ignored(&["create_serialize", "create_fsync"], NO_FILES),
-    ignored(&["unique_filename"], "there is nothing that it would name"),
-    ignored(&["random_generator"], "offsets come from a permutation: uniform, each block once"),
+    ignored(&["unique_filename"], "it is for network clients"),
+    ignored(&["random_generator"], "offsets are a random permutation: each block once per pass"),
     ignored(&["disk_util", "unit_base"], "the report has one form"),
-    ignored(&["error_dump"], "the message names the offset that is wrong"),
+    ignored(&["error_dump"], "the error message names the wrong offset"),
     // Order and ends of jobs.
-    refused(&["wait_for"], ORDER),
-    refused(&["exitall", "exitall_on_error"], END),
+    refused(&["wait_for"], "use --stonewall, which waits for all jobs before it"),
+    unless(OFF, flag(refused(&["exitall", "exitall_on_error"], END))),
     refused(&["exit_what"], END),
     refused(&["exec_prerun", "exec_postrun"], SHELL),
     refused(&["profile"], "write the jobs of the profile"),
     refused(&["flow", "flow_id", "flow_sleep", "flow_watermark"], PACE),
     // Files.
     refused(&["directory"], "write the path into --filename"),
-    refused(&["filename_format"], "write it into --filename"),
-    refused(&["lockfile"], ONE_FILE),
-    refused(&["opendir", "nrfiles", "nr_files", "openfiles", "file_service_type", "filesize"],
-        ONE_FILE),
-    refused(&["file_append"], OFFSETS),
-    refused(&["fill_device", "fill_fs"], "without --size a job works on all there is"),
-    refused(&["fadvise_hint", "fadvise_stream"], "use --direct=1, or --invalidate=1"),
-    refused(&["overwrite"], "lay the file out with a job of --rw=write first"),
-    refused(&["create_on_open", "create_only", "allow_file_create"],
-        "files are made before the start; make them beforehand"),
-    refused(&["pre_read"], "use a job with --rw=read and --direct=0 before, with --stonewall"),
-    refused(&["unlink_each_loop"], SHELL),
-    // What is done.
-    refused(&["bs_is_seq_rand"], BLOCKS),
-    refused(&["allrandrepeat", "use_os_rand"], "use --randseed"),
-    refused(&["ignore_error", "continue_on_error"], ERRORS),
-    refused(&["rwmixcycle"], OFFSETS),
-    refused(&["serialize_overlap"], "use --iodepth=1"),
-    refused(&["io_submit_mode"], "a job submits its I/O itself"),
-    refused(&["offset_increment", "offset_align"], OFFSETS),
-    refused(&["softrandommap"], "use --norandommap=1"),
-    refused(&["num_range"], DISTRIBUTION),
-    refused(&["write_barrier", "sync_file_range", "sync"], FLUSH),
-    refused(&["atomic"], "atomic writes are not supported"),
+    refused(&["filename_format"], "write the name into --filename"),
+    unless(&["none"], refused(&["lockfile"], "jobs do not lock files")),
+    refused(&["opendir", "openfiles", "file_service_type"], ONE_FILE),
+    unless(&["1"], refused(&["nrfiles", "nr_files"], ONE_FILE)),
+    refused(&["filesize"], SIZE),
+    unless(OFF, refused(&["file_append"], "use --offset with the length of the file")),
+    unless(OFF, refused(&["fill_device", "fill_fs"], "a job without --size uses the whole device")),
+    refused(&["fadvise_hint", "fadvise_stream"], "use --direct=1 or --invalidate=1"),
+    unless(OFF, refused(&["overwrite"], "lay out the file with a job of --rw=write first")),
+    unless(OFF, refused(&["create_on_open", "create_only"],
+        "files are created before the start; create them beforehand")),
+    unless(&["1", "true", "yes", "on"], refused(&["allow_file_create"],
+        "files are created before the start; create them beforehand")),
+    unless(OFF, refused(&["pre_read"], "use a job of --rw=read and --direct=0 before it, with \
+        --stonewall between them")),
+    unless(OFF, refused(&["unlink_each_loop"], SHELL)),
+    // Access.
+    unless(OFF, refused(&["bs_is_seq_rand"], BLOCKS)),
+    unless(OFF, refused(&["allrandrepeat"], "use --randrepeat and --randseed")),
+    refused(&["use_os_rand"], "use --randseed"),
+    unless(&["none", "0"], refused(&["continue_on_error"], ERRORS)),
+    refused(&["ignore_error"], ERRORS),
+    refused(&["rwmixcycle"], "use --rwmixread, which holds for the whole job"),
+    unless(OFF, refused(&["serialize_overlap"], "use --iodepth=1")),
+    unless(&["inline"], refused(&["io_submit_mode"], "each job submits its own I/O")),
+    unless(&["0"], refused(&["offset_increment"], OFFSETS)),
+    refused(&["offset_align"], "write an aligned --offset"),
+    unless(OFF, refused(&["softrandommap"], "use --norandommap=1")),
+    refused(&["num_range"], "trims have one range each; use --bs"),
+    refused(&["write_barrier", "sync_file_range"], FLUSH),
+    unless(&["none", "0"], refused(&["sync"], FLUSH)),
+    unless(OFF, refused(&["atomic"], "atomic writes are not supported")),
     refused(&["sprandom", "spr_op", "spr_num_regions", "spr_cache_size"], SPRANDOM),
     // Pace.
-    refused(&["ramp_size"], STEADY),
-    refused(&["thinktime_blocks_type", "thinktime_iotime", "thinkcycles"], PACE),
-    refused(&["rate_min", "ratemin", "rate_iops_min", "rate_cycle", "ratecycle",
-        "rate_ignore_thinktime"], PACE),
-    refused(&["max_latency", "latency_target", "latency_window", "latency_percentile",
-        "latency_run"], LATENCY),
+    refused(&["ramp_size"], "use --ramp_time"),
+    refused(&["thinktime_blocks_type", "thinktime_iotime"], "use --thinktime_blocks"),
+    refused(&["thinkcycles"], "use --thinktime_spin"),
+    refused(&["rate_min", "ratemin", "rate_iops_min", "rate_cycle", "ratecycle"], TOO_SLOW),
+    unless(OFF, refused(&["rate_ignore_thinktime"], PACE)),
+    refused(&["max_latency"], TOO_SLOW),
+    refused(&["latency_target", "latency_window", "latency_percentile"], LATENCY),
+    unless(OFF, refused(&["latency_run"], LATENCY)),
     refused(&["steadystate", "ss", "steadystate_duration", "ss_dur", "steadystate_ramp_time",
         "ss_ramp", "steadystate_check_interval", "ss_interval"], STEADY),
     // Verification and trims.
-    refused(&["verify_interval", "verify_offset", "verify_async", "verify_async_cpus",
-        "verify_backlog", "verify_backlog_batch", "experimental_verify", "verify_state_load",
-        "verify_state_save", "verify_pattern_interval", "verify_write_sequence",
-        "verify_header_seed", "verifysort", "verifysort_nr"], VERIFY),
+    refused(&["verify_interval"], "--verify checks whole blocks of --bs"),
+    refused(&["verify_offset", "verify_header_seed", "verify_pattern_interval"], VERIFY),
+    refused(&["verify_async", "verify_async_cpus"], "each job checks its own blocks; use \
+        --numjobs"),
+    refused(&["verify_backlog", "verify_backlog_batch"], VERIFY),
+    unless(OFF, refused(&["experimental_verify"], VERIFY)),
+    unless(OFF, refused(&["verify_state_load"], VERIFY_STATE)),
+    unless(OFF, refused(&["verify_state_save"], VERIFY_STATE)),
+    unless(OFF, refused(&["verify_write_sequence"], VERIFY)),
+    refused(&["verifysort", "verifysort_nr"], "blocks are read back in order of their offsets"),
     refused(&["trim_percentage", "trim_verify_zero", "trim_backlog", "trim_backlog_batch"], TRIM),
     // Traces.
-    refused(&["write_iolog", "read_iolog", "read_iolog_chunked", "replay_no_stall",
-        "replay_redirect", "replay_scale", "replay_align", "replay_time_scale", "replay_skip",
-        "merge_blktrace_file", "merge_blktrace_scalars", "merge_blktrace_iters"], REPLAY),
+    refused(&["write_iolog", "read_iolog", "replay_redirect", "replay_scale", "replay_align",
+        "replay_time_scale", "replay_skip", "merge_blktrace_file", "merge_blktrace_scalars",
+        "merge_blktrace_iters"], REPLAY),
+    unless(OFF, refused(&["read_iolog_chunked", "replay_no_stall"], REPLAY)),
     // Devices.
-    refused(&["ioscheduler"], "write it to /sys/block/DEVICE/queue/scheduler"),
-    refused(&["zonemode", "zonesize", "zonecapacity", "zonerange", "zoneskip", "read_beyond_wp",
-        "max_open_zones", "job_max_open_zones", "ignore_zone_limits", "zone_reset_threshold",
-        "zone_reset_frequency", "recover_zbd_write_error"], ZONES),
+    refused(&["ioscheduler"], "write the name to /sys/block/DEVICE/queue/scheduler"),
+    unless(&["none"], refused(&["zonemode"], ZONES)),
+    unless(OFF, refused(&["read_beyond_wp", "ignore_zone_limits"], ZONES)),
+    refused(&["zonesize", "zonecapacity", "zonerange", "zoneskip", "max_open_zones",
+        "job_max_open_zones", "zone_reset_threshold", "zone_reset_frequency",
+        "recover_zbd_write_error"], ZONES),
     refused(&["write_hint", "dataplacement", "fdp", "plids", "fdp_pli", "plid_select",
         "fdp_pli_select", "dp_scheme"], PLACEMENT),
     // Memory and processors.
-    refused(&["lockmem"], "run it in a memory group of that size"),
-    refused(&["mem", "iomem", "mem_align", "iomem_align", "hugepage-size"],
-        "buffers are ordinary memory"),
+    refused(&["lockmem"], "run forebay in a memory cgroup of that size"),
+    unless(&["malloc"], refused(&["mem", "iomem"], "I/O buffers are ordinary memory")),
+    refused(&["mem_align", "iomem_align", "hugepage-size"], "I/O buffers are ordinary memory"),
     refused(&["nice", "prio", "prioclass", "priohint"], PRIORITY),
     refused(&["cpumask", "cpus_allowed", "cpus_allowed_policy", "numa_cpu_nodes",
         "numa_mem_policy"], PROCESSORS),
-    refused(&["cgroup", "cgroup_nodelete", "cgroup_weight", "uid", "gid"], GROUP),
+    unless(OFF, refused(&["cgroup_nodelete"], GROUP)),
+    refused(&["cgroup", "cgroup_weight", "uid", "gid"], GROUP),
     // The data.
-    refused(&["buffer_compress_percentage", "buffer_compress_chunk", "dedupe_percentage",
-        "dedupe_mode", "dedupe_working_set_percentage", "dedupe_global"], DATA),
+    unless(&["0"], refused(&["buffer_compress_percentage", "dedupe_percentage"], DATA)),
+    unless(OFF, refused(&["dedupe_global"], DATA)),
+    refused(&["buffer_compress_chunk", "dedupe_mode", "dedupe_working_set_percentage"], DATA),
     // Logs and the report.
-    refused(&["write_hist_log"], "use --output-format=json+, which has the buckets"),
-    refused(&["bwavgtime"], LOGS),
-    refused(&["iopsavgtime"], LOGS),
+    refused(&["write_hist_log"], "use --output-format=json+, which has the histograms"),
+    refused(&["bwavgtime", "iopsavgtime"], LOGS),
+    unless(OFF, refused(&["log_prio", "log_store_compressed", "log_unix_epoch",
+        "log_alternate_epoch"], LOGS)),
     refused(&["log_window_value", "log_issue_time", "log_entries", "log_hist_msec",
-        "log_hist_coarseness", "log_prio", "log_compression", "log_compression_cpus",
-        "log_store_compressed", "log_unix_epoch", "log_alternate_epoch",
+        "log_hist_coarseness", "log_compression", "log_compression_cpus",
         "log_alternate_epoch_clock_id"], LOGS),
-    refused(&["block_error_percentiles", "significant_figures"], PERCENTILES),
-    refused(&["stats"], "all jobs are reported"),
-    refused(&["kb_base"], "write sizes as 4k for 4096 and 4ki for 4000"),
+    unless(OFF, refused(&["block_error_percentiles"], ERRORS)),
+    refused(&["significant_figures"], "use --output-format=json, which has all digits"),
+    unless(&["1", "true", "yes", "on"], refused(&["stats"], "all jobs are reported")),
+    unless(&["1024"], refused(&["kb_base"], "write sizes as 4k for 4096 and 4ki for 4000")),
 ];

@@ -3,8 +3,9 @@
 //!
 //! With [`super::OPTIONS`] this is every name that fio 3.33 lists (`--help`, `--cmdhelp=all`, and
 //! `--enghelp` of each engine), and those of later versions up to 3.42. An option is ignored only
-//! if the same is measured without it, and no output is missing; all others are refused. A name
-//! that becomes a row of the table leaves this list.
+//! if the measurement is the same without it and no output is missing; all others are refused,
+//! except for values that switch them off ([`Foreign::off`]). A name that becomes a row of the
+//! table leaves this list.
 
 mod command;
 mod engines;
@@ -17,18 +18,20 @@ use super::same_name;
 pub struct Foreign {
     /// Its name and its aliases.
     pub names: &'static [&'static str],
-    /// Whether its value may be left out, and then is never taken from the next argument.
+    /// Whether its value is optional. The next argument is then never taken for it.
     pub is_flag: bool,
-    /// What becomes of it.
+    /// How it is handled.
     pub verdict: Verdict,
+    /// Values of a refused option that are accepted, because they ask for what happens anyway.
+    pub off: &'static [&'static str],
 }
 
-/// What becomes of an option that is not supported.
+/// How an unsupported option is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It changes nothing here, for this reason: a warning.
+    /// A warning: it has no effect here, for this reason.
     Ignored(&'static str),
-    /// To ignore it would mislead: an error, with what to do instead.
+    /// An error, with what to do instead: the results would be others than in fio.
     Refused(&'static str),
 }
 
@@ -37,22 +40,30 @@ pub(super) fn find(name: &str) -> Option<&'static Foreign> {
     all().find(|foreign| foreign.names.iter().any(|known| same_name(known, name)))
 }
 
-/// All of them.
+/// Returns all of them.
 pub fn all() -> impl Iterator<Item = &'static Foreign> {
     generic::OPTIONS.iter().chain(command::OPTIONS).chain(engines::OPTIONS)
 }
 
 /// A row that is ignored.
 const fn ignored(names: &'static [&'static str], why: &'static str) -> Foreign {
-    Foreign { names, is_flag: false, verdict: Verdict::Ignored(why) }
+    Foreign { names, is_flag: false, verdict: Verdict::Ignored(why), off: &[] }
 }
 
 /// A row that is refused.
 const fn refused(names: &'static [&'static str], instead: &'static str) -> Foreign {
-    Foreign { names, is_flag: false, verdict: Verdict::Refused(instead) }
+    Foreign { names, is_flag: false, verdict: Verdict::Refused(instead), off: &[] }
 }
 
-/// A row whose value may be left out.
+/// A row whose value is optional.
 const fn flag(row: Foreign) -> Foreign {
     Foreign { is_flag: true, ..row }
 }
+
+/// A refused row that is accepted with these values.
+const fn unless(off: &'static [&'static str], row: Foreign) -> Foreign {
+    Foreign { off, ..row }
+}
+
+/// The values by which a boolean option is switched off.
+const OFF: &[&str] = &["0", "false", "no", "off"];

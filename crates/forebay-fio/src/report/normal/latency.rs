@@ -1,14 +1,14 @@
-//! The latency lines: each picks the unit in which its numbers are short but not blunt.
+//! Latency lines. Each has the unit in which its numbers are short but not blunt.
 
-use super::super::number::{Base, short};
+use super::super::number::{Base, short, time_unit};
 use super::Out;
 use crate::histogram::Histogram;
 use crate::stats::moments::Moments;
 
-/// Columns that a line of percentiles may have, without its indentation.
+/// Columns of a line of percentiles, without its indentation.
 const LINE_WIDTH: usize = 73;
 
-/// One line with minimum, maximum, mean and deviation; none if nothing was measured.
+/// Prints a line with minimum, maximum, mean and deviation, if anything was measured.
 pub(super) fn moments(out: &mut Out, name: &str, moments: &Moments) {
     if moments.count() == 0 {
         return;
@@ -28,17 +28,13 @@ pub(super) fn moments(out: &mut Out, name: &str, moments: &Moments) {
     ));
 }
 
-/// The block of percentiles, as many to a line as fit; nothing if nothing was measured.
+/// Prints the percentiles, as many to a line as fit, if anything was measured.
 pub(super) fn percentiles(out: &mut Out, name: &str, histogram: &Histogram, percents: &[f64]) {
     let values = histogram.percentiles(percents);
     let (Some(&min), Some(&max)) = (values.first(), values.last()) else {
         return;
     };
-    let (unit, scale) = match (min, max) {
-        (2_000_001.., 100_000_000..) => ("msec", 1_000_000),
-        (2_001.., 100_000..) => ("usec", 1000),
-        _ => ("nsec", 1),
-    };
+    let (unit, scale) = time_unit(min, max);
     let width = max.div_ceil(scale).to_string().len().max(5);
     let digits = percents.iter().map(|&percent| decimals(percent)).max().unwrap_or(0);
     let columns = if digits == 0 { 2 } else { digits + 3 };
@@ -55,7 +51,7 @@ pub(super) fn percentiles(out: &mut Out, name: &str, histogram: &Histogram, perc
     out.line(format_args!("{}", lines.collect::<Vec<_>>().join(",\n")));
 }
 
-/// The digits behind the point that a percentile has, six at most.
+/// Returns the number of decimals of a percentile, six at most.
 fn decimals(percent: f64) -> usize {
     let text = format!("{percent:.6}");
     text.trim_end_matches('0').split('.').nth(1).map_or(0, str::len)

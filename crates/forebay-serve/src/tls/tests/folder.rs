@@ -16,15 +16,15 @@ fn what_is_missing_or_broken_is_named_by_its_file() {
     let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     let table = [
         ("server-cert.pem", None, "No such file"),
-        ("server-cert.pem", Some(no_text), "no certificate in it"),
-        ("server-cert.pem", Some(no_pem), "no PEM file"),
+        ("server-cert.pem", Some(no_text), "no certificate in this file"),
+        ("server-cert.pem", Some(no_pem), "not a PEM file"),
         ("server-key.pem", None, "No such file"),
-        ("server-key.pem", Some(encrypted), "no private key in it that is not encrypted"),
+        ("server-key.pem", Some(encrypted), "no unencrypted private key in this file"),
         ("server-key.pem", Some(bad_key), "openssl pkcs8"),
-        ("server-cert.pem", Some(broken), "a certificate is broken"),
+        ("server-cert.pem", Some(broken), "cannot use this certificate"),
         ("ca-cert.pem", None, "No such file"),
-        ("ca-cert.pem", Some(broken), "a certificate is broken"),
-        ("ca-crl.pem", Some(no_text), "no list of revoked certificates"),
+        ("ca-cert.pem", Some(broken), "cannot use this certificate"),
+        ("ca-crl.pem", Some(no_text), "no revocation list"),
     ];
     for (name, text, reason) in table {
         let folder = authority.folder();
@@ -34,13 +34,13 @@ fn what_is_missing_or_broken_is_named_by_its_file() {
         }
         let error = server_config(folder.path(), true).unwrap_err().to_string();
         let file = folder.path().join(name);
-        assert!(error.starts_with(&format!("no TLS: {}: ", file.display())), "{error}");
+        assert!(error.starts_with(&format!("cannot set up TLS: {}: ", file.display())), "{error}");
         assert!(error.contains(reason), "{error}");
     }
     let folder = authority.folder();
     write(folder.path(), "server-key.pem", &other_key);
     let error = server_config(folder.path(), false).unwrap_err().to_string();
-    assert!(error.contains("is not of the key in server-key.pem"), "{error}");
+    assert!(error.contains("does not match the key in server-key.pem"), "{error}");
 }
 
 #[test]

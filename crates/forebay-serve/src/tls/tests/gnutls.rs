@@ -7,13 +7,14 @@ use std::process::{Command, Stdio};
 use crate::listen::{Address, Listener};
 use crate::tls::server_config;
 use rustix::event::{PollFd, PollFlags, poll};
+use tempfile::TempDir;
 
 use super::certificates::Authority;
 use super::{Echoed, start_echo};
 
 /// Whether the program is there; says so, and fails under `FOREBAY_REQUIRE_TOOLS=1`, if not.
 #[allow(clippy::print_stderr)]
-fn is_there(test: &str) -> bool {
+pub(super) fn is_there(test: &str) -> bool {
     if Command::new("gnutls-cli").arg("--version").output().is_ok() {
         return true;
     }
@@ -23,17 +24,21 @@ fn is_there(test: &str) -> bool {
     false
 }
 
-/// One session with these options of gnutls-cli: whether its greeting came back, what it printed,
-/// and how it was at the server.
-fn session(folder: &Path, verify_peer: bool, options: &[&str]) -> (bool, String, Echoed) {
-    let config = server_config(folder, verify_peer).unwrap();
+/// One session with these options of gnutls-cli, between the directories of the server and of the
+/// client: whether the client's greeting came back, what it printed, and what the server saw.
+pub(super) fn session(
+    (server, client): (&Path, &Path),
+    verify_peer: bool,
+    options: &[&str],
+) -> (bool, String, Echoed) {
+    let config = server_config(server, verify_peer).unwrap();
     let listener = Listener::open(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
     let Address::Tcp { port, .. } = listener.address() else { panic!("not TCP") };
     let mut child = Command::new("gnutls-cli")
         .args(["-p", &port.to_string(), "--x509cafile", "ca-cert.pem"])
         .args(options)
         .arg("localhost")
-        .current_dir(folder)
+        .current_dir(client)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -58,6 +63,11 @@ fn session(folder: &Path, verify_peer: bool, options: &[&str]) -> (bool, String,
     (came_back && status.status.success(), printed, server.join().unwrap())
 }
 
+/// One directory for both.
+fn one(folder: &TempDir) -> (&Path, &Path) {
+    (folder.path(), folder.path())
+}
+
 #[test]
 fn a_client_of_gnutls_is_served_by_both_versions_and_ends_cleanly() {
     if !is_there("a_client_of_gnutls_is_served_by_both_versions_and_ends_cleanly") {
@@ -65,7 +75,7 @@ fn a_client_of_gnutls_is_served_by_both_versions_and_ends_cleanly() {
     }
     let folder = Authority::new("ours").folder();
     for version in ["NORMAL:-VERS-ALL:+VERS-TLS1.2", "NORMAL:-VERS-ALL:+VERS-TLS1.3"] {
-        let (ok, printed, (echoed, end)) = session(folder.path(), false, &["--priority", version]);
+        let (ok, printed, (echoed, end)) = session(one(&folder), false, &["--priority", version]);
         assert!(ok, "{printed}");
         assert!(!printed.contains("properly terminated"), "{printed}");
         end.unwrap();
@@ -80,7 +90,7 @@ fn old_versions_are_refused() {
     }
     let folder = Authority::new("ours").folder();
     let options = ["--priority", "NORMAL:-VERS-ALL:+VERS-TLS1.1"];
-    let (ok, printed, (_, end)) = session(folder.path(), false, &options);
+    let (ok, printed, (_, end)) = session(one(&folder), false, &options);
     assert!(!ok, "{printed}");
     end.unwrap_err();
 }
@@ -92,10 +102,10 @@ fn a_client_of_gnutls_proves_itself_by_its_certificate_or_is_refused() {
     }
     let folder = Authority::new("ours").folder();
     let own = ["--x509certfile", "client-cert.pem", "--x509keyfile", "client-key.pem"];
-    let (ok, printed, (_, end)) = session(folder.path(), true, &own);
+    let (ok, printed, (_, end)) = session(one(&folder), true, &own);
     assert!(ok, "{printed}");
     end.unwrap();
-    let (ok, printed, (echoed, end)) = session(folder.path(), true, &[]);
+    let (ok, printed, (echoed, end)) = session(one(&folder), true, &[]);
     assert!(!ok, "{printed}");
     end.unwrap_err();
     assert_eq!(echoed, 0);
@@ -109,7 +119,7 @@ fn a_client_of_gnutls_leaves_a_server_of_another_authority() {
     let folder = Authority::new("ours").folder();
     let theirs = Authority::new("theirs").certificate.pem();
     super::certificates::write(folder.path(), "ca-cert.pem", &theirs);
-    let (ok, printed, (echoed, end)) = session(folder.path(), false, &[]);
+    let (ok, printed, (echoed, end)) = session(one(&folder), false, &[]);
     assert!(!ok, "{printed}");
     end.unwrap_err();
     assert_eq!(echoed, 0);

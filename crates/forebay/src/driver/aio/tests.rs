@@ -8,7 +8,8 @@ use super::driver::Submit;
 use crate::buf::Buf;
 use crate::driver::testing::{DEPTH, data, issue, reap, target};
 use crate::driver::{Mode, Waiter};
-use forebay_core::{Bio, BlockStatus, Driver, Op};
+use forebay_core::{Bio, BioFlags, BlockStatus, Driver, Op, Segments};
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -126,26 +127,56 @@ fn what_the_kernel_refuses_fails_alone_and_a_flush_is_made_otherwise() {
     }
 }
 
-/// What the last control block that was submitted asks for: `aio_lio_opcode`.
-static LAST_OPCODE: AtomicU64 = AtomicU64::new(0);
+thread_local! {
+    /// `aio_lio_opcode` and `aio_rw_flags` of the last control block that this thread submitted.
+    static LAST: Cell<(u16, i32)> = const { Cell::new((0, 0)) };
+}
 
 /// Takes all, and notes the last.
 unsafe fn noting(context: &Context, iocbs: &mut [*mut Iocb]) -> io::Result<usize> {
     // SAFETY: a control block each.
-    let opcode = iocbs.last().map(|iocb| unsafe { (**iocb).opcode() });
-    LAST_OPCODE.store(u64::from(opcode.expect("there is one")), Ordering::Relaxed);
+    let noted = iocbs.last().map(|iocb| unsafe { ((**iocb).opcode(), (**iocb).rw_flags) });
+    LAST.set(noted.expect("there is one"));
     // SAFETY: passed on.
     unsafe { context.submit(iocbs) }
+}
+
+/// Submits a bio, and returns what its control block asks for.
+fn submitted(mode: Mode, bio: Bio) -> (u16, i32) {
+    let (mut driver, _waiter) = driver(mode, noting);
+    let len = if bio.op.moves_data() { bio.len } else { 0 };
+    issue(&mut *driver, 0, bio);
+    driver.commit_rqs();
+    driver.wait(1);
+    assert_eq!(reap(&mut *driver)[0].result, Ok(len));
+    LAST.get()
 }
 
 #[test]
 fn a_flush_leaves_out_metadata_unless_it_is_asked_for() {
     for (bio, opcode) in [(Bio::flush(), 3), (Bio::fsync(), 2)] {
-        let (mut driver, _waiter) = driver(Mode::Owned, noting);
-        issue(&mut *driver, 0, bio);
-        driver.commit_rqs();
-        assert_eq!(LAST_OPCODE.load(Ordering::Relaxed), opcode);
-        driver.wait(1);
-        assert_eq!(reap(&mut *driver)[0].result, Ok(0));
+        assert_eq!(submitted(Mode::Owned, bio), (opcode, 0));
+    }
+}
+
+/// The bio with its segments in the opposite order, so that none follows another in memory.
+fn apart(bio: Bio) -> Bio {
+    let Segments::Many(segments) = bio.segments else { return bio };
+    let segments = Segments::Many(segments.into_iter().rev().collect());
+    Bio { segments, ..bio }
+}
+
+#[test]
+fn a_durable_write_says_so_in_its_control_block() {
+    let mut buf = Buf::new(4096);
+    // In one stretch of memory, which takes no vector, and in two.
+    for (segment, read, write) in [(4096, 0, 1), (2048, 7, 8)] {
+        for mode in [Mode::Owned, Mode::Shared] {
+            let mut bio = |op| apart(data(op, 0, &mut buf, segment));
+            let durable = Bio { flags: BioFlags::FUA, ..bio(Op::Write) };
+            assert_eq!(submitted(mode, durable), (write, libc::RWF_DSYNC), "{mode:?}");
+            assert_eq!(submitted(mode, bio(Op::Write)), (write, 0), "{mode:?}");
+            assert_eq!(submitted(mode, bio(Op::Read)), (read, 0), "{mode:?}");
+        }
     }
 }

@@ -11,7 +11,7 @@
 
 use crate::driver::Waiter;
 use crate::runtime::clock;
-use forebay_core::{Completed, Completions, Tag};
+use forebay_core::{BlockStatus, Completed, Completions, Tag};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,6 +61,13 @@ impl Delays {
         self.nr_at_device += 1;
     }
 
+    /// Holds a completion that does not come from the device.
+    pub(super) fn hold(&mut self, tag: Tag, result: Result<u64, BlockStatus>, delay_ns: u64) {
+        let due_ns = clock::now_ns().saturating_add(delay_ns);
+        self.held.push(Held { due_ns, completed: Completed { tag, result } });
+        self.announce();
+    }
+
     /// Whether something is held or will be.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
@@ -98,7 +105,12 @@ impl Delays {
             }
             !is_due
         });
-        // Relaxed: a number that stands for itself. Who reads an old one waits for LONGEST_WAIT.
+        self.announce();
+    }
+
+    /// Publishes when the first is due, for the thread that waits.
+    fn announce(&self) {
+        // Relaxed: the number stands alone. A thread that reads an old one waits for LONGEST_WAIT.
         self.due_ns.store(self.next_due_ns().unwrap_or(NEVER), Ordering::Relaxed);
     }
 }

@@ -2,26 +2,41 @@
 //!
 //! A rule is `OPS:EFFECT[:WHEN...]`:
 //!
-//! - OPS: `read`, `write`, `flush`, `discard`, `write_zeroes`, several joined by `+`, or `any`;
+//! - OPS: `read`, `write`, `flush`, `discard`, `write_zeroes`, several joined by `+`, or `any` (for
+//!   `nofua` and `writeback` that is `write`);
 //! - EFFECT: the name of a status (`io`, `medium`, `nospace`, `timeout`, `offline`, ...): the
-//!   request fails with it and nothing of it is done; `short=N`: at most N bytes are moved; `busy`:
-//!   the driver says that it cannot take the request now (not always: it is asked until it can);
-//!   `delay=TIME`, as in `500us`, `5ms` or `1s`: it completes so much later than at the device;
-//!   `lie`: it is said to be done, and nothing of it is (a flush that lies, a write that is lost);
-//!   `nofua`: of a durable write, that it is to be durable is ignored;
+//!   request fails with it and nothing of it is done; `short=N`: at most N bytes of a read or write
+//!   are moved; `busy`: the driver does not take the request now (not always: it is tried again
+//!   until it is taken); `delay=TIME`, as in `500us`, `5ms` or `1s`: it completes so much later than
+//!   at the device; `lie`: it completes and nothing of it is done (a flush that lies, a write that
+//!   is lost); `nofua`: a durable write is a plain one; `writeback=STATUS`: a write completes, and
+//!   its write-back fails with this status; `foreign_sync`: another program syncs the disk before
+//!   the request;
 //! - WHEN, all of which must hold: `range=START+LEN`, the request touches these bytes; `rate=P`,
-//!   with this probability; `nth=N`, every Nth request that the rule speaks of; `after=N`, from the
-//!   Nth of them on, for ever.
+//!   with this probability; `nth=N`, every Nth request with these operations and this range;
+//!   `after=N`, from the Nth of them on, for ever.
 //!
 //! For example `rule=read:medium:range=1M+4k`, `rule=write:nospace:nth=10`, a cache that takes long
 //! to write back, `rule=flush:delay=5ms`, and a device that goes away:
 //! `rule=any:offline:after=1000`.
-//! All queues of a device count together. Of several rules the first that holds counts. A flush
-//! reaches a device only where that has a cache that may lose something (`forebay info` says so).
+//! All queues of a device count together. Of several rules the first that holds counts.
+//!
+//! # Failed write-backs
+//! With `rule=write:writeback=io:nth=10` the disk is a file in a page cache: it has a volatile cache,
+//! and a flush syncs the file. Every tenth write completes and is lost. The error is reported as
+//! Linux does it, by the next flush or durable write of each hardware context that was open by then
+//! ([`super::write_back`]). `rule=read:foreign_sync:range=1M+4k` with it lets another program get an
+//! error first, whenever these bytes are read. Disks of this process on the same file share the
+//! errors if each has a `writeback` rule.
+//!
+//! # Rules without an effect
+//! A rule is refused if no request of one of its operations ever has its effect on this disk: for
+//! example a flush where there is no volatile cache, or `nofua` where a flush follows each durable
+//! write (`forebay info` shows both). Of `any`, one operation is enough.
 
 use crate::error::SpecError;
 use crate::size::size;
-use forebay_core::{BlockStatus, IssuedRequest, Op};
+use forebay_core::{BlockStatus, IssuedRequest, Op, QueueLimits};
 
 /// The rules, and what they have seen: shared by all queues.
 #[derive(Debug)]
@@ -33,6 +48,8 @@ pub(super) struct Rules {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Rule {
     ops: Vec<Op>,
+    /// The operations were given as `any`.
+    is_any: bool,
     effect: Effect,
     range: Option<(u64, u64)>,
     rate: Option<f64>,
@@ -52,6 +69,10 @@ pub(super) enum Effect {
     IgnoreFua,
     /// By so many ns.
     Delay(u64),
+    /// The write-back of a write fails, after the write has completed.
+    WriteBack(BlockStatus),
+    /// Another program syncs the disk.
+    ForeignSync,
 }
 
 /// Parses a rule.
@@ -59,13 +80,18 @@ pub(super) fn rule(text: &str) -> Result<Rule, SpecError> {
     let bad =
         |expected| SpecError::BadValue { key: "rule".to_owned(), value: text.to_owned(), expected };
     let expected_op = "read, write, flush, discard, write_zeroes, joined by `+`, or any, first";
-    let expected_effect = "a status such as io or medium, short=N, busy, delay=TIME, lie or nofua, \
-                           after the operations";
+    let expected_effect = "a status such as io or medium, short=N, busy, delay=TIME, lie, nofua, \
+                           writeback=STATUS or foreign_sync, after the operations";
     let expected_when = "range=START+LEN, rate=0..1, nth=N or after=N, after the effect";
     let mut parts = text.split(':');
-    let ops = parts.next().and_then(ops).ok_or_else(|| bad(expected_op))?;
+    let names = parts.next().unwrap_or_default();
+    let mut ops = ops(names).ok_or_else(|| bad(expected_op))?;
     let effect = parts.next().and_then(effect).ok_or_else(|| bad(expected_effect))?;
-    let mut rule = Rule { ops, effect, range: None, rate: None, nth: None, after: None, seen: 0 };
+    if names == "any" && matches!(effect, Effect::IgnoreFua | Effect::WriteBack(_)) {
+        ops = vec![Op::Write];
+    }
+    let (is_any, range, rate, nth, after) = (names == "any", None, None, None, None);
+    let mut rule = Rule { ops, is_any, effect, range, rate, nth, after, seen: 0 };
     for part in parts {
         let known = match part.split_once('=') {
             Some(("range", value)) => {
@@ -112,7 +138,11 @@ fn effect(text: &str) -> Option<Effect> {
         "busy" => return Some(Effect::Busy),
         "lie" => return Some(Effect::Lie),
         "nofua" => return Some(Effect::IgnoreFua),
+        "foreign_sync" => return Some(Effect::ForeignSync),
         _ => {}
+    }
+    if let Some(name) = text.strip_prefix("writeback=") {
+        return status(name).map(Effect::WriteBack);
     }
     if let Some(time) = text.strip_prefix("delay=") {
         return time_ns(time).map(Effect::Delay);
@@ -120,7 +150,11 @@ fn effect(text: &str) -> Option<Effect> {
     if let Some(len) = text.strip_prefix("short=") {
         return size(len).map(Effect::Short);
     }
-    BlockStatus::ALL.into_iter().find(|status| status.name() == text).map(Effect::Fail)
+    status(text).map(Effect::Fail)
+}
+
+fn status(name: &str) -> Option<BlockStatus> {
+    BlockStatus::ALL.into_iter().find(|status| status.name() == name)
 }
 
 /// The longest delay: an hour.
@@ -156,6 +190,82 @@ impl Rule {
         matches!(self.effect, Effect::Short(_))
     }
 
+    /// Returns whether it lets write-backs fail.
+    pub(super) fn strikes(&self) -> bool {
+        matches!(self.effect, Effect::WriteBack(_))
+    }
+
+    /// Checks that the rule `text` can have its effect on a disk of these limits, of which `strikes`
+    /// says whether write-backs fail.
+    ///
+    /// # Errors
+    /// It never has an effect, and why.
+    pub(super) fn check(
+        &self,
+        text: &str,
+        limits: &QueueLimits,
+        strikes: bool,
+    ) -> Result<(), SpecError> {
+        let missing = |op: Op| self.missing(op, limits, strikes);
+        let mut ops = self.ops.iter().copied();
+        let expected = match self.is_any {
+            true if ops.any(|op| missing(op).is_none()) => None,
+            true => missing(Op::Write),
+            false => ops.find_map(missing),
+        };
+        let bad = |expected| SpecError::BadValue {
+            key: "rule".to_owned(),
+            value: text.to_owned(),
+            expected,
+        };
+        expected.map_or(Ok(()), |expected| Err(bad(expected)))
+    }
+
+    /// What a disk of these limits lacks, so that no request with this operation has the effect.
+    fn missing(&self, op: Op, limits: &QueueLimits, strikes: bool) -> Option<&'static str> {
+        let ends_before = |end: u64| self.range.is_some_and(|(start, _)| start >= end);
+        let has_native_fua = limits.volatile_cache && limits.fua;
+        let lacks = [
+            (op.is_write() && limits.read_only, "a disk that may be written to"),
+            (
+                op == Op::Discard && limits.max_discard_sectors == 0,
+                "a disk with discards (`forebay info` shows whether it has them)",
+            ),
+            (
+                op == Op::WriteZeroes && limits.max_write_zeroes_sectors == 0,
+                "a disk that zeroes ranges (`forebay info` shows whether it does)",
+            ),
+            (
+                op == Op::Flush && !limits.volatile_cache,
+                "a disk with a volatile cache: no flush reaches this one",
+            ),
+            (op == Op::Flush && self.range.is_some(), "no range for a flush, which has none"),
+            (
+                limits.capacity_bytes.is_some_and(ends_before),
+                "a range that begins before the end of the disk",
+            ),
+            (
+                self.effect == Effect::IgnoreFua && op != Op::Write,
+                "nofua of writes alone: nothing else is made durable by itself",
+            ),
+            (
+                self.effect == Effect::IgnoreFua && !has_native_fua,
+                "nofua on a disk with native FUA: on this one a flush follows each durable write, \
+                 or every write is durable (see `forebay info`)",
+            ),
+            (
+                matches!(self.effect, Effect::Short(_)) && !op.moves_data(),
+                "short=N of reads and writes alone",
+            ),
+            (self.strikes() && op != Op::Write, "writeback=STATUS of writes alone"),
+            (
+                self.effect == Effect::ForeignSync && !strikes,
+                "foreign_sync beside a rule with writeback=STATUS, whose errors it takes",
+            ),
+        ];
+        lacks.into_iter().find(|(lacks, _)| *lacks).map(|(_, expected)| expected)
+    }
+
     fn holds(&mut self, rq: &IssuedRequest<'_>, random: &mut u64) -> bool {
         let touches = |(from, to): (u64, u64)| {
             rq.ranges().any(|(start, len)| start < to && from < start + len)
@@ -188,6 +298,7 @@ mod tests {
         let rule = rule("read+write:medium:range=1M+4k:nth=3:after=7:rate=0.5").unwrap();
         let expected = Rule {
             ops: vec![Op::Read, Op::Write],
+            is_any: false,
             effect: Effect::Fail(BlockStatus::Medium),
             range: Some((1 << 20, (1 << 20) + 4096)),
             rate: Some(0.5),
@@ -222,6 +333,8 @@ mod tests {
             ("flush:delay=+1s", "after the operations"),
             ("flush:delay=99999999999s", "after the operations"),
             ("flush:liar", "after the operations"),
+            ("write:writeback", "after the operations"),
+            ("write:writeback=bad", "after the operations"),
             ("read:io:sometimes", "after the effect"),
             ("read:io:rate=2", "after the effect"),
             ("read:io:nth=0", "after the effect"),

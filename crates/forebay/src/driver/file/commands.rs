@@ -4,10 +4,10 @@
 
 use crate::arena::Arena;
 use crate::driver::vectors::{self, Vector};
-use crate::driver::zeroing::{self, Way};
+use crate::driver::zeroing::{self, Ranges, Way};
 use crate::errno;
 use forebay_core::{BlockStatus, IssuedRequest, Op, QueueLimits, Segment, Tag};
-use io_uring::squeue::Entry;
+use io_uring::squeue::{Entry, Flags};
 use io_uring::{opcode, types};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -70,11 +70,12 @@ pub(super) struct Command {
 }
 
 impl Command {
-    /// The way to zero a range that it has come to.
-    pub(super) fn way(&self) -> Way {
+    /// Notes how it changes a range in the end: what was tried before is of no use.
+    pub(super) fn teach(&self, ranges: &mut Ranges) {
         match self.op {
-            Op::WriteZeroes => Way::of(self.mode),
-            _ => Way::default(),
+            Op::WriteZeroes => ranges.way = ranges.way.max(Way::of(self.mode)),
+            Op::Discard if self.mode == zeroing::DISCARD_BY_WORKER => ranges.discard = self.mode,
+            _ => {}
         }
     }
 }
@@ -188,6 +189,9 @@ impl Commands {
             Op::Flush => opcode::Fsync::new(FILE).flags(sync_flags(command.metadata)).build(),
             Op::WriteZeroes if command.mode == zeroing::WRITE => self.vectored_entry(tag, command),
             Op::Discard if command.mode == zeroing::DISCARD => discard(command.start, command.len),
+            Op::Discard if command.mode == zeroing::DISCARD_BY_WORKER => {
+                discard(command.start, command.len).flags(Flags::ASYNC)
+            }
             Op::Discard | Op::WriteZeroes => opcode::Fallocate::new(FILE, command.len)
                 .offset(command.start)
                 .mode(command.mode)
@@ -284,13 +288,15 @@ impl Commands {
         })
     }
 
-    /// Whether a request whose entry came back is to be sent again; if so, it is noted how. It goes
-    /// another way where a file system cannot zero a range.
+    /// Returns whether a request whose entry came back is to be sent again; if so, it is noted how.
+    /// It goes another way where a file system cannot zero a range, or a device cannot discard one
+    /// without a wait.
     ///
-    /// It goes the same way where the thread that submitted it has ended since: the kernel cannot
-    /// go on with a read whose page has come in then, for want of that thread's memory (EFAULT),
-    /// or cancels what it would give to that thread's workers. Nothing of it was done. An address
-    /// that is bad in earnest fails each time.
+    /// It goes the same way if the thread that submitted it has ended since. Then the kernel cannot
+    /// go on with a read whose page has come in, for want of that thread's memory (EFAULT); it
+    /// cancels what that thread's workers have not begun (ECANCELED); and it may interrupt what
+    /// they have begun (EINTR, of file systems that wait for others: FUSE, NFS). Nothing of it was
+    /// done. An address that is bad in earnest fails each time.
     fn is_sent_again(&mut self, tag: Tag, result: i32) -> bool {
         let command = &mut self.table[tag.index()];
         let failed = (result < 0).then_some(-result);
@@ -301,6 +307,12 @@ impl Commands {
             if mode == zeroing::WRITE {
                 self.fill_zeroes(tag);
             }
+            return true;
+        }
+        if command.op == Op::Discard
+            && let Some(mode) = zeroing::next_discard(command.mode, failed)
+        {
+            command.mode = mode;
             return true;
         }
         if command.op == Op::WriteZeroes && command.mode == zeroing::WRITE && result > 0 {
@@ -317,7 +329,7 @@ impl Commands {
             }
             return is_short;
         }
-        let left_behind = matches!(-result, libc::ECANCELED | libc::EFAULT);
+        let left_behind = matches!(-result, libc::ECANCELED | libc::EFAULT | libc::EINTR);
         let again = left_behind && command.nr_tries < NR_TRIES_MAX;
         command.nr_tries += u8::from(again);
         again

@@ -4,6 +4,7 @@ use super::base::{self, Base};
 use super::commands::Commands;
 use super::enter::Kernel;
 use super::event::Event;
+use super::forbidden::{Forbidden, Verdict};
 use super::inline::{Inline, Writes};
 use super::restrictions;
 use super::uring::UringDriver;
@@ -29,6 +30,8 @@ pub(super) struct FileDevice {
     defers: bool,
     /// What all rings have in common.
     base: Option<Base>,
+    /// Why its rings have ended.
+    verdict: Verdict,
 }
 
 impl FileDevice {
@@ -53,7 +56,8 @@ impl FileDevice {
             true => Writes::Ring("sqpoll=on: the kernel's thread"),
             false => writes,
         };
-        Ok(FileDevice { file, limits, ranges, writes, defers, base })
+        let verdict = Verdict::default();
+        Ok(FileDevice { file, limits, ranges, writes, defers, base, verdict })
     }
 
     pub(super) fn features(&self) -> Vec<Feature> {
@@ -113,6 +117,10 @@ impl Device for FileDevice {
         self.base.as_ref()?.arena()
     }
 
+    fn failure(&self) -> Option<String> {
+        self.verdict.text()
+    }
+
     fn block_status(&self, offset: u64, extents: &mut Extents<'_>) -> Result<(), BlockStatus> {
         holes::of_file(&self.file, offset, extents)
     }
@@ -133,7 +141,9 @@ impl Device for FileDevice {
         let tells = event.clone();
         let mut driver = UringDriver::new(ring, Kernel, event, mode, file, self.ranges, commands);
         driver.inline = Inline::new(self.writes, mode, depth);
-        let waiter = UringWaiter::new(driver.ring(), tells, Arc::clone(driver.left()))?;
+        driver.forbidden = Forbidden::new(&self.verdict);
+        let mut waiter = UringWaiter::new(driver.ring(), tells, Arc::clone(driver.left()))?;
+        waiter.verdict = self.verdict.clone();
         Ok(DriverQueue { driver: Box::new(driver), waiter: Arc::new(waiter) })
     }
 }

@@ -20,6 +20,7 @@
 
 use super::commands::Commands;
 use crate::driver::Mode;
+use crate::file_system;
 use crate::info::Feature;
 use crate::runtime::clock;
 use forebay_core::{IssuedRequest, Op, Tag};
@@ -79,7 +80,7 @@ pub(super) fn of_file(file: &File, block: u32, nowait: Nowait) -> Writes {
     match nowait {
         Nowait::Tried => Writes::Ring("not needed: io_uring makes buffered writes at once here"),
         Nowait::Unknown => Writes::Ring("its file system could not be asked (no O_TMPFILE beside)"),
-        Nowait::Refused if !ends_in_memory(file) => {
+        Nowait::Refused if !file_system::is_local(file) => {
             Writes::Ring("not known to be safe: writes of its file system may wait for others")
         }
         Nowait::Refused if is_synchronous(file) => {
@@ -101,19 +102,6 @@ pub(super) fn ask_nowait(beside: &File) -> Nowait {
         (_, Some(libc::EOPNOTSUPP)) => Nowait::Refused,
         (..) => Nowait::Unknown,
     }
-}
-
-/// Whether a buffered write is a copy into this machine's memory. One of a file system that asks
-/// somebody else (FUSE, a network's) may wait for that each time.
-fn ends_in_memory(file: &File) -> bool {
-    /// ext2 to ext4, f2fs, tmpfs, XFS.
-    const KNOWN: [u64; 4] = [0xEF53, 0xF2F5_2010, 0x0102_1994, 0x5846_5342];
-    let mut statfs = MaybeUninit::<libc::statfs>::zeroed();
-    // SAFETY: the kernel writes one `statfs` at most.
-    let answer = unsafe { libc::fstatfs(file.as_raw_fd(), statfs.as_mut_ptr()) };
-    // SAFETY: all zeroes is a value of this plain structure, and the kernel filled it in.
-    let f_type = unsafe { statfs.assume_init() }.f_type;
-    answer == 0 && KNOWN.contains(&(f_type as u64 & 0xFFFF_FFFF))
 }
 
 /// Whether each write is written back before it ends, by its mount or by the file's own mark.
@@ -228,6 +216,11 @@ impl Inline {
         if has_slept {
             self.rests_until_ns = Some(now_ns + REST_NS);
         }
+    }
+
+    /// How many are taken and not handed over.
+    pub(super) fn nr(&self) -> usize {
+        self.queued.len() + self.done.len()
     }
 
     /// How many are made and not handed over.

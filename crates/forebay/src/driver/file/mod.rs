@@ -12,6 +12,7 @@
 //! - [`inline`]: buffered writes that the driver makes itself;
 //! - [`waiter`]: waits for a ring that others use;
 //! - [`enter`]: the system call, as a test can replace it;
+//! - [`forbidden`]: the end of a ring whose system call is forbidden;
 //! - [`event`]: a descriptor for completions that the kernel has deferred.
 
 mod base;
@@ -20,6 +21,7 @@ mod device;
 mod engine;
 mod enter;
 mod event;
+mod forbidden;
 mod inline;
 mod open;
 mod probe;

@@ -3,7 +3,7 @@
 use super::base::RingOptions;
 use super::engine::{self, Engine, Known};
 use super::probe::{self, Probed};
-use crate::claim::Claim;
+use crate::claim::{Claim, ImageLock, Use};
 use crate::driver::psync::nr_threads;
 use crate::driver::{self, Opened};
 use crate::error::{OpenError, SpecError};
@@ -11,6 +11,7 @@ use crate::info::DiskFacts;
 use crate::keys::Keys;
 use crate::settings::{Defaults, Settings};
 use crate::spec::Spec;
+use forebay_core::Policy;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
@@ -48,14 +49,17 @@ impl File {
     /// This file on a device of which this is known.
     pub(super) fn with(&self, Known { device, facts, features }: Known) -> Opened {
         let out_of_reach_bytes = self.probed.out_of_reach_bytes;
-        let facts = DiskFacts { out_of_reach_bytes, ..facts };
+        let caches_reads = !self.options.direct;
+        let facts = DiskFacts { out_of_reach_bytes, caches_reads, ..facts };
         let block = self.probed.limits.logical_block_size;
-        let notice = (out_of_reach_bytes > 0).then(|| {
+        let tail = (out_of_reach_bytes > 0).then(|| {
             format!(
                 "direct=on reaches whole blocks of {block} bytes: its last {out_of_reach_bytes} \
                  bytes are no part of the disk; make it longer, or leave out direct=on"
             )
         });
+        let notices: Vec<String> = tail.into_iter().chain(self.claim.lock_notice()).collect();
+        let notice = (!notices.is_empty()).then(|| notices.join("; "));
         let features = self.probed.features.iter().cloned().chain(features).collect();
         let (defaults, claim) = (Defaults::default(), self.claim.clone());
         Opened { device, facts, features, notice, defaults, claim }
@@ -106,14 +110,35 @@ fn open_target(
         read_only: settings.read_only(),
         fua: settings.fua(),
     };
+    let image_lock = take_lock(keys, settings.exclusive())?;
     let rings = ring_options(keys)?;
     let path = Path::new(spec.target());
     let file = open_file(path, options)?;
-    let claim = Claim::of_file(&file, path, settings.exclusive(), options.read_only)?;
+    let Policy { queue_depth, nr_hw_queues, .. } = settings.policy(Defaults::default())?;
+    let wanted = Use {
+        exclusive: settings.exclusive(),
+        read_only: options.read_only,
+        grows: options.growing,
+        image_lock,
+    };
+    let claim = Claim::of_file(&file, path, wanted, nr_hw_queues)?;
     let mut probed = probe::probe(&file, path, options)?;
-    probed.features.push(claim.feature());
-    let depth = settings.policy(Defaults::default())?.queue_depth;
-    Ok(File { file: Arc::new(file), options, probed, claim, depth, nr_threads, rings })
+    probed.features.extend([claim.feature(), claim.lock_feature()]);
+    let file = Arc::new(file);
+    Ok(File { file, options, probed, claim, depth: queue_depth, nr_threads, rings })
+}
+
+/// Takes the byte locks that are wanted. A file that is locked as a whole has no others.
+fn take_lock(keys: &mut Keys, exclusive: bool) -> Result<ImageLock, SpecError> {
+    let lock = keys.take("lock", "on, shared or off", ImageLock::parse)?;
+    match lock {
+        Some(ImageLock::Shared) if exclusive => Err(SpecError::BadValue {
+            key: String::from("lock"),
+            value: String::from("shared"),
+            expected: "on or off beside exclusive=on",
+        }),
+        lock => Ok(lock.unwrap_or(ImageLock::On)),
+    }
 }
 
 /// What is asked of the rings.
@@ -121,7 +146,7 @@ fn ring_options(keys: &mut Keys) -> Result<RingOptions, OpenError> {
     // A ring registers at most 1 GiB as one buffer.
     let fixed_buffers = keys.take_number("fixed_buffers", "a size of 4k to 1G", 4096..=1 << 30)?;
     let sqpoll = keys.take_switch("sqpoll")?.unwrap_or(false);
-    let idle = keys.take_number("sqpoll_idle_ms", "a number of 1 to 600000", 1..=600_000)?;
+    let idle = keys.take_number("sqpoll_idle_ms", "a number from 1 to 600000", 1..=600_000)?;
     if let (Some(idle), false) = (idle, sqpoll) {
         return Err(OpenError::Spec(SpecError::BadValue {
             key: String::from("sqpoll_idle_ms"),
@@ -154,12 +179,16 @@ fn open_file(path: &Path, options: Options) -> Result<fs::File, OpenError> {
         .map_err(|source| refused(path, options, source))
 }
 
-/// Why a file could not be opened, from the kernel's answer.
+/// Returns why a file could not be opened, from the kernel's answer.
 fn refused(path: &Path, options: Options, source: io::Error) -> OpenError {
     let path = path.to_owned();
     match source.raw_os_error() {
         Some(libc::ENOENT) => OpenError::NotFound { hint: not_found_hint(&path), path },
-        Some(libc::EACCES | libc::EPERM | libc::EROFS) if options.read_only => {
+        Some(libc::EPERM) if options.read_only => {
+            let hint = "; in a container, pass the device to it";
+            OpenError::NoPermission { path, access: "read", hint }
+        }
+        Some(libc::EACCES | libc::EROFS) if options.read_only => {
             OpenError::NoPermission { path, access: "read", hint: "" }
         }
         Some(libc::EACCES | libc::EPERM | libc::EROFS) => {

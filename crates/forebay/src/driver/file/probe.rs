@@ -94,21 +94,43 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
             false => "fdatasync; fsync where all metadata is to be durable, too",
         },
     ));
-    // Without FUA below, each RWF_DSYNC is a write and a flush of its own, which no other shares.
-    let is_below = queue.as_ref().and_then(|queue| queue.number("fua")).is_none_or(|fua| fua > 0);
-    limits.fua = options.fua.unwrap_or(is_below);
-    features.push(match limits.fua {
-        true => Feature::present("fua", "RWF_DSYNC on each write that asks for it"),
-        false => Feature::missing(
-            "fua",
-            "the device has none: a flush follows the write, and is shared; fua=on: RWF_DSYNC",
-        ),
-    });
+    features.push(fua(queue.as_ref(), options, &mut limits));
     features.push(match options.direct {
         true => Feature::present("direct", "O_DIRECT"),
         false => Feature::missing("direct", "not asked for: direct=on"),
     });
     Ok(Probed { limits, features, ranges, writes, out_of_reach_bytes })
+}
+
+/// Sets how writes are made durable that ask for it, and describes it.
+///
+/// Without FUA of the device each RWF_DSYNC is a write and a flush of its own, which no other write
+/// shares. A device that is not known to have FUA is taken for one without it.
+fn fua(queue: Option<&Queue>, options: Options, limits: &mut QueueLimits) -> Feature {
+    let of_device = queue.map(|queue| queue.number("fua"));
+    limits.fua = options.fua.unwrap_or(of_device.flatten().is_some_and(|fua| fua > 0));
+    // RWF_DSYNC ends with a sync, which takes an error of the file that is not reported yet. The
+    // error of the write's own data is reported by direct I/O to the write; by the page cache to
+    // one of the syncs that run.
+    limits.fua_is_sync = true;
+    limits.fua_queueable = options.direct;
+    let why = match of_device {
+        _ if limits.fua => {
+            return Feature::present("fua", "RWF_DSYNC on each write that asks for it");
+        }
+        None => {
+            "/sys does not show on which device the file is (tmpfs, btrfs, NFS, overlay): a flush \
+             follows the write, and is shared; fua=on: RWF_DSYNC"
+        }
+        Some(None) => {
+            "/sys does not show whether the device has it: a flush follows the write, and is \
+             shared; fua=on: RWF_DSYNC"
+        }
+        Some(Some(_)) => {
+            "the device has none: a flush follows the write, and is shared; fua=on: RWF_DSYNC"
+        }
+    };
+    Feature::missing("fua", why)
 }
 
 /// A block device: its sizes. Returns its length, bytes.
@@ -195,4 +217,56 @@ fn capacity(
     }
     limits.capacity_bytes = (!growing).then_some(whole);
     Ok(if growing { 0 } else { out_of_reach })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::info::FeatureState;
+
+    /// What follows from the queue, for `fua=` as given: whether there is FUA, and why not.
+    fn check(queue: Option<&Queue>, given: Option<bool>, expected: Result<(), &str>) {
+        for direct in [false, true] {
+            let options = Options { direct, growing: false, read_only: false, fua: given };
+            let mut limits = QueueLimits::default();
+            let feature = fua(queue, options, &mut limits);
+            assert_eq!(limits.fua, expected.is_ok(), "{queue:?} {given:?}");
+            assert!(limits.fua_is_sync && limits.fua_queueable == direct);
+            match (feature.state, expected) {
+                (FeatureState::Present(how), Ok(())) => assert!(how.starts_with("RWF_DSYNC")),
+                (FeatureState::Missing(why), Err(begin)) => {
+                    assert!(why.starts_with(begin), "{why}");
+                    assert!(
+                        why.ends_with(
+                            "a flush follows the write, and is shared; fua=on: RWF_DSYNC"
+                        )
+                    );
+                }
+                (state, _) => panic!("{state:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn fua_is_native_only_where_the_queue_of_the_device_has_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let queue = Queue::at(folder.path());
+        check(None, None, Err("/sys does not show on which device the file is"));
+        check(None, Some(true), Ok(()));
+        check(Some(&queue), None, Err("/sys does not show whether the device has it"));
+        for (text, expected) in [("1\n", Ok(())), ("0\n", Err("the device has none"))] {
+            std::fs::write(folder.path().join("fua"), text).expect("a file");
+            check(Some(&queue), None, expected);
+        }
+    }
+
+    #[test]
+    fn tmpfs_has_no_device_and_no_native_fua() {
+        let Ok(file) = tempfile::NamedTempFile::new_in("/dev/shm") else {
+            return eprintln!("skipped: tmpfs_has_no_device_and_no_native_fua, without /dev/shm");
+        };
+        let options = Options { direct: false, growing: true, read_only: false, fua: None };
+        let probed = probe(file.as_file(), file.path(), options).expect("its limits");
+        assert!(!probed.limits.fua);
+    }
 }

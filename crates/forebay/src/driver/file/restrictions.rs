@@ -46,7 +46,9 @@ pub(super) fn enable(ring: &IoUring) -> io::Result<()> {
 
 fn list(new_opcodes: &[u8]) -> Vec<Restriction> {
     let file = Flags::FIXED_FILE.bits();
-    let flags = [Restriction::sqe_flags_allowed(file), Restriction::sqe_flags_required(file)];
+    // ASYNC is for a discard that may have to wait: a worker of the kernel makes it.
+    let allowed = file | Flags::ASYNC.bits();
+    let flags = [Restriction::sqe_flags_allowed(allowed), Restriction::sqe_flags_required(file)];
     let opcodes = OPCODES.iter().chain(new_opcodes).map(|opcode| Restriction::sqe_op(*opcode));
     let registers = REGISTERS.iter().map(|opcode| Restriction::register_op(*opcode));
     opcodes.chain(registers).chain(flags).collect()

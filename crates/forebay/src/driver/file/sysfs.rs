@@ -18,6 +18,12 @@ impl Queue {
             .map(Queue)
     }
 
+    /// The queue whose attributes are the files of `folder`.
+    #[cfg(test)]
+    pub(super) fn at(folder: &std::path::Path) -> Queue {
+        Queue(folder.to_owned())
+    }
+
     /// A number of the queue, such as `max_sectors_kb`.
     pub(super) fn number(&self, attribute: &str) -> Option<u64> {
         self.text(attribute)?.parse().ok()

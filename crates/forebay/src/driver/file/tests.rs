@@ -1,5 +1,6 @@
 //! Tests of rings. What holds beside every driver of files is in `driver/wait_tests.rs`.
 
+mod again;
 mod answers;
 mod entries;
 mod event;

@@ -19,15 +19,18 @@
 use super::commands::Commands;
 use super::enter::{Enter, Kernel};
 use super::event::{self, Event};
+use super::forbidden::{self, Forbidden};
 use super::inline::Inline;
+use super::waiter::Left;
 use crate::driver::Mode;
 use crate::driver::zeroing::{self, Ranges};
-use forebay_core::{Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
+use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
 use io_uring::squeue::{Entry, Flags};
 use io_uring::{IoUring, opcode};
 use std::fs::File;
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 
 /// What a kick's entry is called; requests have their tags' numbers.
 const KICK: u64 = u64::MAX;
@@ -42,6 +45,8 @@ pub(super) struct UringDriver<E: Enter = Kernel> {
     mode: Mode,
     /// A thread of the kernel takes what is published.
     polls: bool,
+    /// Completions arrive within the system call alone.
+    defers: bool,
     /// How ranges are changed, as far as is known by now.
     pub(super) ranges: Ranges,
     commands: Commands,
@@ -53,7 +58,9 @@ pub(super) struct UringDriver<E: Enter = Kernel> {
     /// A kick's entry is in the ring, on either side.
     kicked: bool,
     /// How many entries are left in the ring for the next wait beside the driver to submit.
-    left: Arc<AtomicU32>,
+    left: Arc<Left>,
+    /// The end of the ring.
+    pub(super) forbidden: Forbidden,
     nr_syscalls: u64,
     /// Kept open for the ring, too.
     file: Arc<File>,
@@ -77,6 +84,7 @@ impl<E: Enter> UringDriver<E> {
         assert!(ring.params().cq_entries() > depth, "the ring has room for every completion");
         UringDriver {
             polls: ring.params().is_setup_sqpoll(),
+            defers: event.is_some(),
             ring,
             kernel,
             event,
@@ -89,6 +97,7 @@ impl<E: Enter> UringDriver<E> {
             nr_in_flight: 0,
             kicked: false,
             left: Arc::default(),
+            forbidden: Forbidden::default(),
             nr_syscalls: 0,
             file,
         }
@@ -108,7 +117,12 @@ impl<E: Enter> UringDriver<E> {
     fn publish(&mut self) {
         let mut nr = 0;
         loop {
+            if self.forbidden.is_over() {
+                self.queued.drain(nr..).for_each(|tag| self.forbidden.fail(tag));
+                return self.queued.clear();
+            }
             let mut submission = self.ring.submission();
+            self.forbidden.keep_last(submission.len());
             while let Some(tag) = self.queued.get(nr) {
                 let entry = self.commands.entry(*tag).user_data(tag.index() as u64);
                 // SAFETY: the memory of the segments stays valid until the completion was reaped
@@ -117,6 +131,7 @@ impl<E: Enter> UringDriver<E> {
                 if unsafe { submission.push(&entry) }.is_err() {
                     break;
                 }
+                self.forbidden.pushed(tag.index() as u64);
                 nr += 1;
             }
             drop(submission);
@@ -143,13 +158,20 @@ impl<E: Enter> UringDriver<E> {
         // SAFETY: it has no memory.
         while unsafe { self.ring.submission().push(&entry) }.is_err() {
             self.make_room();
+            if self.forbidden.is_over() {
+                return;
+            }
         }
+        self.forbidden.pushed(KICK);
     }
 
     /// Submits what is in the ring, all of it, and waits for `nr` completions. May return early: on
     /// a signal, or when there are completions that the kernel wants taken first; what is not
     /// submitted then stays in the ring, for the next call.
     fn enter(&mut self, nr: u32) {
+        if self.forbidden.is_over() {
+            return self.pause(nr);
+        }
         match self.is_hushed() {
             true => self.enter_hushed(nr),
             false => self.enter_aloud(nr),
@@ -172,8 +194,8 @@ impl<E: Enter> UringDriver<E> {
     }
 
     fn enter_aloud(&mut self, nr: u32) {
-        // Relaxed: see the waiter. Where a wait has it already, that finds fewer entries.
-        self.left.store(0, Ordering::Relaxed);
+        // Where a wait has it already, that finds fewer entries.
+        self.left.leave(0);
         if self.polls && nr == 0 && !self.kernel_sleeps() {
             return;
         }
@@ -193,9 +215,46 @@ impl<E: Enter> UringDriver<E> {
                         }
                         std::thread::yield_now();
                     }
+                    _ if forbidden::is_forbidden(&error) => return self.end_ring(&error),
                     _ => panic!("io_uring_enter on a ring of our own: {error}"),
                 },
             }
+        }
+    }
+
+    /// The system call is forbidden: the ring ends.
+    #[cold]
+    fn end_ring(&mut self, error: &io::Error) {
+        self.forbidden.end(error);
+        self.end_entries();
+        let nr_ended = self.forbidden.nr_failed() + self.inline.nr() + self.queued.len();
+        let nr_left = (self.nr_in_flight as usize).saturating_sub(nr_ended);
+        let is_lost = self.polls || self.defers && nr_left > self.ring.completion().len();
+        assert!(!is_lost, "io_uring_enter with I/O in flight, which only it completes: {error}");
+    }
+
+    /// Ends what the kernel has not taken from a ring that has ended. If a wait is submitting, the
+    /// turn that follows it does that: the kernel may still take some.
+    #[cold]
+    fn end_entries(&mut self) {
+        self.left.take_back();
+        if self.left.is_submitting() {
+            return;
+        }
+        let nr = self.ring.submission().len();
+        for name in self.forbidden.take_entries(nr) {
+            match name {
+                KICK => self.kicked = false,
+                tag => self.forbidden.fail(Tag::from_index(tag as usize)),
+            }
+        }
+    }
+
+    /// In place of a system call that is forbidden: completions arrive by themselves.
+    #[cold]
+    fn pause(&mut self, nr: u32) {
+        if nr > 0 && self.forbidden.nr_failed() == 0 && self.ring.completion().is_empty() {
+            std::thread::sleep(forbidden::PAUSE);
         }
     }
 
@@ -215,7 +274,7 @@ impl<E: Enter> UringDriver<E> {
     }
 
     /// How many entries are left to the wait beside the driver; for that.
-    pub(super) fn left(&self) -> &Arc<AtomicU32> {
+    pub(super) fn left(&self) -> &Arc<Left> {
         &self.left
     }
 
@@ -223,7 +282,7 @@ impl<E: Enter> UringDriver<E> {
     #[inline]
     fn needs_enter(&mut self) -> bool {
         let submission = self.ring.submission();
-        submission.taskrun() || !submission.is_empty() && self.left.load(Ordering::Relaxed) == 0
+        submission.taskrun() || !submission.is_empty() && self.left.is_none()
     }
 
     /// Brings what only a system call moves on, where nothing is there: completions that the kernel
@@ -280,8 +339,7 @@ impl<E: Enter> UringDriver<E> {
     #[cold]
     fn send_again(&mut self, tags: Vec<Tag>) {
         for tag in tags {
-            // It is of no use to try this again: there was an answer.
-            self.ranges.way = self.ranges.way.max(self.commands.of(tag).way());
+            self.commands.of(tag).teach(&mut self.ranges);
             self.queued.push(tag);
         }
         self.publish();
@@ -292,6 +350,9 @@ impl<E: Enter> UringDriver<E> {
 impl<E: Enter> Driver for UringDriver<E> {
     #[inline]
     fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _last: bool) -> Issue {
+        if self.forbidden.is_over() {
+            return Issue::Failed(BlockStatus::Offline);
+        }
         let mode = self.range_mode(rq.op);
         self.commands.note(rq, mode);
         self.inline.take(rq, &mut self.queued);
@@ -314,10 +375,13 @@ impl<E: Enter> Driver for UringDriver<E> {
         if look == Look::Hard {
             self.look_hard();
         }
+        if self.forbidden.has_entries() {
+            self.end_entries();
+        }
         // A glance leaves what is deferred.
         self.has_missed &= look == Look::Glance && self.ring.submission().taskrun();
         let mut again = Vec::new();
-        let UringDriver { ring, commands, inline, kicked, nr_in_flight, .. } = self;
+        let UringDriver { ring, commands, inline, kicked, nr_in_flight, forbidden, .. } = self;
         let mut ended = |tag, answer| match commands.ended(tag, answer) {
             Some(result) => {
                 *nr_in_flight -= 1;
@@ -333,6 +397,9 @@ impl<E: Enter> Driver for UringDriver<E> {
             ended(Tag::from_index(entry.user_data() as usize), entry.result());
         }
         inline.done().for_each(|(tag, answer)| ended(tag, answer));
+        if forbidden.nr_failed() > 0 {
+            forbidden.failed().for_each(|(tag, answer)| ended(tag, answer));
+        }
         if !again.is_empty() {
             self.send_again(again);
         }
@@ -348,7 +415,9 @@ impl<E: Enter> Driver for UringDriver<E> {
         }
         self.publish();
         let nr = self.ring.submission().len();
-        self.left.store(nr as u32, Ordering::Relaxed);
+        if !self.forbidden.is_over() {
+            self.left.leave(nr as u32);
+        }
     }
 
     fn wait(&mut self, nr_completions: u32) {
@@ -356,7 +425,8 @@ impl<E: Enter> Driver for UringDriver<E> {
         if self.inline.end_batch() {
             self.write_inline();
         }
-        match nr_completions.saturating_sub(self.inline.nr_done() as u32) {
+        let nr_done = self.inline.nr_done() + self.forbidden.nr_failed();
+        match nr_completions.saturating_sub(nr_done as u32) {
             0 if !self.needs_enter() => {}
             nr => self.enter(nr),
         }
@@ -367,7 +437,8 @@ impl<E: Enter> Driver for UringDriver<E> {
     /// now, there are completions, which end the wait as well.
     fn kick(&mut self) {
         let is_done = self.kicked && self.ring.submission().is_empty();
-        if is_done || self.mode == Mode::Owned {
+        // The waits of a ring that has ended are short.
+        if is_done || self.mode == Mode::Owned || self.forbidden.is_over() {
             return;
         }
         if !self.kicked {
@@ -378,7 +449,7 @@ impl<E: Enter> Driver for UringDriver<E> {
     }
 
     fn has_ready(&self) -> bool {
-        self.has_missed || self.inline.nr_done() > 0
+        self.has_missed || self.inline.nr_done() > 0 || self.forbidden.nr_failed() > 0
     }
 
     fn nr_syscalls(&self) -> u64 {

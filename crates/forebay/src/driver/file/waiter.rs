@@ -12,12 +12,13 @@
 #![allow(unsafe_code)]
 
 use super::event::Event;
+use super::forbidden::{self, PAUSE, Verdict};
 use crate::driver::Waiter;
 use io_uring::{EnterFlags, IoUring};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Waits for one ring.
@@ -27,10 +28,63 @@ pub(super) struct UringWaiter {
     ring: OwnedFd,
     /// What tells of completions, where the kernel defers them.
     event: Option<Arc<Event>>,
-    /// How many entries the driver has left in the ring for the next wait to submit. It is a number
-    /// and nothing else, hence Relaxed: the entries are published by the ring's tail.
-    left: Arc<AtomicU32>,
+    left: Arc<Left>,
+    /// Whether the ring has ended.
+    pub(super) verdict: Verdict,
     nr_syscalls: AtomicU64,
+}
+
+/// How many entries the driver has left in the ring for the next wait to submit. It is a number and
+/// nothing else: the entries are published by the ring's tail.
+///
+/// All is sequentially consistent for the end of a ring alone, which must not end entries that a
+/// wait submits: the wait says that it submits, then takes the number; the driver takes the number
+/// back, then looks whether a wait submits.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    nr: AtomicU32,
+    is_submitting: AtomicBool,
+}
+
+impl Left {
+    /// For the driver: so many are left, or none.
+    #[inline]
+    pub(super) fn leave(&self, nr: u32) {
+        self.nr.store(nr, Ordering::Relaxed);
+    }
+
+    /// Whether nothing is left to a wait; a guess.
+    #[inline]
+    pub(super) fn is_none(&self) -> bool {
+        self.nr.load(Ordering::Relaxed) == 0
+    }
+
+    /// Leaves nothing to a wait. Returns whether there was something.
+    pub(super) fn take_back(&self) -> bool {
+        self.nr.swap(0, Ordering::SeqCst) > 0
+    }
+
+    /// Whether a wait is submitting, or about to.
+    pub(super) fn is_submitting(&self) -> bool {
+        self.is_submitting.load(Ordering::SeqCst)
+    }
+
+    /// For a wait: how many it submits. [`Left::end_submit`] is due.
+    pub(super) fn begin_submit(&self) -> u32 {
+        if self.is_none() {
+            return 0;
+        }
+        self.is_submitting.store(true, Ordering::SeqCst);
+        self.nr.swap(0, Ordering::SeqCst)
+    }
+
+    /// For a wait: the kernel has taken what it takes.
+    pub(super) fn end_submit(&self) {
+        // Only this thread sets it.
+        if self.is_submitting.load(Ordering::Relaxed) {
+            self.is_submitting.store(false, Ordering::SeqCst);
+        }
+    }
 }
 
 /// `struct io_uring_getevents_arg`.
@@ -56,17 +110,22 @@ impl UringWaiter {
     pub(super) fn new(
         ring: &IoUring,
         event: Option<Arc<Event>>,
-        left: Arc<AtomicU32>,
+        left: Arc<Left>,
     ) -> io::Result<UringWaiter> {
         // SAFETY: the ring is open as long as it is borrowed.
         let fd = unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) };
         let ring = fd.try_clone_to_owned()?;
-        Ok(UringWaiter { ring, event, left, nr_syscalls: AtomicU64::new(0) })
+        let (verdict, nr_syscalls) = (Verdict::default(), AtomicU64::new(0));
+        Ok(UringWaiter { ring, event, left, verdict, nr_syscalls })
     }
 }
 
 impl Waiter for UringWaiter {
     fn wait(&self, timeout: Option<Duration>) {
+        if self.verdict.is_known() {
+            // No kick would end it.
+            return std::thread::sleep(timeout.map_or(PAUSE, |timeout| timeout.min(PAUSE)));
+        }
         let timespec = timeout.map(|timeout| Timespec {
             sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
             nsec: i64::from(timeout.subsec_nanos()),
@@ -74,7 +133,7 @@ impl Waiter for UringWaiter {
         let ts = timespec.as_ref().map_or(0, |timespec| std::ptr::from_ref(timespec).addr() as u64);
         let arg = GetEvents { sigmask: 0, sigmask_sz: 0, min_wait_usec: 0, ts };
         let flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
-        let nr_to_submit = self.left.swap(0, Ordering::Relaxed);
+        let nr_to_submit = self.left.begin_submit();
         let nr_to_wait_for = 1u32;
         self.nr_syscalls.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the descriptor is that of a ring, and open; the kernel reads `arg` and the time
@@ -90,15 +149,25 @@ impl Waiter for UringWaiter {
                 size_of::<GetEvents>(),
             )
         };
+        let error = io::Error::last_os_error();
+        self.left.end_submit();
         if answer >= 0 {
             return;
         }
-        let error = io::Error::last_os_error();
         match error.raw_os_error() {
             // The time is over, there was a signal, or a shortage that passes.
             Some(libc::ETIME | libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {}
+            // The next turn ends the ring, if it has something to submit. What the kernel has goes
+            // on.
+            _ if forbidden::is_forbidden(&error) => {
+                std::thread::sleep(timeout.map_or(PAUSE, |timeout| timeout.min(PAUSE)));
+            }
             _ => panic!("io_uring_enter on a ring of our own: {error}"),
         }
+    }
+
+    fn misses_kicks(&self) -> bool {
+        self.verdict.is_known()
     }
 
     fn begins(&self) -> bool {
@@ -106,7 +175,7 @@ impl Waiter for UringWaiter {
     }
 
     fn take_back(&self) -> bool {
-        self.left.swap(0, Ordering::Relaxed) > 0
+        self.left.take_back()
     }
 
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {

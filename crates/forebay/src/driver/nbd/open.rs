@@ -65,6 +65,7 @@ pub(in crate::driver) fn open(
     let facts = DiskFacts {
         // The server may know better, but is not asked: it would have to refuse what is slow.
         zeroes_fast: false,
+        caches_reads: true,
         uses_tcp: matches!(uri.address, Address::Tcp { .. }),
         out_of_reach_bytes,
         ..DiskFacts::default()
@@ -96,6 +97,9 @@ fn limits(export: &Negotiated, settings: &Settings) -> QueueLimits {
         max_write_zeroes_sectors: range_sectors(can.write_zeroes),
         volatile_cache: can.flush && !can.read_only,
         fua: can.fua && settings.fua().unwrap_or(true),
+        // The server may make such a write durable by a sync of a file, whose failure its next
+        // flush does not report again (nbdkit and nbd-server do). The protocol does not say.
+        fua_is_sync: true,
         rotational: can.rotational,
         read_only: can.read_only,
         ..QueueLimits::default()

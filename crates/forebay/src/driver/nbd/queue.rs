@@ -115,7 +115,7 @@ impl Shared {
         let link = self.lock();
         if self.watched.get().is_none() {
             let fd = self.fd.try_clone().ok()?;
-            let any = AnyOf::new(&self.event, Some(fd.as_fd())).ok()?;
+            let any = AnyOf::new([self.event.fd(), fd.as_fd()]).ok()?;
             let _ = self.watched.set(Watched { any, fd, now: AtomicU8::new(IS_INPUT) });
             self.watch(&link);
             // What was received already is reaped by this. (With nothing in flight nobody reaps.)

@@ -108,15 +108,16 @@ impl Call {
                 match (op, vectors) {
                     (Op::Read, [one]) => libc::pread(fd, one.addr(), one.len(), start),
                     (Op::Read, _) => libc::preadv(fd, first, nr, start),
-                    (_, _) if fua => libc::pwritev2(fd, first, nr, start, libc::RWF_DSYNC),
+                    (_, _) if fua => write_durable(fd, first, nr, self.start),
                     (_, [one]) => libc::pwrite(fd, one.addr(), one.len(), start),
                     (_, _) => libc::pwritev(fd, first, nr, start),
                 }
             }
         };
         match made(nr_syscalls, call) {
-            // No such call here (before Linux 4.7): a flush does as well.
-            Err(libc::ENOSYS | libc::EOPNOTSUPP) if fua => {
+            // No such call here (before Linux 4.6): a flush does as well. Not so for EOPNOTSUPP: it
+            // may be the failed write-back of an earlier write, which no flush reports again.
+            Err(libc::ENOSYS) if fua => {
                 // SAFETY: as above.
                 let call = || unsafe { libc::pwritev(fd, first, nr, start) };
                 let moved = made(nr_syscalls, call)?;
@@ -186,6 +187,20 @@ impl Call {
             unsafe { libc::ioctl(target.fd(), BLKDISCARD, range.as_ptr()) as isize }
         })
     }
+}
+
+/// Writes with `RWF_DSYNC`. The C library's function answers EOPNOTSUPP where the kernel does not
+/// have the call, so this makes the system call itself.
+///
+/// # Safety
+/// As of `pwritev2`: an open descriptor, and vectors whose memory is valid.
+unsafe fn write_durable(fd: i32, first: *const libc::iovec, nr: i32, start: u64) -> isize {
+    // The kernel takes the offset in two halves. On a 64-bit machine it ignores the second.
+    let (low, high) = (start as libc::c_long, (start >> 32) as libc::c_long);
+    // SAFETY: the caller's.
+    let answer =
+        unsafe { libc::syscall(libc::SYS_pwritev2, fd, first, nr, low, high, libc::RWF_DSYNC) };
+    answer as isize
 }
 
 fn sync(target: &Target, metadata: bool, nr_syscalls: &mut u64) -> Result<u64, i32> {

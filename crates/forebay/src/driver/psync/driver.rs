@@ -21,7 +21,7 @@ const NR_THREADS_MAX: u64 = 1024;
 
 /// Takes the key `nr_threads`.
 pub(in crate::driver) fn nr_threads(keys: &mut Keys) -> Result<usize, SpecError> {
-    let nr = keys.take_number("nr_threads", "a number of 1 to 1024", 1..=NR_THREADS_MAX)?;
+    let nr = keys.take_number("nr_threads", "a number from 1 to 1024", 1..=NR_THREADS_MAX)?;
     Ok(nr.map_or(NR_THREADS, |nr| nr as usize))
 }
 

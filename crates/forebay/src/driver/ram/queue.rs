@@ -92,8 +92,12 @@ impl Device for RamDevice {
         self.ram.limits
     }
 
+    fn ends_at_once(&self) -> bool {
+        !self.ram.takes_time()
+    }
+
     fn open_queue(&self, depth: u32, _: Mode) -> io::Result<DriverQueue> {
-        let takes_time = self.ram.req_ns > 0 || self.ram.io_ns > 0;
+        let takes_time = self.ram.takes_time();
         let timer = Arc::new(Timer::new());
         let driver = RamDriver {
             ram: Arc::clone(&self.ram),
@@ -107,6 +111,10 @@ impl Device for RamDevice {
 }
 
 impl Ram {
+    fn takes_time(&self) -> bool {
+        self.req_ns > 0 || self.io_ns > 0
+    }
+
     /// When a request that is issued now will be done, by the device's clock. Later than all that
     /// were issued before.
     fn done_at_ns(&self, nr_bios: u32) -> u64 {

@@ -1,6 +1,7 @@
 //! The part of a turn that shares tags with other disks.
 
 use super::{Hctx, Token, now_ns};
+use crate::runtime::primitive::{AtomicBool, Ordering};
 use crate::runtime::shared::Shared;
 use crate::runtime::tag_pool::{TagPool, Woken};
 use forebay_core::{Commit, Gates, Turned, WaitId};
@@ -13,11 +14,18 @@ pub(crate) struct PoolUser {
     id: WaitId,
     /// It wants more tags than it has, as far as the others know.
     is_hungry: bool,
+    /// See [`TagPool::lost_wake_up`]: what it takes, if it had no tag and was in line when the turn
+    /// under way began.
+    nr_wake_ups: Option<u64>,
+    /// Set while tags are put and their wake-ups are made; see [`TagPool::lost_wake_up`].
+    is_putting: Arc<AtomicBool>,
 }
 
 impl PoolUser {
     pub(crate) fn new(pool: &Arc<TagPool>, disk: &Weak<Shared>) -> PoolUser {
-        PoolUser { pool: Arc::clone(pool), id: pool.join(disk), is_hungry: false }
+        let is_putting = Arc::new(AtomicBool::new(false));
+        let id = pool.join(disk, &is_putting);
+        PoolUser { pool: Arc::clone(pool), id, is_hungry: false, nr_wake_ups: None, is_putting }
     }
 }
 
@@ -44,12 +52,16 @@ impl Hctx {
 }
 
 impl Token<'_> {
-    /// Before a turn: how many tags it may have.
+    /// Sets how many tags the next turn may have.
     #[inline]
     pub(super) fn limit_tags(&mut self) {
         let inner = &mut **self;
-        if let Some(user) = &inner.pool {
-            inner.core.set_tag_limit(user.pool.limit(user.id, inner.core.nr_busy_tags()));
+        if let Some(user) = &mut inner.pool {
+            let nr_held = inner.core.nr_busy_tags();
+            if user.is_hungry && nr_held == 0 {
+                user.nr_wake_ups = user.pool.before_turn_in_line(user.id);
+            }
+            inner.core.set_tag_limit(user.pool.limit(user.id, nr_held));
         }
     }
 
@@ -64,12 +76,22 @@ impl Token<'_> {
         turned: &mut Turned,
     ) {
         let mut woken = Woken::new();
+        let hctx = self.hctx;
         let inner = &mut **self;
         let Some(user) = &mut inner.pool else { return };
         let mut may_join = true;
         loop {
+            // Relaxed: whoever gets one of these tags acquires it with the tag.
+            user.is_putting.store(true, Ordering::Relaxed);
             let (nr_put, nr_held) = (inner.core.give_back_tags(), inner.core.nr_busy_tags());
+            if let Some(nr_wake_ups) = user.nr_wake_ups.take()
+                && nr_put + nr_held > 0
+                && user.pool.lost_wake_up(user.id, nr_wake_ups, nr_held)
+            {
+                hctx.tags.note_rescue();
+            }
             user.pool.put(user.id, nr_put, nr_held, &mut woken);
+            user.is_putting.store(false, Ordering::Release);
             let wants = inner.core.wants_tags();
             if !wants && user.is_hungry {
                 user.is_hungry = false;

@@ -19,6 +19,16 @@ pub(crate) struct TagCalls {
     nr_requests: AtomicU32,
     /// Threads that were woken for tags.
     nr_sleeps: AtomicU64,
+    /// Waits for tags of a shared set that no wake-up ended.
+    nr_rescues: AtomicU64,
+}
+
+impl TagCalls {
+    /// Counts a wait for tags of a shared set that no wake-up ended.
+    pub(super) fn note_rescue(&self) {
+        // Relaxed: a count.
+        self.nr_rescues.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Hctx {
@@ -37,6 +47,11 @@ impl Hctx {
     /// How many times a thread slept until it was woken for tags.
     pub(crate) fn nr_tag_sleeps(&self) -> u64 {
         self.tags.nr_sleeps.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many waits for tags of a shared set no wake-up has ended.
+    pub(crate) fn nr_tag_rescues(&self) -> u64 {
+        self.tags.nr_rescues.load(Ordering::Relaxed)
     }
 }
 

@@ -2,13 +2,14 @@
 // It gives access to a cell, and vouches for the owners of mailboxes.
 #![allow(unsafe_code)]
 
-use super::{Hctx, Inner, now_ns};
+use super::{DRAINED, Hctx, Inner, STUCK, is_stuck, now_ns};
 use crate::runtime::abort::AbortOnUnwind;
 use crate::runtime::mailbox::{Delivered, Mailbox, Wake};
 use crate::runtime::primitive::Ordering;
 use crate::runtime::ready::Ready;
 use crate::runtime::tag_pool::Woken;
 use crate::runtime::thread;
+use crate::runtime::wait::RESOURCE_DELAY;
 use forebay_core::{Commit, Gates, QueuedBio, SoftwareQueue, Turned};
 use std::ops::{Deref, DerefMut};
 
@@ -124,17 +125,23 @@ impl<'a> Token<'a> {
     }
 
     /// Leaves what turns have issued and not committed to the wait beside the driver that follows.
-    pub(crate) fn leave_to_wait(&mut self) {
+    /// Another turn ends what the driver completes at once, which that wait would not announce.
+    pub(crate) fn leave_to_wait(&mut self, turned: &mut Turned) {
         let inner = &mut **self;
         inner.core.leave_to_wait(&mut *inner.driver);
+        if inner.driver.has_ready() {
+            *turned = self.turn(now_ns(self.hctx.is_timed), Commit::Now, None, None);
+        }
     }
 
-    /// Commits what a turn has issued and not committed. What the commit itself has completed is
-    /// ended at once where a descriptor is watched, which would not tell of it.
+    /// Commits what a turn has issued and not committed. Another turn ends what the commit itself
+    /// completes, unless the caller looks itself: neither a descriptor nor a wait of another thread
+    /// would announce it.
     pub(crate) fn commit(&mut self) {
         let inner = &mut **self;
         inner.core.commit(&mut *inner.driver);
-        if self.hctx.is_polled.load(Ordering::Relaxed) && self.driver.has_ready() {
+        let is_watched = self.hctx.is_shared || self.hctx.is_polled.load(Ordering::Relaxed);
+        if is_watched && self.driver.has_ready() {
             self.turn(now_ns(self.hctx.is_timed), Commit::Now, None, None);
         }
     }
@@ -191,6 +198,11 @@ impl<'a> Token<'a> {
     ) -> Turned {
         let hctx = self.hctx;
         let run = &hctx.run;
+        let is_polled = hctx.is_polled.load(Ordering::Relaxed);
+        if is_polled {
+            // B1.
+            hctx.alarm.clear();
+        }
         let gates = run.gates();
         let commit = match commit {
             // Without a leader in the driver nobody commits what is left.
@@ -213,7 +225,6 @@ impl<'a> Token<'a> {
             inner.is_kicked = false;
             inner.core.reap_kick();
         }
-        let is_polled = hctx.is_polled.load(Ordering::Relaxed);
         if is_polled {
             // A descriptor may be readable for what was reaped already: the driver takes that back.
             inner.core.reap_kick();
@@ -234,8 +245,14 @@ impl<'a> Token<'a> {
             hctx.nr_old_syscalls.load(Ordering::Relaxed) + inner.driver.nr_syscalls(),
             Ordering::Relaxed,
         );
-        hctx.is_drained.store(turned.is_drained, Ordering::Relaxed);
-        kick |= turned.work_left && turned.nr_in_flight == 0;
+        let is_stuck = is_stuck(turned);
+        let left = (u8::from(turned.is_drained) * DRAINED) | (u8::from(is_stuck) * STUCK);
+        hctx.left.store(left, Ordering::Relaxed);
+        // B2. What only a closed gate holds back is the business of whoever opens it.
+        if is_stuck && is_polled && gates.dispatch && !turned.is_drained {
+            hctx.alarm.set(RESOURCE_DELAY);
+        }
+        kick |= is_stuck;
         if !inner.ended.is_empty() {
             let mut ended = std::mem::take(&mut inner.ended);
             kick |= self.deliver(&mut ended, own);
@@ -273,7 +290,7 @@ impl<'a> Token<'a> {
 
     #[inline(never)]
     fn tell_leader(&mut self, turned: Turned) {
-        if turned.work_left && turned.nr_in_flight == 0 {
+        if is_stuck(turned) {
             // Before the leader is told of it.
             self.hctx.delay_run();
         }

@@ -2,6 +2,7 @@
 
 use super::{LEN, Subject, pattern};
 use crate::common::{open, reap_all, submit};
+use crate::futures::{block_on, use_disk};
 use crate::progress::await_readable;
 use forebay::{BlockStatus, Buf, Io};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -154,7 +155,7 @@ pub(super) fn a_freeze_waits_for_what_is_in(subject: &Subject) {
             };
             let threads = [scope.spawn(work), scope.spawn(work)];
             for _ in 0..20 {
-                let frozen = disk.freeze();
+                let frozen = disk.freeze().expect("no other hold");
                 let issued = disk.stats().queue.issued;
                 let mut queue = disk.queue();
                 submit(&mut queue, Io::read(Buf::new(512), 0).nowait());
@@ -187,4 +188,16 @@ pub(super) fn a_thread_of_the_disk_makes_progress(subject: &Subject) {
             });
         }
     });
+}
+
+pub(super) fn futures_end_on_a_disk_that_nothing_else_drives(subject: &Subject) {
+    for disk in subject.each("") {
+        thread::scope(|scope| {
+            for number in 0..3u64 {
+                let (disk, spec) = (&disk, &disk.info().spec);
+                let task = move || use_disk(disk, number << 16, 20, subject.moves_data());
+                scope.spawn(move || block_on(task(), spec));
+            }
+        });
+    }
 }

@@ -1,6 +1,8 @@
 //! The `nbd` driver: what a server says becomes what a disk is; whatever a server does, each I/O
 //! ends, and no caller waits for ever.
 
+mod durable;
+mod flags;
 mod hostile;
 mod sending;
 
@@ -168,7 +170,7 @@ fn what_cannot_be_had_is_refused_by_name() {
             format!("{}&exclusive=on", server.uri()),
             "who else uses an export is the server's to say",
         ),
-        (format!("{}&elide=on", server.uri()), "others may write to it"),
+        (format!("{}&elide=on", server.uri()), "other programs may write to it"),
         (format!("{}&nr_hw_queues=2", single.uri()), "a flush on one connection covers all"),
     ];
     for (spec, said) in cases {

@@ -7,11 +7,12 @@ use super::LONG;
 use crate::buf::Buf;
 use crate::driver::file::commands::Commands;
 use crate::driver::file::enter::Enter;
+use crate::driver::file::forbidden::{Forbidden, Verdict};
 use crate::driver::file::inline::{Inline, Writes};
 use crate::driver::file::uring::UringDriver;
 use crate::driver::file::waiter::UringWaiter;
 use crate::driver::testing::{DEPTH, data, issue, ranges, reap};
-use crate::driver::zeroing::{self, Way};
+use crate::driver::zeroing::{self, Ranges, Way};
 use crate::driver::{Mode, Waiter};
 use crate::runtime::clock;
 use forebay_core::{
@@ -24,6 +25,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// What the kernel answers to one call.
 #[derive(Clone, Copy, Debug)]
@@ -355,9 +357,12 @@ fn a_range_goes_from_way_to_way_until_one_is_there() {
     let (tag, len) = (Tag::from_index(5), 3 << 16);
     issue(&mut noted, 5, Bio::range(Op::WriteZeroes, 0, len));
     let commands = &mut noted.0;
+    let (discard, way) = (zeroing::PUNCH_HOLE, Way::ZeroRange);
+    let mut ranges = Ranges { grows: false, discard, way, goes_on: true };
     for way in [Way::PunchHole, Way::Write] {
         assert_eq!(commands.ended(tag, -libc::EOPNOTSUPP), None);
-        assert_eq!(commands.of(tag).way(), way);
+        commands.of(tag).teach(&mut ranges);
+        assert_eq!((ranges.way, ranges.discard), (way, discard));
     }
     // What is written in part goes on; what is not written at all has failed.
     assert_eq!(commands.ended(tag, 1 << 16), None);
@@ -399,4 +404,96 @@ impl Driver for Noted {
     fn reap(&mut self, _: &mut Completions, _: Look) {}
 
     fn wait(&mut self, _: u32) {}
+}
+
+/// Issues a batch of `nr` requests and reaps until all have ended: those that the kernel has taken
+/// with their own results, the others as `Offline`. Returns how many of these there are.
+fn run_forbidden(
+    driver: &mut UringDriver<Script>,
+    waiter: &UringWaiter,
+    mode: Mode,
+    nr: usize,
+) -> usize {
+    let mut bufs: Vec<Buf> = (0..nr).map(|_| Buf::new(256)).collect();
+    let mut expected = vec![None; nr];
+    for (tag, buf) in bufs.iter_mut().enumerate() {
+        let (bio, len) = bio_of(tag, buf);
+        match issue(driver, tag, bio) {
+            Issue::Queued => expected[tag] = Some(len),
+            refused => assert_eq!(refused, Issue::Failed(BlockStatus::Offline)),
+        }
+    }
+    let mut nr_offline = expected.iter().filter(|expected| expected.is_none()).count();
+    driver.commit_rqs();
+    while expected.iter().any(Option::is_some) {
+        for done in reap(driver) {
+            let own = expected[done.tag.index()].take().expect("each ends once");
+            match done.result {
+                Err(BlockStatus::Offline) => nr_offline += 1,
+                result => assert_eq!(result, Ok(own), "tag {:?}", done.tag),
+            }
+        }
+        match mode {
+            _ if expected.iter().all(Option::is_none) => {}
+            Mode::Owned => driver.wait(1),
+            Mode::Shared => waiter.wait(Some(LONG)),
+        }
+    }
+    nr_offline
+}
+
+/// A seccomp filter forbids the call after the disk was opened.
+#[test]
+fn a_ring_whose_call_is_forbidden_ends_what_the_kernel_has_not_taken_as_offline() {
+    for (mode, writes) in [
+        (Mode::Owned, Writes::Ring("")),
+        (Mode::Owned, Writes::Inline(1)),
+        (Mode::Shared, Writes::Ring("")),
+    ] {
+        for errno in [libc::EPERM, libc::EACCES, libc::ENOSYS] {
+            for (first, nr_taken) in [(None, 0), (Some(Answer::Takes(5)), 5)] {
+                let (mut driver, waiter, script, _file) = scripted(DEPTH + 1, mode);
+                driver.inline = Inline::new(writes, mode, DEPTH);
+                let verdict = Verdict::default();
+                driver.forbidden = Forbidden::new(&verdict);
+                run_batch(&mut driver, &waiter, mode, 12);
+                assert_eq!(verdict.text(), None);
+                script.then(first.as_slice());
+                script.then(&[Answer::Fails(errno)]);
+                let nr_inline = if writes == Writes::Ring("") { 0 } else { 3 };
+                let nr_offline = run_forbidden(&mut driver, &waiter, mode, 12);
+                assert_eq!(nr_offline, 12 - nr_taken - nr_inline, "{mode:?}, errno {errno}");
+                let text = verdict.text().expect("it is forbidden");
+                assert!(text.contains("seccomp") && text.contains("engine=psync"), "{text}");
+                driver.kick();
+                waiter.wait(Some(Duration::ZERO));
+                assert_eq!(run_forbidden(&mut driver, &waiter, mode, 12), 12);
+            }
+        }
+    }
+}
+
+/// A wait of a thread without the filter submits what was left to it, when another thread, which
+/// has the filter, may not.
+#[test]
+fn what_a_wait_may_submit_is_not_ended_beside_it() {
+    let (mut driver, _waiter, script, _file) = scripted(DEPTH + 1, Mode::Shared);
+    let mut buf = Buf::new(256);
+    let (bio, len) = bio_of(1, &mut buf);
+    issue(&mut driver, 1, bio);
+    driver.leave_to_wait();
+    let nr = driver.left().begin_submit();
+    assert_eq!(nr, 1);
+    issue(&mut driver, 3, Bio::flush());
+    script.then(&[Answer::Fails(libc::EPERM)]);
+    driver.commit_rqs();
+    assert!(reap(&mut driver).is_empty(), "the kernel may take the first yet");
+    // SAFETY: numbers only; what is in the ring may be submitted.
+    let taken = unsafe { driver.ring().submitter().enter::<libc::sigset_t>(nr, 1, 1, None) };
+    assert_eq!(taken.expect("it may"), 1);
+    driver.left().end_submit();
+    let mut done: Vec<_> =
+        reap(&mut driver).into_iter().map(|d| (d.tag.index(), d.result)).collect();
+    done.sort_unstable_by_key(|(tag, _)| *tag);
+    assert_eq!(done, [(1, Ok(len)), (3, Err(BlockStatus::Offline))]);
 }

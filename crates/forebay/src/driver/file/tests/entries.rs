@@ -6,10 +6,11 @@ use crate::arena::Arena;
 use crate::driver::file::commands::Commands;
 use crate::driver::ideal_limits;
 use crate::driver::testing::{data, issue};
-use crate::driver::zeroing;
+use crate::driver::zeroing::{self, Ranges, Way};
 use crate::{BUF_ALIGN, Buf};
 use forebay_core::{
-    Bio, BioFlags, Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Segment,
+    Bio, BioFlags, BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits,
+    Segment, Tag,
 };
 
 /// Makes entries, and shows what is in them.
@@ -53,12 +54,22 @@ fn check(commands: Commands, bio: Bio, opcode: u8) -> u32 {
 /// The same, where ranges are changed by `mode`.
 #[track_caller]
 fn check_mode(commands: Commands, mode: i32, bio: Bio, opcode: u8) -> u32 {
+    check_flags(commands, mode, bio, opcode, FIXED_FILE).flags
+}
+
+/// The same, with these flags of the entry.
+#[track_caller]
+fn check_flags(commands: Commands, mode: i32, bio: Bio, opcode: u8, flags: u8) -> Entries {
     let mut entries = Entries { commands, mode, shown: String::new(), flags: 0 };
     assert_eq!(issue(&mut entries, 3, bio), Issue::Queued);
-    let expected = format!("op_code: {opcode}, flags: 1,");
+    let expected = format!("op_code: {opcode}, flags: {flags},");
     assert!(entries.shown.contains(&expected), "{} is not {expected}", entries.shown);
-    entries.flags
+    entries
 }
+
+// `IOSQE_*` in <linux/io_uring.h>.
+const FIXED_FILE: u8 = 1;
+const ASYNC: u8 = 16;
 
 // The numbers of `enum io_uring_op` in <linux/io_uring.h>.
 const READV: u8 = 1;
@@ -113,6 +124,26 @@ fn one_stretch_of_registered_memory_is_named_by_its_place() {
 }
 
 #[test]
+fn a_durable_write_says_so_in_every_kind_of_entry() {
+    let arena = Arena::new(2 * BUF_ALIGN).expect("memory");
+    let commands = || Commands::new(&limits(), 4, Some(arena.clone()));
+    let mut registered = Buf::new_in(&arena, 2 * BUF_ALIGN).expect("all of it");
+    let mut buf = Buf::new(8192);
+    let (first, last) = buf.split_at_mut(4096);
+    let segments = [last, first].map(|part| Segment {
+        addr: part.as_mut_ptr().expose_provenance(),
+        len: part.len() as u32,
+    });
+    let segments = forebay_core::Segments::Many(segments.into_iter().collect());
+    for (flags, expected) in [(BioFlags::FUA, libc::RWF_DSYNC as u32), (BioFlags::default(), 0)] {
+        let bio = Bio { flags, ..data(Op::Write, 0, &mut registered, 8192) };
+        assert_eq!(check(commands(), bio, WRITE_FIXED), expected);
+        let bio = Bio { flags, segments: segments.clone(), ..Bio::range(Op::Write, 0, 8192) };
+        assert_eq!(check(commands(), bio, WRITEV), expected);
+    }
+}
+
+#[test]
 fn flushes_sync_and_ranges_are_allocated() {
     let commands = || Commands::new(&limits(), 4, None);
     const DATASYNC: u32 = 1;
@@ -123,4 +154,25 @@ fn flushes_sync_and_ranges_are_allocated() {
     check_mode(commands(), zeroing::DISCARD, Bio::range(Op::Discard, 0, 4096), URING_CMD);
     let zeroes = Bio::range(Op::WriteZeroes, 0, 4096);
     check_mode(commands(), zeroing::WRITE, zeroes, WRITEV);
+}
+
+#[test]
+fn discard_that_a_device_refuses_is_tried_once_more_by_a_worker() {
+    let (tag, refused) = (Tag::from_index(3), -libc::EOPNOTSUPP);
+    let bio = || Bio::range(Op::Discard, 0, 4096);
+    let mut ranges =
+        Ranges { grows: false, discard: zeroing::DISCARD, way: Way::default(), goes_on: true };
+    for (answer, expected) in [(0, Ok(4096)), (refused, Err(BlockStatus::NotSupported))] {
+        let commands = Commands::new(&limits(), 4, None);
+        let mut entries = check_flags(commands, zeroing::DISCARD, bio(), URING_CMD, FIXED_FILE);
+        assert_eq!(entries.commands.ended(tag, refused), None, "it is sent again");
+        let again = format!("{:?}", entries.commands.entry(tag));
+        let flags = FIXED_FILE | ASYNC;
+        assert!(again.contains(&format!("op_code: {URING_CMD}, flags: {flags},")), "{again}");
+        entries.commands.of(tag).teach(&mut ranges);
+        assert_eq!(entries.commands.ended(tag, answer), Some(expected));
+    }
+    // The next one goes this way at once.
+    let commands = Commands::new(&limits(), 4, None);
+    check_flags(commands, ranges.discard, bio(), URING_CMD, FIXED_FILE | ASYNC);
 }

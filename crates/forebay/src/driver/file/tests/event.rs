@@ -3,14 +3,16 @@
 use super::scratch;
 use crate::buf::Buf;
 use crate::driver::file::event::IS_HUSHED;
+use crate::driver::skip::skip;
 use crate::driver::testing::{data, is_readable, issue, reap};
 use crate::driver::{DriverQueue, Mode};
 use forebay_core::{Bio, Op};
 
 #[test]
 fn what_completes_within_the_call_that_begins_it_signals_nobody() {
+    let test = "what_completes_within_the_call_that_begins_it_signals_nobody";
     if !IS_HUSHED {
-        return eprintln!("skipped: on this architecture such completions are signalled");
+        return skip(test, "on this architecture the ring signals such completions");
     }
     let (DriverQueue { mut driver, waiter }, _folder) = scratch("", Mode::Owned);
     let fd = waiter.poll_fd().expect("a descriptor");
@@ -36,7 +38,7 @@ fn what_completes_within_the_call_that_begins_it_signals_nobody() {
         assert_eq!(reap(&mut *driver).len(), 1);
     }
     if nr_at_once == 0 {
-        eprintln!("skipped: no read of this file system's cache completes at once");
+        skip(test, "no read from this file system's cache completes within the call");
     }
 }
 

@@ -91,9 +91,9 @@ fn a_refusal_of_a_ring_carries_its_errno() {
     let Some(path) = in_child("a_refusal_of_a_ring_carries_its_errno", 1 << 20) else { return };
     let file = std::fs::File::open(&path).expect("a scratch file");
     let next = std::os::fd::AsRawFd::as_raw_fd(&file) as u64;
-    // Room for the file, and for no ring.
+    // Room for the disk's file and its place's, and for no ring.
     drop(file);
-    set_limit(libc::RLIMIT_NOFILE, next + 1);
+    set_limit(libc::RLIMIT_NOFILE, next + 2);
     for keys in ["", "fixed_buffers=64k", "sqpoll=on"] {
         let error = open(&path, keys).expect_err("there is no room for a ring");
         let source = match &error {

@@ -59,3 +59,53 @@ fn a_rings_files_stay_as_they_are() {
     assert_eq!(table.expect_err("a refusal").raw_os_error(), Some(libc::EACCES));
     ring.submitter().unregister_files().expect("the file is let go of");
 }
+
+/// The rings of this process that were made for this file, by their descriptors.
+fn rings_of(file: &std::path::Path) -> Vec<i32> {
+    let name = file.file_name().expect("a name").to_string_lossy().into_owned();
+    let numbers = std::fs::read_dir("/proc/self/fdinfo").expect("it is there").flatten();
+    let is_ring = |number: &i32| {
+        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}"));
+        info.is_ok_and(|info| info.contains("UserFiles:\t1\n") && info.contains(&name))
+    };
+    numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_ring).collect()
+}
+
+/// Asks a ring what it supports, which is harmless, and not allowed to a ring of a disk. Returns
+/// the error; 0 if there is none.
+fn probe(ring: i32) -> i32 {
+    const IORING_REGISTER_PROBE: i32 = 8;
+    let mut answer = [0_u8; 16];
+    // SAFETY: the kernel reads and writes one empty `struct io_uring_probe`, which has 16 bytes.
+    let result = unsafe {
+        let answer = answer.as_mut_ptr();
+        libc::syscall(libc::SYS_io_uring_register, ring, IORING_REGISTER_PROBE, answer, 0)
+    };
+    if result == 0 {
+        return 0;
+    }
+    std::io::Error::last_os_error().raw_os_error().expect("an error of the system")
+}
+
+/// The rings above are the tests' own. These are those of a disk at work: of its shared context,
+/// and of this thread's.
+#[test]
+fn every_ring_of_a_disk_is_restricted() {
+    let file = tempfile::NamedTempFile::new().expect("a scratch file");
+    file.as_file().set_len(1 << 20).expect("a size");
+    for keys in ["", "?fixed_buffers=64k"] {
+        let spec = format!("{}{keys}", file.path().display());
+        let disk = crate::Disk::open(&spec).expect("a disk");
+        disk.read_at(&mut [0; 512], 0).expect("a read by the shared context");
+        let mut queue = disk.queue();
+        queue.submit(crate::Io::read(disk.buf(512), 0)).expect("it is taken");
+        queue.reap(1, 1, &mut Vec::new());
+        let rings = rings_of(file.path());
+        assert!(rings.len() >= 2, "{spec}: {} rings", rings.len());
+        for ring in rings {
+            assert_eq!(probe(ring), libc::EACCES, "{spec}: descriptor {ring}");
+        }
+    }
+    let plain = IoUring::new(4).expect("a ring");
+    assert_eq!(probe(plain.as_raw_fd()), 0, "without restrictions it is allowed");
+}

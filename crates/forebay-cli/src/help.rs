@@ -1,0 +1,134 @@
+//! `forebay help`: the help of commands, and topics.
+//!
+//! The topics are Markdown files in `help/`, which documents may include. Here they are printed
+//! without their marks.
+
+use std::ffi::OsString;
+
+use forebay_fio::options::nearest;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// The topics: name and text.
+const TOPICS: [(&str, &str); 3] = [
+    ("specs", include_str!("../help/specs.md")),
+    ("policies", include_str!("../help/policies.md")),
+    ("report", include_str!("../help/report.md")),
+];
+
+/// Prints a topic or the help of a command. `print_command` prints the help of a command, by the
+/// arguments that select it.
+pub(crate) fn main(
+    words: &[String],
+    commands: &[String],
+    print_command: impl FnOnce(&[OsString]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let Some(first) = words.first() else { return print_command(&[]) };
+    if let Some((_, text)) = TOPICS.iter().find(|(name, _)| name == first) {
+        return output::stdout(&plain(text));
+    }
+    if !commands.contains(first) {
+        let topics = TOPICS.map(|(name, _)| name);
+        let hint = match nearest(first, topics.into_iter()) {
+            Some(topic) => format!("did you mean '{topic}'?"),
+            None => format!("expected a command or {}", topics.join(", ")),
+        };
+        return Err(Failure::Usage(format!("help {first}: unknown topic; {hint}")));
+    }
+    print_command(&words.iter().map(OsString::from).collect::<Vec<_>>())
+}
+
+/// Returns Markdown as plain text: without marks of headings and code, with blocks of code
+/// indented.
+fn plain(markdown: &str) -> String {
+    let mut text = String::new();
+    let mut is_code = false;
+    for line in markdown.lines() {
+        if line.starts_with("```") {
+            is_code = !is_code;
+            continue;
+        }
+        if is_code {
+            text += &format!("  {line}\n");
+        } else {
+            let heading = line.trim_start_matches('#');
+            let line = if heading == line { line } else { heading.trim_start() };
+            text += &format!("{}\n", line.replace('`', ""));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, RunQueuePolicy, WakePolicy};
+    use forebay_fio::options::{Kind, OPTIONS};
+
+    use super::*;
+
+    fn topic(name: &str) -> &'static str {
+        TOPICS.iter().find(|(known, _)| *known == name).expect(name).1
+    }
+
+    #[test]
+    fn marks_are_removed_and_code_is_indented() {
+        let markdown = "# A `b`\n\n- `c`: d\n  e\n\n```text\nf `g`\n```\n";
+        assert_eq!(plain(markdown), "A b\n\n- c: d\n  e\n\n  f `g`\n");
+        for (name, text) in TOPICS {
+            let text = plain(text);
+            assert!(text.lines().all(|line| line.chars().count() <= 100), "{name}");
+            assert!(!text.contains("```") && !text.contains("**"), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_policy_is_explained() {
+        let text = topic("policies");
+        let values: [(&str, Vec<String>); 6] = [
+            ("plug", PlugPolicy::ALL.map(|it| it.name().to_owned()).into()),
+            ("kick", KickPolicy::ALL.map(|it| it.name().to_owned()).into()),
+            ("run_queue", RunQueuePolicy::ALL.map(|it| it.name().to_owned()).into()),
+            ("wake", WakePolicy::ALL.map(|it| it.name().to_owned()).into()),
+            ("flush", FlushPolicy::ALL.map(|it| it.name().to_owned()).into()),
+            ("nomerges", MergePolicy::ALL.map(|it| it.number().to_string()).into()),
+        ];
+        for (key, values) in values {
+            for value in values {
+                let is_named = text.contains(&format!("`{value}`"))
+                    || text.contains(&format!("`{key}={value}`"));
+                assert!(is_named, "{key}={value}");
+            }
+        }
+        for option in OPTIONS.iter().filter(|it| matches!(it.kind, Kind::Policy { .. })) {
+            assert!(text.contains(&format!("- `{}` *: ", option.name)), "{}", option.name);
+        }
+        assert!(text.contains("starves most threads"), "wake=stash has its warning");
+    }
+
+    #[test]
+    fn every_driver_is_named() {
+        let text = topic("specs");
+        for driver in ["file:", "aio:", "psync:", "ram:", "null:", "model:", "nbd://", "fault:"] {
+            assert!(text.contains(driver), "{driver}");
+        }
+    }
+
+    /// The labels of the block are those of the texts that make it.
+    #[test]
+    fn every_label_of_the_layer_block_is_explained() {
+        let source = include_str!("bench/layer.rs");
+        let labels = source.split("line(\"").skip(1).chain(source.split("line(\n").skip(1));
+        let mut nr = 0;
+        for label in
+            labels.filter_map(|rest| rest.trim_start().trim_start_matches('"').split('"').next())
+        {
+            nr += 1;
+            assert!(topic("report").contains(&format!("`{label}`")), "{label}");
+        }
+        assert!(nr >= 9, "{nr} labels were found");
+        for stage in ["plug", "tag", "queue", "driver"] {
+            assert!(topic("report").contains(&format!("`{stage}`")), "{stage}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Formats of disk images that are served as raw by mistake.
+//!
+//! The server never interprets a format: clients can write an image, and one that names other files
+//! would have them read. It looks once, when it starts, to warn the operator.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use forebay::Spec;
+
+/// How much of an image is read.
+const HEAD_BYTES: usize = 128;
+
+/// A format, where its mark stands, and the mark.
+///
+/// LUKS is not among them: a guest opens such a disk itself, and needs it as it is.
+const FORMATS: [(&str, usize, &[u8]); 8] = [
+    ("qcow2", 0, b"QFI\xfb"),
+    ("qed", 0, b"QED\0"),
+    ("vmdk", 0, b"KDMV"),
+    ("vmdk", 0, b"# Disk DescriptorFile"),
+    // Little-endian 0xbeda107f, behind a text of 64 bytes.
+    ("vdi", 64, b"\x7f\x10\xda\xbe"),
+    ("vhdx", 0, b"vhdxfile"),
+    // A dynamic one: a fixed one is raw but for its last sector.
+    ("vhd", 0, b"conectix"),
+    ("parallels", 0, b"WithouFreSpacExt"),
+];
+
+/// Returns a warning if the file of a spec begins as an image of a format other than raw.
+pub(super) fn warning(spec: &str) -> Option<String> {
+    let parsed = Spec::parse(spec).ok()?;
+    if !matches!(parsed.driver(), "file" | "aio" | "psync") {
+        return None;
+    }
+    let mut head = [0; HEAD_BYTES];
+    // An image may be shorter than that. The rest is zero.
+    File::open(parsed.target()).ok()?.read_at(&mut head, 0).ok()?;
+    let (format, target) = (format_of(&head)?, parsed.target());
+    Some(format!(
+        "{target}: this is a {format} image, and it is served as raw: clients see the {format} \
+         file, not the disk in it; convert it with `qemu-img convert -O raw`, or serve it with \
+         qemu-nbd"
+    ))
+}
+
+fn format_of(head: &[u8; HEAD_BYTES]) -> Option<&'static str> {
+    let has = |(_, at, mark): &&(&str, usize, &[u8])| head[*at..].starts_with(mark);
+    FORMATS.iter().find(has).map(|(format, ..)| *format)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_are_recognized_by_their_marks() {
+        for (format, at, mark) in FORMATS {
+            let mut head = [0; HEAD_BYTES];
+            head[at..at + mark.len()].copy_from_slice(mark);
+            assert_eq!(format_of(&head), Some(format));
+            head[at] ^= 1;
+            assert_eq!(format_of(&head), None, "{format}");
+        }
+        assert_eq!(format_of(&[0; HEAD_BYTES]), None);
+        let mut luks = [0; HEAD_BYTES];
+        luks[..6].copy_from_slice(b"LUKS\xba\xbe");
+        assert_eq!(format_of(&luks), None);
+    }
+
+    #[test]
+    fn only_files_that_a_spec_names_are_looked_at() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("disk.img");
+        std::fs::write(&path, b"QFI\xfb").unwrap();
+        let path = path.display();
+        for spec in [format!("{path}"), format!("psync:{path}?read_only=on")] {
+            let warning = warning(&spec).expect("a warning");
+            assert!(warning.starts_with(&format!("{path}: this is a qcow2 image")), "{warning}");
+        }
+        for spec in ["ram:1M", "null:1M", "nowhere.img", &format!("fault:{path}")] {
+            assert_eq!(warning(spec), None, "{spec}");
+        }
+    }
+}

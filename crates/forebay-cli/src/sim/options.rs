@@ -1,0 +1,181 @@
+//! The options of a job file in virtual time: which of them take effect, and errors for the others.
+//!
+//! An option that is accepted has its effect. So an option that is not listed here is an error,
+//! with its place in the file, unless its value is the default, or is what the simulator does
+//! anyway.
+
+use std::sync::Arc;
+
+use forebay_fio::cmdline::CommandLine;
+use forebay_fio::job::{Engine, Given, Job, RunOptions};
+use forebay_fio::options::{self, Found};
+use forebay_fio::origin::{Origin, Source};
+use forebay_fio::units::parse_bytes;
+use forebay_sim::{QUEUE_DEPTH_MAX, WakePolicy};
+
+use crate::failure::Failure;
+
+/// Options that the simulator honours, whatever their values.
+#[rustfmt::skip]
+const HONOURED: &[&str] = &[
+    "name", "rw", "rw_sequencer", "percentage_random", "random_distribution", "rwmixread",
+    "rwmixwrite", "norandommap", "randseed", "randrepeat", "bs", "bsrange", "bssplit",
+    "blockalign", "size", "offset", "io_size", "number_ios", "iodepth",
+    "iodepth_batch", "iodepth_batch_complete_max", "numjobs", "runtime",
+    "time_based", "fsync", "end_fsync", "fsync_on_close",
+];
+
+/// Options about the device, or about files.
+#[rustfmt::skip]
+const OF_DEVICES: &[&str] = &[
+    "filename", "ioengine", "invalidate", "allow_mounted_write", "fixedbufs", "sqthread_poll",
+    "exclusive",
+];
+
+/// Options about the report.
+#[rustfmt::skip]
+const OF_REPORTS: &[&str] = &[
+    "new_group", "percentile_list", "clat_percentiles", "lat_percentiles", "slat_percentiles",
+    "unified_rw_reporting", "disable_lat", "disable_clat", "disable_slat", "disable_bw",
+    "gtod_reduce", "write_bw_log", "write_lat_log", "write_iops_log", "log_avg_msec",
+    "log_max_value", "log_offset", "per_job_logs",
+];
+
+const WAKE: &str = "wake";
+const QUEUE_DEPTH: &str = "queue_depth";
+
+/// Settings of the simulated layer that job files may give. All jobs share one device, so they
+/// agree on them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Settings {
+    pub(super) wake: Option<WakePolicy>,
+    pub(super) queue_depth: Option<u32>,
+}
+
+/// Returns the settings that the job file gives for the layer.
+///
+/// # Errors
+///
+/// All options that the simulator does not honour.
+pub(super) fn check(command: &CommandLine) -> Result<Settings, Failure> {
+    let mut refused: Vec<(&Arc<Origin>, String)> = Vec::new();
+    let mut settings = Settings::default();
+    for (job, origins) in command.jobs.iter().zip(&command.origins) {
+        for origin in origins {
+            // A default of all jobs is refused once.
+            if refused.iter().any(|(known, _)| Arc::ptr_eq(known, origin)) {
+                continue;
+            }
+            let checked = match origin.name {
+                WAKE => wake(&origin.value).map(|wake| settings.wake = Some(wake)),
+                QUEUE_DEPTH => depth(&origin.value).map(|nr| settings.queue_depth = Some(nr)),
+                _ => of_job(job, origin, origins),
+            };
+            if let Err(reason) = checked {
+                refused.push((origin, reason));
+            }
+        }
+    }
+    for name in [WAKE, QUEUE_DEPTH] {
+        refused.extend(disagreement(command, name));
+    }
+    match refused.is_empty() {
+        true => Ok(settings),
+        false => {
+            let messages = refused.iter().map(|(origin, reason)| message(origin, reason));
+            Err(Failure::Several { messages: messages.collect(), usage: true })
+        }
+    }
+}
+
+fn wake(name: &str) -> Result<WakePolicy, String> {
+    let found = WakePolicy::ALL.into_iter().find(|policy| policy.name() == name);
+    found.ok_or_else(|| "expected fair, batch, stash or single".to_owned())
+}
+
+fn depth(text: &str) -> Result<u32, String> {
+    let depth = parse_bytes(text).ok().and_then(|depth| u32::try_from(depth).ok());
+    let depth = depth.filter(|depth| (1..=QUEUE_DEPTH_MAX).contains(depth));
+    depth.ok_or_else(|| format!("expected a number from 1 to {QUEUE_DEPTH_MAX}"))
+}
+
+/// Returns why an option of a job is refused.
+fn of_job(job: &Job, origin: &Arc<Origin>, all: &[Arc<Origin>]) -> Result<(), String> {
+    let no = |why: &str| Err(format!("not simulated: {why}; leave it out"));
+    match origin.name {
+        name if HONOURED.contains(&name) => Ok(()),
+        // They make iodepth 1, which is honoured.
+        "ioengine" if job.ioengine.is_some_and(Engine::is_blocking) => Ok(()),
+        // There is no page cache.
+        "direct" | "buffered" if job.direct == Some(true) => Ok(()),
+        // It has no effect on the first job.
+        "stonewall" if job.stage == 0 => Ok(()),
+        // The report is one of all jobs.
+        "group_reporting" => Ok(()),
+        "iodepth_batch_complete_min" if job.iodepth_batch_complete_min > 0 => Ok(()),
+        _ if is_default(origin, all) => Ok(()),
+        "stonewall" => {
+            Err("not simulated: all jobs run at once; write each stage into its own file"
+                .to_owned())
+        }
+        "direct" | "buffered" => no("the simulated device has no page cache"),
+        "iodepth_batch_complete_min" => no("jobs do not poll"),
+        name if OF_DEVICES.contains(&name) => no("the device is the one of --model"),
+        name if OF_REPORTS.contains(&name) => no("forebay sim has its own report, of all jobs"),
+        name if is_policy(name) => {
+            Err("not simulated: of the settings only wake and queue_depth are; leave it out"
+                .to_owned())
+        }
+        _ => Err("not simulated; leave it out".to_owned()),
+    }
+}
+
+fn is_policy(name: &str) -> bool {
+    let found = options::lookup(name);
+    matches!(found, Ok(Found::Supported(spec)) if matches!(spec.kind, options::Kind::Policy { .. }))
+}
+
+/// Returns whether an option changes neither a job of defaults nor the job of these options.
+fn is_default(origin: &Arc<Origin>, all: &[Arc<Origin>]) -> bool {
+    let others = || all.iter().filter(|other| !Arc::ptr_eq(other, origin));
+    let alone = [Arc::clone(origin)];
+    let is_same = |a, b: Option<Job>| b.is_some() && a == b;
+    is_same(job_of([].iter()), job_of(alone.iter()))
+        && is_same(job_of(all.iter()), job_of(others()))
+}
+
+/// Returns the job of these options; `None` if they contradict each other.
+fn job_of<'a>(origins: impl Iterator<Item = &'a Arc<Origin>>) -> Option<Job> {
+    let (mut given, mut run) = (Given::default(), RunOptions::default());
+    for Origin { name, value, .. } in origins.map(AsRef::as_ref) {
+        let Ok(Found::Supported(spec)) = options::lookup(name) else { return None };
+        spec.apply(name, value, &mut given, &mut run).ok()?;
+    }
+    Job::new(String::new(), given, Vec::new()).ok()
+}
+
+/// Returns an error if a setting of the device is not the same for all jobs.
+fn disagreement<'a>(command: &'a CommandLine, name: &str) -> Option<(&'a Arc<Origin>, String)> {
+    let of_job = |origins: &'a Vec<Arc<Origin>>| origins.iter().find(|origin| origin.name == name);
+    let value = |origins| of_job(origins).map(|origin| origin.value.as_str());
+    let first = command.origins.first()?;
+    let differs = command.origins.iter().any(|origins| value(origins) != value(first));
+    let origin = command.origins.iter().find_map(of_job).filter(|_| differs)?;
+    let reason = format!(
+        "not simulated: all jobs share one device, and {name} differs between them; give it in \
+         [global]"
+    );
+    Some((origin, reason))
+}
+
+fn message(origin: &Origin, reason: &str) -> String {
+    let Origin { name, value, source } = origin;
+    let text = format!("{name}={value}: {reason}");
+    match source {
+        Source::CommandLine => format!("--{text}"),
+        Source::File(place) => place.refuse(text).to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

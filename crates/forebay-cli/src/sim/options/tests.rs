@@ -1,0 +1,136 @@
+//! Every option of the table either changes what is simulated or is refused by name.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use forebay_fio::host::Host;
+use forebay_fio::jobfile;
+use forebay_fio::options::OPTIONS;
+use forebay_sim::{ModelSpec, Options, run_jobs};
+
+use super::*;
+use crate::option_examples::EXAMPLES;
+
+/// A file in memory.
+struct Memory(String);
+
+impl Host for Memory {
+    fn read(&mut self, _: &Path) -> io::Result<Vec<u8>> {
+        Ok(self.0.clone().into_bytes())
+    }
+
+    fn variable(&self, _: &str) -> Option<String> {
+        None
+    }
+
+    fn page_size_bytes(&self) -> u64 {
+        4096
+    }
+
+    fn memory_mib(&self) -> u64 {
+        1024
+    }
+
+    fn nr_cpus(&self) -> u64 {
+        2
+    }
+}
+
+fn parse(text: &str) -> CommandLine {
+    let parsed = jobfile::parse(Path::new("a.fio"), &mut Memory(text.to_owned()));
+    parsed.unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// Returns everything that a simulated job file has counted, with the hash of its trace, or why it
+/// is refused.
+fn simulate(lines: &str) -> Result<String, String> {
+    let command = parse(&format!("[a]\n{}\n", lines.replace(' ', "\n")));
+    let Settings { wake, queue_depth } = check(&command).map_err(|error| error.to_string())?;
+    let options = Options { wake, queue_depth, ..Options::default() };
+    let run = run_jobs(&command.jobs, 7, &ModelSpec::default(), &options);
+    let summary = run.expect(lines).expect("no rule is broken");
+    Ok(format!("{summary:?}"))
+}
+
+#[test]
+fn every_option_changes_the_simulation_or_is_refused() {
+    /// Options whose example asks for what the simulator does anyway.
+    const AS_IT_IS: &[&str] = &["direct", "buffered", "thread", "group_reporting", "stonewall"];
+    let base = "size=128k rw=randrw iodepth=4 numjobs=2";
+    let mut runs = HashMap::new();
+    for spec in OPTIONS.iter().filter(|spec| !spec.is_of_run() && spec.name != "name") {
+        let (_, needs, value) = EXAMPLES
+            .iter()
+            .find(|(name, ..)| *name == spec.name)
+            .unwrap_or_else(|| panic!("{} has no example", spec.name));
+        let value = match spec.name {
+            "direct" => "1",
+            "buffered" => "0",
+            _ => value,
+        };
+        // What an option needs may be refused as well, so its own line is looked for.
+        let without = format!("{base} {needs}").trim_end().to_owned();
+        let run_without = runs.entry(without.clone()).or_insert_with(|| simulate(&without).ok());
+        let with = simulate(&format!("{without} {}={value}", spec.name));
+        match with {
+            Err(error) => {
+                // The section and four lines of the base precede it.
+                let nr = 6 + needs.split_whitespace().count();
+                let place = format!("a.fio:{nr}:1: {}={value}: not simulated", spec.name);
+                assert!(error.contains(&place), "{}: {error}", spec.name);
+            }
+            Ok(_) if AS_IT_IS.contains(&spec.name) => {}
+            Ok(run) => {
+                let is_same = Some(&run) == run_without.as_ref();
+                assert!(!is_same, "{}={value} has no effect", spec.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn all_refused_options_are_named_at_once_with_their_places() {
+    let text = "[global]\nfilename=model:hdd\nplug=per-level\n[a]\nkick=per-request\nrate=1m\n\
+                [b]\nbuffered=1\nwrite_lat_log=x\n";
+    let error = check(&parse(text)).expect_err("five options").to_string();
+    let lines: Vec<_> = error.lines().filter(|line| line.starts_with("a.fio")).collect();
+    let expected = [
+        "a.fio:2:1: filename=model:hdd: not simulated: the device is the one of --model; leave it \
+         out",
+        "a.fio:3:1: plug=per-level: not simulated: of the settings only wake and queue_depth are; \
+         leave it out",
+        "a.fio:5:1: kick=per-request: not simulated: of the settings only wake and queue_depth \
+         are; leave it out",
+        "a.fio:6:1: rate=1m: not simulated; leave it out",
+        "a.fio:8:1: buffered=1: not simulated: the simulated device has no page cache; leave it \
+         out",
+        "a.fio:9:1: write_lat_log=x: not simulated: forebay sim has its own report, of all jobs; \
+         leave it out",
+    ];
+    assert_eq!(lines, expected);
+    assert!(error.contains("\n  2 | filename=model:hdd\n    | ^^^^^^^^^^^^^^^^^^\n"), "{error}");
+}
+
+#[test]
+fn values_that_ask_for_what_is_done_anyway_are_accepted() {
+    let text = "[a]\ndirect=1\nthread\ngroup_reporting\nstonewall\nloops=1\nfsync=0\nverify=0\n\
+                ioengine=psync\nkick=deferred\n";
+    let error = check(&parse(text)).expect_err("kick").to_string();
+    assert_eq!(error.matches("a.fio:").count(), 1, "{error}");
+    assert!(error.starts_with("a.fio:10:1: kick=deferred: not simulated: "), "{error}");
+}
+
+#[test]
+fn settings_of_the_device_are_the_same_for_all_jobs() {
+    let both = "[global]\nwake=batch\nqueue_depth=1k\n[a]\n[b]\n";
+    let settings = Settings { wake: Some(WakePolicy::Batch), queue_depth: Some(1024) };
+    assert_eq!(check(&parse(both)).expect("they agree"), settings);
+    let error = |text: &str| check(&parse(text)).expect_err(text).to_string();
+    let text = error("[a]\nwake=batch\n[b]\n");
+    let expected = "a.fio:2:1: wake=batch: not simulated: all jobs share one device, and wake \
+                    differs between them; give it in [global]\n";
+    assert!(text.starts_with(expected), "{text}");
+    assert!(error("[a]\nwake=lifo\n").contains("expected fair, batch, stash or single"));
+    assert!(error("[a]\nqueue_depth=0\n").contains("expected a number from 1 to 10240"));
+}

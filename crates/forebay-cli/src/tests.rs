@@ -1,0 +1,122 @@
+//! Every option of every command has an effect, and errors of command lines are in one style.
+
+use clap::Command as ClapCommand;
+
+use super::*;
+
+/// The command, its option, arguments, and the same arguments with the option.
+const EFFECTS: &[(&str, &str, &str, &str)] = &[
+    ("info", "spec", "info ram:1M", "info null:1M"),
+    ("info", "json", "info ram:1M", "info ram:1M --json"),
+    ("serve", "specs", "serve a", "serve a b"),
+    ("serve", "nbd", "serve a", "serve a --nbd unix:s"),
+    ("serve", "name", "serve a", "serve a --name n"),
+    ("serve", "description", "serve a", "serve a --description d"),
+    ("serve", "read_only", "serve a", "serve a --read-only"),
+    ("serve", "shared", "serve a", "serve a --shared"),
+    ("serve", "tls", "serve a", "serve a --tls require"),
+    ("serve", "tls_certificates", "serve a", "serve a --tls-certificates pki"),
+    ("serve", "tls_verify_peer", "serve a", "serve a --tls-verify-peer"),
+    ("serve", "max_connections", "serve a", "serve a --max-connections 7"),
+    ("serve", "threads", "serve a", "serve a --threads 3"),
+    ("serve", "memory_mib", "serve a", "serve a --memory-mib 7"),
+    ("serve", "metrics", "serve a", "serve a --metrics unix:m"),
+    ("sim", "job", "sim --random", "sim a.fio"),
+    ("sim", "random", "sim", "sim --random"),
+    ("sim", "nbd", "sim", "sim --nbd"),
+    ("sim", "seed", "sim --random", "sim --random --seed 7"),
+    ("sim", "seeds", "sim --random", "sim --random --seeds 7"),
+    ("sim", "model", "sim a.fio", "sim a.fio --model flaky"),
+    ("sim", "wake", "sim --random", "sim --random --wake batch"),
+    ("sim", "queue_depth", "sim --random", "sim --random --queue-depth 7"),
+    ("lab tags", "sim", "lab tags", "lab tags --sim"),
+    ("lab tags", "real", "lab tags", "lab tags --real"),
+    ("lab tags", "seconds", "lab tags --real", "lab tags --real --seconds 7"),
+    ("lab tags", "full", "lab tags", "lab tags --full"),
+    ("lab tags", "json", "lab tags", "lab tags --json"),
+    ("lab tags", "markdown", "lab tags", "lab tags --markdown"),
+    ("lab tags", "device", "lab tags", "lab tags --device hdd"),
+    ("lab run", "sim", "lab run", "lab run --sim"),
+    ("lab run", "real", "lab run", "lab run --real"),
+    ("lab run", "seconds", "lab run --real", "lab run --real --seconds 7"),
+    ("lab run", "json", "lab run", "lab run --json"),
+    ("lab run", "markdown", "lab run", "lab run --markdown"),
+    ("lab flush", "sim", "lab flush", "lab flush --sim"),
+    ("lab flush", "real", "lab flush", "lab flush --real"),
+    ("lab flush", "seconds", "lab flush --real", "lab flush --real --seconds 7"),
+    ("lab flush", "full", "lab flush --real", "lab flush --real --full"),
+    ("lab flush", "json", "lab flush", "lab flush --json"),
+    ("lab flush", "markdown", "lab flush", "lab flush --markdown"),
+    ("help", "words", "help", "help specs"),
+];
+
+/// Returns the options of a command and of its subcommands, with the command's name.
+fn options(command: &ClapCommand, name: &str) -> Vec<(String, String)> {
+    let is_own = |id: &str| !matches!(id, "help" | "version");
+    let ids = command.get_arguments().map(|arg| arg.get_id().as_str().to_owned());
+    let own = ids.filter(|id| is_own(id)).map(|id| (name.to_owned(), id));
+    let below = command.get_subcommands().flat_map(|sub| {
+        let name = format!("{name} {}", sub.get_name());
+        options(sub, name.trim())
+    });
+    own.chain(below).collect()
+}
+
+fn parsed(args: &str) -> String {
+    let args = std::iter::once("forebay").chain(args.split(' '));
+    format!("{:?}", Cli::try_parse_from(args).unwrap_or_else(|error| panic!("{error}")).command)
+}
+
+#[test]
+fn every_option_of_every_command_changes_what_is_run() {
+    for (command, id) in options(&Cli::command(), "") {
+        // The options of bench have a table and a test of their own.
+        if command == "bench" {
+            continue;
+        }
+        let effect = EFFECTS.iter().find(|(of, name, ..)| *of == command && *name == id);
+        let (.., without, with) =
+            effect.unwrap_or_else(|| panic!("{command}: {id} has no example"));
+        assert_ne!(parsed(without), parsed(with), "{command}: {id}");
+    }
+}
+
+#[track_caller]
+fn check(args: &str, expected: &[&str]) {
+    let args: Vec<OsString> =
+        std::iter::once("forebay").chain(args.split(' ')).map(OsString::from).collect();
+    let error = Cli::try_parse_from(&args).expect_err("wrong usage");
+    let text = usage::failure::<Cli>(error, args).text();
+    let lines: Vec<_> = text.lines().collect();
+    let expected: Vec<_> = expected.iter().map(|line| format!("forebay: {line}")).collect();
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn errors_of_command_lines_have_the_style_of_all_errors_and_come_at_once() {
+    check("bnech", &["unknown command 'bnech'; did you mean 'bench'?"]);
+    check("info ram:1M --jsn", &["unknown option --jsn; did you mean --json?"]);
+    check("info ram:1M ram:2M", &["unexpected argument 'ram:2M'"]);
+    check("info", &["missing argument: <SPEC>"]);
+    check(
+        "serve a --readonly --user=x",
+        &[
+            "unknown option --readonly; use --read-only",
+            "unknown option --user; start the server as that user",
+        ],
+    );
+    check(
+        "lab tags --device floppy --seconds=x --fast",
+        &[
+            "--device=floppy: unknown value 'floppy' (accepted: hdd, ssd-sas, nvme)",
+            "--seconds=x: expected a whole number from 1 to 3600",
+            "unknown option --fast",
+        ],
+    );
+    check("lab tags --sim --real", &["--sim cannot be combined with --real"]);
+    check("lab tags --seconds 5", &["missing argument: --real"]);
+    check("lab run --full", &["unknown option --full"]);
+    check("lab flush --full", &["missing argument: --real"]);
+    check("sim --random --seeds 0", &["--seeds=0: expected a whole number, at least 1"]);
+    check("serve a --threads x", &["--threads=x: not a whole number"]);
+}

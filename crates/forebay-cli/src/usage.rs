@@ -1,0 +1,163 @@
+//! Errors of command lines, in the words of the other errors.
+//!
+//! clap stops at the first error. To report all of them, an argument that failed is taken out, and
+//! the rest is parsed again.
+
+use std::error::Error as _;
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Error, Parser};
+
+use crate::failure::Failure;
+use crate::{output, serve};
+
+/// How many errors are reported.
+const ERRORS_MAX: usize = 20;
+
+/// Returns the failure of a command line that begins with the program's name, with all errors that
+/// can be found.
+pub(crate) fn failure<P: Parser>(first: Error, mut args: Vec<OsString>) -> Failure {
+    let mut messages = Vec::new();
+    let mut error = Some(first);
+    while let Some(found) = error.take().filter(|_| messages.len() < ERRORS_MAX) {
+        let Some(message) = message(&found, &args) else {
+            // A help text takes the place of a message, for instance if the command is missing.
+            if messages.is_empty() {
+                output::stderr(&found.render().to_string());
+                return Failure::Told { usage: true };
+            }
+            break;
+        };
+        messages.push(message);
+        if take_out(&found, &mut args) {
+            error = P::try_parse_from(&args).err().filter(Error::use_stderr);
+        }
+    }
+    Failure::Several { messages, usage: true }
+}
+
+/// Parses a number from `MIN` to `MAX`.
+pub(crate) fn number<const MIN: u64, const MAX: u64>(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| (MIN..=MAX).contains(number));
+    number.ok_or_else(|| match MAX {
+        u64::MAX => format!("expected a whole number, at least {MIN}"),
+        _ => format!("expected a whole number from {MIN} to {MAX}"),
+    })
+}
+
+/// Returns the message of an error in these arguments; `None` if its text is a help text.
+fn message(error: &Error, args: &[OsString]) -> Option<String> {
+    let text = |kind| context(error, kind);
+    let name = || text(ContextKind::InvalidArg).unwrap_or_default();
+    // The value's name follows the option's.
+    let option = || name().split([' ', '=']).next().unwrap_or_default().to_owned();
+    let value = || text(ContextKind::InvalidValue).unwrap_or_default();
+    Some(match error.kind() {
+        ErrorKind::UnknownArgument => {
+            let is_serve = args.get(1).is_some_and(|command| command == "serve");
+            let foreign = is_serve.then(|| serve::tip(&name())).flatten().map(str::to_owned);
+            let near =
+                || text(ContextKind::SuggestedArg).map(|near| format!("did you mean {near}?"));
+            let hint = foreign.or_else(near).or_else(|| tip(error));
+            let hint = hint.map_or(String::new(), |hint| format!("; {hint}"));
+            match name() {
+                name if name.starts_with('-') => format!("unknown option {name}{hint}"),
+                name => format!("unexpected argument '{name}'{hint}"),
+            }
+        }
+        ErrorKind::InvalidSubcommand => {
+            let hint = text(ContextKind::SuggestedSubcommand)
+                .map_or(String::new(), |near| format!("; did you mean '{near}'?"));
+            let command = text(ContextKind::InvalidSubcommand).unwrap_or_default();
+            format!("unknown command '{command}'{hint}")
+        }
+        ErrorKind::InvalidValue => {
+            let accepted = text(ContextKind::ValidValue)
+                .map_or(String::new(), |accepted| format!(" (accepted: {accepted})"));
+            match value() {
+                value if value.is_empty() => format!("{} needs a value{accepted}", option()),
+                value => format!("{}={value}: unknown value '{value}'{accepted}", option()),
+            }
+        }
+        ErrorKind::ValueValidation => {
+            let why = error.source().map_or("unknown value".to_owned(), ToString::to_string);
+            // The standard library's words for numbers.
+            let why = match why.as_str() {
+                "invalid digit found in string" | "cannot parse integer from empty string" => {
+                    "not a whole number"
+                }
+                "number too large to fit in target type" => "too large",
+                why => why,
+            };
+            format!("{}={}: {why}", option(), value())
+        }
+        ErrorKind::ArgumentConflict => {
+            let prior = text(ContextKind::PriorArg).unwrap_or_default();
+            let prior = prior.split(' ').next().unwrap_or_default().to_owned();
+            if prior == option() || prior.is_empty() {
+                format!("{} was given more than once", option())
+            } else {
+                format!("{} cannot be combined with {prior}", option())
+            }
+        }
+        ErrorKind::MissingRequiredArgument => format!("missing argument: {}", name()),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand => {
+            return None;
+        }
+        _ => {
+            let text = error.render().to_string();
+            let first = text.lines().next().unwrap_or_default();
+            first.strip_prefix("error: ").unwrap_or(first).to_owned()
+        }
+    })
+}
+
+/// Returns the tip of an error. clap's own one is wrong for options: it suggests to pass the
+/// unknown option as a value.
+fn tip(error: &Error) -> Option<String> {
+    match error.get(ContextKind::Suggested)? {
+        ContextValue::StyledStrs(tips) => {
+            let mut tips = tips.iter().map(ToString::to_string);
+            tips.find(|tip| !tip.contains("as a value"))
+        }
+        _ => None,
+    }
+}
+
+fn context(error: &Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::Strings(texts) if texts.is_empty() => None,
+        ContextValue::Strings(texts) => Some(texts.join(", ")),
+        _ => None,
+    }
+}
+
+/// Takes the argument that failed out of the arguments. Returns `false` if that is not possible.
+fn take_out(error: &Error, args: &mut Vec<OsString>) -> bool {
+    let is_of_one = matches!(
+        error.kind(),
+        ErrorKind::UnknownArgument | ErrorKind::InvalidValue | ErrorKind::ValueValidation
+    );
+    let name = context(error, ContextKind::InvalidArg).filter(|_| is_of_one);
+    let Some(name) = name else { return false };
+    let name = name.split([' ', '=']).next().unwrap_or_default();
+    let is_it = |arg: &OsString| {
+        let text = arg.to_string_lossy();
+        text == name || text.starts_with(&format!("{name}="))
+    };
+    let Some(at) = args.iter().position(is_it) else { return false };
+    let has_value = args[at].to_string_lossy().contains('=');
+    args.remove(at);
+    // Its value, in an argument of its own.
+    let value = context(error, ContextKind::InvalidValue);
+    if !has_value
+        && args
+            .get(at)
+            .is_some_and(|next| Some(next.to_string_lossy().as_ref()) == value.as_deref())
+    {
+        args.remove(at);
+    }
+    true
+}

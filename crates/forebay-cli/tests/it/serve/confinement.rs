@@ -1,0 +1,143 @@
+//! What a server at work cannot do any more, as the kernel sees it: Landlock, and its rings.
+// It asks the kernel by system calls that no crate here has.
+#![allow(unsafe_code)]
+
+use super::client::Client;
+use super::server::Server;
+use crate::common::{folder, skip_unless_required};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// The first version of Landlock that knows of TCP.
+const NEEDED: i64 = 4;
+/// The newest version whose meaning the program knows.
+const KNOWN: i64 = 8;
+
+/// The version of Landlock in this kernel, by its own system call; 0 without it.
+fn landlock_version() -> i64 {
+    const LANDLOCK_CREATE_RULESET: i64 = 444;
+    const LANDLOCK_CREATE_RULESET_VERSION: u32 = 1;
+    // SAFETY: with this flag the call takes no memory, and returns a number.
+    let version = unsafe {
+        libc::syscall(
+            LANDLOCK_CREATE_RULESET,
+            std::ptr::null::<u8>(),
+            0_usize,
+            LANDLOCK_CREATE_RULESET_VERSION,
+        )
+    };
+    version.max(0)
+}
+
+/// Whether this kernel has what the test needs. If not, the test is skipped by name.
+#[track_caller]
+fn has_landlock(test: &str) -> bool {
+    let is_there = landlock_version() >= NEEDED;
+    if !is_there {
+        skip_unless_required(test, "this kernel has no Landlock of version 4 (Linux 6.7 has it)");
+    }
+    is_there
+}
+
+#[test]
+fn a_server_is_confined_by_the_landlock_of_the_kernel() {
+    if !has_landlock("a_server_is_confined_by_the_landlock_of_the_kernel") {
+        return;
+    }
+    let folder = folder();
+    let server = Server::start(&folder, "ram:1m");
+    drop(Client::connect(server.socket(), "").expect("a connection"));
+    let log = server.log();
+    let mut lines =
+        log.lines().filter_map(|line| line.strip_prefix("forebay: confined by Landlock "));
+    let (version, rest) = lines.next().and_then(|line| line.split_once(':')).expect(&log);
+    let (version, kernel): (i64, _) = (version.parse().expect("a version"), landlock_version());
+    assert!((kernel.min(KNOWN)..=kernel).contains(&version), "the kernel has {kernel}: {log}");
+    assert!(rest.starts_with(" no files but those in use"), "{log}");
+}
+
+/// What the server says of itself is one thing. Here it tries to open a file that it must not: the
+/// one that the link to its key points to since it was started.
+#[test]
+fn a_confined_server_opens_no_other_file() {
+    if !has_landlock("a_confined_server_opens_no_other_file") {
+        return;
+    }
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["pki", "elsewhere"] {
+        std::fs::create_dir(path(name)).expect("a directory");
+    }
+    // A key and its certificate, in one file.
+    let pem = include_str!("../../../../forebay-serve/src/tls/tests/keys/rsa-2048.pem");
+    for file in ["pki/server-cert.pem", "pki/server-key.pem", "elsewhere/key.pem"] {
+        std::fs::write(path(file), pem).expect("a file");
+    }
+    let args = "ram:1m --tls=on --tls-certificates=pki";
+    let server = Server::start_without_terminal(&folder, args);
+    server.signal("HUP");
+    server.await_lines("reload", 1);
+    assert!(server.log().contains("reloaded the TLS certificates in pki"), "{}", server.log());
+
+    std::fs::remove_file(path("pki/server-key.pem")).expect("it is removed");
+    std::os::unix::fs::symlink(path("elsewhere/key.pem"), path("pki/server-key.pem"))
+        .expect("a link");
+    server.signal("HUP");
+    server.await_lines("reload", 2);
+    let log = server.log();
+    let last = log.lines().last().expect("a line");
+    assert!(last.contains("reload failed"), "{log}");
+    assert!(last.contains("pki/server-key.pem: Permission denied"), "{log}");
+}
+
+/// Asks a ring what it supports, which is harmless, and not allowed to a ring of a disk. Returns
+/// the error; 0 if there is none.
+fn probe(ring: &OwnedFd) -> i32 {
+    const IORING_REGISTER_PROBE: i32 = 8;
+    let mut answer = [0_u8; 16];
+    // SAFETY: the kernel reads and writes one empty `struct io_uring_probe`, which has 16 bytes.
+    let result = unsafe {
+        let answer = answer.as_mut_ptr();
+        let ring = ring.as_raw_fd();
+        libc::syscall(libc::SYS_io_uring_register, ring, IORING_REGISTER_PROBE, answer, 0)
+    };
+    if result == 0 {
+        return 0;
+    }
+    std::io::Error::last_os_error().raw_os_error().expect("an error of the system")
+}
+
+/// (That the rings of single threads are restricted as well shows in the process that has them:
+/// the library has a test of it.)
+#[test]
+fn rings_of_a_served_disk_refuse_what_the_driver_does_not_need() {
+    let test = "rings_of_a_served_disk_refuse_what_the_driver_does_not_need";
+    let folder = folder();
+    std::fs::write(folder.path().join("disk.img"), vec![1; 1 << 20]).expect("a file");
+    let server = Server::start(&folder, "disk.img --threads=1");
+    let mut client = Client::connect(server.socket(), "").expect("a connection");
+    client.read(0, 4096).expect("it is served");
+    let process = Pid::from_raw(server.pid() as i32).expect("a process");
+    let process = pidfd_open(process, PidfdFlags::empty()).expect("it runs");
+    let numbers = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("it runs");
+    let is_ring = |entry: &std::fs::DirEntry| {
+        let target = std::fs::read_link(entry.path()).unwrap_or_default();
+        target.as_os_str() == "anon_inode:[io_uring]"
+    };
+    let rings: Vec<_> = numbers.flatten().filter(is_ring).collect();
+    if rings.is_empty() {
+        return skip_unless_required(test, "the disk has no ring: the kernel has no io_uring");
+    }
+    let mut nr_refusals = 0;
+    for ring in rings {
+        let number = ring.file_name().to_string_lossy().parse().expect("a number");
+        let copy = pidfd_getfd(&process, number, PidfdGetfdFlags::empty()).expect("a copy");
+        match probe(&copy) {
+            libc::EACCES => nr_refusals += 1,
+            // It is another thread's, and the kernel looks no further.
+            libc::EEXIST => {}
+            error => panic!("descriptor {number}: a ring answers {error}"),
+        }
+    }
+    assert!(nr_refusals > 0, "no ring of the shared context: {}", server.log());
+}

@@ -1,0 +1,161 @@
+//! The help text of the options, in groups.
+
+use super::known::Verdict;
+use super::{Found, Kind, OPTIONS, OptionSpec, UsageError, known, lookup};
+
+/// Columns of a line of help.
+const COLUMNS: usize = 96;
+
+/// The groups, with the options of each in the order in which they are shown.
+#[rustfmt::skip]
+const GROUPS: &[(&str, &[&str])] = &[
+    ("Jobs and devices", &[
+        "name", "filename", "ioengine", "direct", "buffered", "numjobs", "thread", "stonewall",
+        "new_group", "invalidate", "allow_mounted_write", "fixedbufs", "sqthread_poll",
+    ]),
+    ("Access pattern", &[
+        "rw", "rw_sequencer", "percentage_random", "random_distribution", "rwmixread", "rwmixwrite",
+        "norandommap", "randseed", "randrepeat",
+    ]),
+    ("Sizes", &[
+        "bs", "bsrange", "bssplit", "bs_unaligned", "blockalign", "size", "offset", "io_size",
+        "number_ios", "loops",
+    ]),
+    ("Queue depth", &[
+        "iodepth", "iodepth_batch", "iodepth_batch_complete_min", "iodepth_batch_complete_max",
+        "iodepth_low",
+    ]),
+    ("Time and rate", &[
+        "runtime", "time_based", "ramp_time", "startdelay", "rate", "rate_iops", "rate_process",
+        "thinktime", "thinktime_spin", "thinktime_blocks",
+    ]),
+    ("Flushes", &["fsync", "fdatasync", "end_fsync", "fsync_on_close"]),
+    ("Data and verification", &[
+        "verify", "do_verify", "verify_only", "verify_fatal", "verify_pattern", "verify_dump",
+        "buffer_pattern", "zero_buffers", "refill_buffers", "scramble_buffers",
+    ]),
+    ("Measurements and logs", &[
+        "group_reporting", "percentile_list", "clat_percentiles", "lat_percentiles",
+        "slat_percentiles", "unified_rw_reporting", "disable_lat", "disable_clat", "disable_slat",
+        "disable_bw", "gtod_reduce", "write_bw_log", "write_lat_log", "write_iops_log",
+        "log_avg_msec", "log_max_value", "log_offset", "per_job_logs",
+    ]),
+    ("Settings of the block layer: keys of device specs (forebay help policies)", &[
+        "plug", "nomerges", "kick", "queue_depth", "nr_requests", "wake", "tag_set",
+        "reserved_tags", "async_depth", "nr_hw_queues", "run_queue", "max_sectors_kb", "flush",
+        "flush_pending_ms", "elide", "exclusive", "iostats",
+    ]),
+    ("Report and run", &[
+        "output", "output-format", "status-interval", "eta", "eta-newline", "section",
+        "parse-only", "showcmd", "readonly", "warnings-fatal", "help",
+    ]),
+];
+
+/// Returns the help text of all options, in groups.
+pub fn help() -> String {
+    let group = |(title, names): &(&str, &[&str])| {
+        let options: String = names.iter().filter_map(|name| named(name)).map(entry).collect();
+        format!("{title}:\n{options}")
+    };
+    GROUPS.iter().map(group).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the help text of one option, by its name or an alias, with or without dashes.
+///
+/// # Errors
+///
+/// [`UsageError::UnknownOption`] if neither fio nor this program has it.
+pub fn help_of(name: &str) -> Result<String, UsageError> {
+    let name = name.trim_start_matches('-');
+    Ok(match lookup(name)? {
+        Found::Supported(spec) => entry(spec),
+        Found::Ignored(foreign, why) => foreign_entry(foreign, "accepted with a warning", why),
+        Found::Refused(foreign, instead) => foreign_entry(foreign, "not supported", instead),
+    })
+}
+
+fn named(name: &str) -> Option<&'static OptionSpec> {
+    OPTIONS.iter().find(|spec| spec.name == name)
+}
+
+/// Returns the lines of an option: names and default, description, values.
+fn entry(spec: &OptionSpec) -> String {
+    let names: Vec<_> = spec.names().map(|name| format!("--{name}")).collect();
+    let default = match spec.default {
+        "" => String::new(),
+        default => format!(" [default: {default}]"),
+    };
+    let mut text = format!("  {}{default}\n{}", names.join(", "), wrapped(spec.help));
+    if !matches!(spec.kind, Kind::Help) {
+        text += &wrapped(&format!("values: {}", spec.kind.accepted()));
+    }
+    text
+}
+
+fn foreign_entry(foreign: &known::Foreign, fate: &str, why: &str) -> String {
+    let names: Vec<_> = foreign.names.iter().map(|name| format!("--{name}")).collect();
+    let mut text = format!("  {}\n{}", names.join(", "), wrapped(&format!("{fate}: {why}")));
+    if let (Verdict::Refused(_), [off, ..]) = (foreign.verdict, foreign.off) {
+        text += &wrapped(&format!("accepted without effect: {off}, which is what happens anyway"));
+    }
+    text
+}
+
+/// Returns the text in indented lines of at most [`COLUMNS`] columns.
+fn wrapped(text: &str) -> String {
+    const INDENT: &str = "      ";
+    let (mut out, mut line) = (String::new(), String::new());
+    for word in text.split_whitespace() {
+        if !line.is_empty() && INDENT.len() + line.len() + 1 + word.len() > COLUMNS {
+            out += &format!("{INDENT}{line}\n");
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line += word;
+    }
+    out + &format!("{INDENT}{line}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_is_in_exactly_one_group() {
+        let shown = || GROUPS.iter().flat_map(|(_, names)| names.iter());
+        for spec in OPTIONS {
+            let nr = shown().filter(|name| **name == spec.name).count();
+            assert_eq!(nr, 1, "--{} is in {nr} groups", spec.name);
+        }
+        assert_eq!(shown().count(), OPTIONS.len(), "a group names an option that is not there");
+    }
+
+    #[test]
+    fn help_has_groups_values_and_defaults_in_lines_that_fit() {
+        let help = help();
+        let expected = "Queue depth:\n  --iodepth [default: 1]\n      I/Os to keep in flight\n";
+        assert!(help.contains(expected), "{help}");
+        let expected = "\n      values: a number from 1 to 65536\n  --iodepth_batch, ";
+        assert!(help.contains(expected), "{help}");
+        assert!(help.contains("\n      values: fair, batch, stash or single\n"), "{help}");
+        assert!(help.lines().all(|line| line.len() <= COLUMNS), "{help}");
+    }
+
+    #[test]
+    fn help_of_one_option_knows_aliases_and_options_of_fio() {
+        let expected = "  --rw_sequencer [default: sequential]\n";
+        assert!(help_of("rw-sequencer").expect("a row").starts_with(expected));
+        assert_eq!(help_of("--blocksize"), help_of("bs"));
+        let text = help_of("verify_state_save").expect("a name");
+        let expected = "  --verify_state_save\n      not supported: verify state files are neither \
+                        written nor read\n      accepted without effect: 0, which is what happens \
+                        anyway\n";
+        assert_eq!(text, expected);
+        let text = help_of("unlink").expect("a name");
+        assert!(text.contains("accepted with a warning: "), "{text}");
+        let error = help_of("iodpth").expect_err("no option").to_string();
+        assert_eq!(error, "unknown option --iodpth; did you mean --iodepth?");
+    }
+}

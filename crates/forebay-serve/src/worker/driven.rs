@@ -1,0 +1,114 @@
+//! A worker that a test runs round by round, on its own thread.
+
+use super::Worker;
+use super::door::{Arrival, Door};
+use super::status::Asker;
+use crate::config::{ExportOptions, Limits};
+use crate::export::Export;
+use crate::listen::Peer;
+use crate::log::Log;
+use crate::metrics::{CountedExport, Counters};
+use crate::pool::Budget;
+use crate::server::Shared;
+use forebay::Disk;
+use forebay_nbd::server::TlsPolicy;
+use rustix::event::{EventfdFlags, eventfd};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+/// The header of a simple reply, bytes.
+const REPLY_LEN: usize = 16;
+
+pub(super) struct Driven {
+    pub(super) worker: Worker,
+    door: Arc<Door>,
+    pub(super) disk: Disk,
+}
+
+impl Driven {
+    /// A worker with one export, which `change` may change.
+    pub(super) fn new(spec: &str, limits: Limits, change: impl FnOnce(&mut Export)) -> Driven {
+        let options = ExportOptions { spec: spec.to_owned(), ..ExportOptions::default() };
+        let mut export = Export::open(&options).unwrap();
+        change(&mut export);
+        let disk = export.disk.clone();
+        let counted = CountedExport { name: export.info.name.clone(), disk: disk.clone() };
+        let budget = Budget::new(&limits, export.info.block_size.min).unwrap();
+        let shared = Arc::new(Shared {
+            infos: vec![export.info.clone()],
+            exports: [export].into(),
+            tls: None,
+            tls_policy: TlsPolicy::Off,
+            limits,
+            budget,
+            nr_open: Arc::default(),
+            counters: Counters::new(vec![counted]),
+            log: Log::to(None),
+        });
+        let panicked = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
+        let door = Arc::new(Door::new(panicked).unwrap());
+        let asker = Asker::start(&shared.exports, limits.connections).unwrap();
+        let epoll = Worker::epoll(&door).unwrap();
+        let worker = Worker::new(shared, Arc::clone(&door), asker, epoll);
+        Driven { worker, door, disk }
+    }
+
+    /// One round, which serves what has happened and waits for nothing.
+    pub(super) fn round(&mut self) {
+        self.worker.is_unfinished = true;
+        self.worker.wait();
+        self.worker.round();
+    }
+
+    /// Connects a client to the export, with simple replies.
+    pub(super) fn connect(&mut self) -> UnixStream {
+        let (mut client, there) = UnixStream::pair().unwrap();
+        for socket in [&client, &there] {
+            socket.set_nonblocking(true).unwrap();
+        }
+        self.door.bring(Arrival { fd: there.into(), peer: Peer::Unix });
+        // The flags of a fixed client without zeroes, and EXPORT_NAME of the default export.
+        let choice = [&3_u32.to_be_bytes()[..], b"IHAVEOPT", &[0, 0, 0, 1], &[0; 4]].concat();
+        client.write_all(&choice).unwrap();
+        // The greeting; the size and the flags.
+        let mut left = 18 + 10;
+        while left > 0 {
+            self.round();
+            left -= received(&mut client, left);
+        }
+        client
+    }
+}
+
+/// Takes up to `max` bytes that have arrived.
+fn received(client: &mut UnixStream, max: usize) -> usize {
+    match client.read(&mut vec![0; max]) {
+        Ok(nr) => nr,
+        Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Sends a request.
+pub(super) fn send(client: &mut UnixStream, command: u16, offset: u64, len: u32) {
+    client.write_all(&request(command, offset, len)).unwrap();
+}
+
+/// The header of a request.
+pub(super) fn request(command: u16, offset: u64, len: u32) -> Vec<u8> {
+    let mut bytes = 0x2560_9513_u32.to_be_bytes().to_vec();
+    bytes.extend([0, 0]);
+    bytes.extend(command.to_be_bytes());
+    bytes.extend([0; 8]);
+    bytes.extend(offset.to_be_bytes());
+    bytes.extend(len.to_be_bytes());
+    bytes
+}
+
+/// Whether the whole reply to a request has arrived, with so many bytes of data.
+pub(super) fn is_answered(client: &mut UnixStream, data_len: usize) -> bool {
+    let nr = received(client, REPLY_LEN + data_len);
+    assert!(nr == 0 || nr == REPLY_LEN + data_len, "a part of a reply: {nr} bytes");
+    nr > 0
+}

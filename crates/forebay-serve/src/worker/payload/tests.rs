@@ -1,0 +1,79 @@
+//! Payloads that stop halfway: what others get beside them, and when they end.
+
+use super::super::driven::{Driven, is_answered, send};
+use crate::config::Limits;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+
+const READ: u16 = 0;
+const WRITE: u16 = 1;
+const NR_STALLED: usize = 99;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A worker with this memory and as many clients as it allows, and the last of them: all others
+/// have sent the header of a write of 64 KiB and one byte of its payload.
+fn stalled(spec: &str, memory_bytes: usize) -> (Driven, Vec<UnixStream>, UnixStream) {
+    let (connections, threads) = (NR_STALLED + 1, 1);
+    let limits = Limits { connections, threads, memory_bytes: Some(memory_bytes) };
+    let mut driven = Driven::new(spec, limits, |_| ());
+    let stall = |_| {
+        let mut client = driven.connect();
+        send(&mut client, WRITE, 0, 64 << 10);
+        client.write_all(&[1]).unwrap();
+        driven.round();
+        client
+    };
+    let clients = (0..NR_STALLED).map(stall).collect();
+    let last = driven.connect();
+    (driven, clients, last)
+}
+
+/// Sends two reads of a block, and runs rounds until both are answered.
+#[track_caller]
+fn reads_two_blocks(driven: &mut Driven, client: &mut UnixStream, len: u32) {
+    send(client, READ, 0, len);
+    send(client, READ, 0, len);
+    for nr_left in [2, 1] {
+        let mut nr_rounds = 0;
+        while !is_answered(client, len as usize) {
+            driven.round();
+            nr_rounds += 1;
+            assert!(nr_rounds < 100, "{nr_left} reads are not answered");
+        }
+    }
+}
+
+/// With the least memory there can be.
+#[test]
+fn stalled_payloads_leave_every_client_its_share() {
+    let (mut driven, _stalled, mut last) = stalled("ram:1M?logical_block_size=4096", 1 << 20);
+    reads_two_blocks(&mut driven, &mut last, 4096);
+}
+
+#[test]
+fn payloads_that_stall_while_others_wait_for_memory_end_after_half_a_minute() {
+    let (mut driven, stalled, mut last) = stalled("ram:1M", 1 << 20);
+    let elapse = |driven: &mut Driven, seconds: u64| {
+        let now_ns = driven.worker.disks.now_ns + seconds * SECOND_NS;
+        driven.worker.disks.now_ns = now_ns;
+        driven.worker.tick();
+        driven.worker.flush();
+    };
+    let nr_clients = NR_STALLED + 1;
+    driven.worker.disks.pool.take_shortage();
+    elapse(&mut driven, 3600);
+    assert_eq!(driven.worker.conns.len(), nr_clients, "nobody waited");
+
+    // The second of two reads waits until the first is answered.
+    reads_two_blocks(&mut driven, &mut last, 4096);
+    assert!(driven.worker.disks.pool.is_short());
+    elapse(&mut driven, 29);
+    assert_eq!(driven.worker.conns.len(), nr_clients, "they have a second left");
+    reads_two_blocks(&mut driven, &mut last, 4096);
+    elapse(&mut driven, 31);
+    assert_eq!(driven.worker.conns.len(), 1, "all but the last have ended");
+    assert!(driven.worker.disks.pool.is_whole());
+    assert_eq!(driven.worker.disks.flights.len(), 0);
+    drop(stalled);
+    reads_two_blocks(&mut driven, &mut last, 4096);
+}

@@ -1,0 +1,329 @@
+//! The files and block devices that this process has open as disks, and who may use each.
+//!
+//! Two disks on the same file are two queues to one thing: a write through one of them that is not
+//! flushed is not durable for the other either. So a file is known by its device and inode, and a
+//! block device by its number, whatever the path. Disks that are open on it at the same time share
+//! a [`Place`]. A partition and the disk that it is on are two places, as they have two caches in
+//! the kernel.
+//!
+//! - [`place`]: the state that the disks share, and how no error of a write-back is missed;
+//! - [`image_lock`]: byte locks, by which a disk and a virtual machine of QEMU avoid each other;
+//! - [`lock`]: how other programs are kept away altogether.
+//!
+//! By default a disk takes the byte locks for its time. With `exclusive=on` there is one disk on a
+//! place, and other programs are kept away as far as the system does that. All locks are on the
+//! place's own descriptor, which no ring has: so they end with the disk or the place, and not when
+//! the kernel has taken a ring apart.
+
+mod image_lock;
+mod lock;
+mod place;
+
+use crate::error::OpenError;
+use crate::info::Feature;
+use forebay_core::{Backing, DeviceState};
+use image_lock::{Access, Denied};
+use place::{Name, Place};
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// The right of a disk to use its file or device, for its lifetime.
+#[derive(Clone, Debug)]
+pub(crate) struct Claim {
+    /// None: memory of its own, or remote.
+    seat: Option<Arc<Seat>>,
+    /// Others may write to it, whatever is done here.
+    is_remote: bool,
+}
+
+/// How a disk uses its file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Use {
+    /// Nothing else may use it: `exclusive=on`.
+    pub(crate) exclusive: bool,
+    pub(crate) read_only: bool,
+    /// Whether a write beyond its end makes the file longer.
+    pub(crate) grows: bool,
+    pub(crate) image_lock: ImageLock,
+}
+
+/// Which byte locks a disk takes: the key `lock`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ImageLock {
+    /// Other programs may read the file, and may not write to it.
+    On,
+    /// Other programs may write, too.
+    Shared,
+    /// None.
+    Off,
+}
+
+impl ImageLock {
+    /// Reads the value of the key.
+    pub(crate) fn parse(value: &str) -> Option<ImageLock> {
+        match value {
+            "on" => Some(ImageLock::On),
+            "shared" => Some(ImageLock::Shared),
+            "off" => Some(ImageLock::Off),
+            _ => None,
+        }
+    }
+}
+
+impl Use {
+    /// The byte locks of such a disk. A file that is locked as a whole needs none.
+    fn access(self, name: Name) -> Option<Access> {
+        let is_whole = self.exclusive && matches!(name, Name::File(..));
+        (self.image_lock != ImageLock::Off && !is_whole).then_some(Access {
+            writes: !self.read_only,
+            resizes: self.grows && !self.read_only,
+            shares_writes: self.image_lock == ImageLock::Shared,
+        })
+    }
+}
+
+/// A disk's part of its place.
+#[derive(Debug)]
+struct Seat {
+    place: Arc<Place>,
+    locks: Locks,
+}
+
+/// The byte locks of a disk.
+#[derive(Debug)]
+enum Locks {
+    Held(Access),
+    NotAsked,
+    /// The file system has none, for this reason.
+    Unsupported(String),
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let Locks::Held(access) = self.locks
+            && !self.place.origin.is_elsewhere()
+        {
+            self.place.unlock_image(access);
+        }
+    }
+}
+
+/// How long an open waits for another program to end, such as a server that is restarted, and the
+/// pause between two tries.
+const PATIENCE: Duration = Duration::from_secs(3);
+const PAUSE: Duration = Duration::from_millis(20);
+
+impl Drop for Claim {
+    /// Under the lock: an open that comes next finds either the place, or nothing of it left. Not
+    /// in a child of a fork, which does not find it, and where another thread may have had the lock
+    /// for ever.
+    fn drop(&mut self) {
+        if let Some(seat) = self.seat.take_if(|seat| !seat.place.origin.is_elsewhere()) {
+            let places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(seat);
+            drop(places);
+        }
+    }
+}
+
+/// All that are open.
+static PLACES: Mutex<Vec<Weak<Place>>> = Mutex::new(Vec::new());
+
+impl Claim {
+    /// The claim of a disk that nothing else can write to.
+    pub(crate) fn memory() -> Claim {
+        Claim { seat: None, is_remote: false }
+    }
+
+    /// The claim of a disk of another machine or program, which decides itself who may use it.
+    pub(crate) fn remote() -> Claim {
+        Claim { seat: None, is_remote: true }
+    }
+
+    /// The claim of a disk on `file`, which was opened by `path` and has `nr_hctxs` hardware
+    /// contexts. While another program has locked the file, tries again for up to 3 s.
+    ///
+    /// # Errors
+    /// Another disk or program has it, or it cannot be opened once more.
+    pub(crate) fn of_file(
+        file: &File,
+        path: &Path,
+        wanted: Use,
+        nr_hctxs: u32,
+    ) -> Result<Claim, OpenError> {
+        let since = Instant::now();
+        loop {
+            match Claim::try_of_file(file, path, wanted, nr_hctxs) {
+                Err(OpenError::Locked { .. } | OpenError::ImageInUse { .. })
+                    if since.elapsed() < PATIENCE =>
+                {
+                    std::thread::sleep(PAUSE);
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    fn try_of_file(
+        file: &File,
+        path: &Path,
+        wanted: Use,
+        nr_hctxs: u32,
+    ) -> Result<Claim, OpenError> {
+        let Use { exclusive, read_only, .. } = wanted;
+        let system = |call| move |source| OpenError::System { path: path.to_owned(), call, source };
+        let name = Name::of(&file.metadata().map_err(system("fstat"))?);
+        // Held until the new one is there: of two that want it for themselves one gets it.
+        let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+        places.retain(|place| place.strong_count() > 0);
+        let is_it = |place: &Arc<Place>| place.name == name && !place.origin.is_elsewhere();
+        if let Some(place) = places.iter().filter_map(Weak::upgrade).find(is_it) {
+            match (place.is_sole, exclusive) {
+                (true, _) => return Err(OpenError::InUse { path: path.to_owned() }),
+                (false, true) => return Err(lock::not_exclusive(path, lock::HERE)),
+                (false, false) => place.join(path, read_only).map_err(system("open"))?,
+            }
+            let claim = Claim::on(place, path, wanted)?;
+            drop(places);
+            claim.check_after_open();
+            return Ok(claim);
+        }
+        let own = match exclusive {
+            true => lock::open_alone(path, name, read_only)?,
+            false if !read_only && lock::is_locked(file) => {
+                return Err(OpenError::Locked { path: path.to_owned() });
+            }
+            false => place::open_again(path, name, read_only, 0).map_err(system("open"))?,
+        };
+        let place =
+            Arc::new(Place::new(name, (own, read_only), exclusive, Backing::shared(nr_hctxs)));
+        places.push(Arc::downgrade(&place));
+        Claim::on(place, path, wanted)
+    }
+
+    /// Takes the byte locks for one more disk. The caller holds the list: no other open may take
+    /// the place for one without locks meanwhile.
+    fn on(place: Arc<Place>, path: &Path, wanted: Use) -> Result<Claim, OpenError> {
+        let locks = match wanted.access(place.name) {
+            None => Locks::NotAsked,
+            Some(access) => match place.lock_image(access) {
+                Ok(()) => Locks::Held(access),
+                Err(Denied::Unsupported(why)) => Locks::Unsupported(why.to_string()),
+                Err(denied) => {
+                    let (path, why) = (path.to_owned(), denied.reason());
+                    return Err(OpenError::ImageInUse { path, why });
+                }
+            },
+        };
+        Ok(Claim { seat: Some(Arc::new(Seat { place, locks })), is_remote: false })
+    }
+
+    fn place(&self) -> Option<&Place> {
+        self.seat.as_deref().map(|seat| &*seat.place)
+    }
+
+    /// Records a loss that the files which were opened just now will not report. To be called when
+    /// a file of the disk was opened later than the place, before anything is done through it.
+    pub(crate) fn check_after_open(&self) {
+        if let Some(place) = self.place() {
+            place.check(true);
+        }
+    }
+
+    /// Records a loss that is known to the kernel and not to the place, if that takes no wait. The
+    /// losses are acknowledged next: so a file that is opened later reports none of them again.
+    pub(crate) fn check_before_acknowledging(&self) {
+        if let Some(place) = self.place() {
+            place.check(false);
+        }
+    }
+
+    /// The state of a disk of `nr_hctxs` hardware contexts. All disks on one place share the
+    /// durable points and the retries.
+    pub(crate) fn new_state(&self, nr_hctxs: u32) -> DeviceState {
+        match self.place() {
+            Some(place) => DeviceState::on(place.backing(), nr_hctxs),
+            None => DeviceState::new(nr_hctxs),
+        }
+    }
+
+    /// Returns whether nothing else writes to it, as far as can be known.
+    pub(crate) fn is_sole(&self) -> bool {
+        !self.is_remote && self.place().is_none_or(|place| place.is_sole)
+    }
+
+    /// Describes exclusive use for `forebay info`.
+    pub(crate) fn feature(&self) -> Feature {
+        match self.place() {
+            Some(Place { name: Name::BlockDevice(_), is_sole: true, .. }) => {
+                Feature::present("exclusive", "O_EXCL: nothing is mounted on it or made of it")
+            }
+            Some(Place { name: Name::File(..), is_sole: true, .. }) => Feature::present(
+                "exclusive",
+                "a lock on all of the file, which keeps out who locks it too (advisory)",
+            ),
+            _ => Feature::missing("exclusive", "not asked for: exclusive=on; others may write"),
+        }
+    }
+
+    /// Describes the byte locks for `forebay info`.
+    pub(crate) fn lock_feature(&self) -> Feature {
+        let Some(seat) = &self.seat else { return Feature::missing("lock", "no file") };
+        match &seat.locks {
+            Locks::Held(Access { shares_writes: true, .. }) => Feature::present(
+                "lock",
+                "QEMU's byte locks, shared: other programs may write as well",
+            ),
+            Locks::Held(_) => Feature::present(
+                "lock",
+                "QEMU's byte locks: virtual machines and other servers may not write to it",
+            ),
+            Locks::NotAsked if seat.place.is_sole => {
+                Feature::missing("lock", "exclusive=on locks the whole file")
+            }
+            Locks::NotAsked => Feature::missing("lock", "not wanted: lock=off"),
+            Locks::Unsupported(why) => {
+                Feature::missing("lock", format!("the file system has no byte locks: {why}"))
+            }
+        }
+    }
+
+    /// Returns a warning if the disk asked for byte locks, and the file system has none.
+    pub(crate) fn lock_notice(&self) -> Option<String> {
+        match &self.seat.as_deref()?.locks {
+            Locks::Unsupported(why) => Some(format!(
+                "the file system has no byte locks ({why}), so nothing keeps a virtual machine \
+                 from opening the image too; lock=off omits this warning"
+            )),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Disk;
+
+    #[test]
+    fn disks_on_one_file_share_durable_points_and_retries() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("disk.img");
+        std::fs::write(&path, [0; 4096]).expect("a file");
+        std::fs::hard_link(&path, folder.path().join("link")).expect("a link");
+        let open = |spec: String| Disk::open(&spec).expect("it opens");
+        let of = |disk: &Disk| disk.shared.device_state().backing();
+        let one = open(path.display().to_string());
+        let link = format!("psync:{}?read_only=on", folder.path().join("link").display());
+        let other = open(link.clone());
+        assert!(of(&one).is(&of(&other)));
+        std::fs::write(folder.path().join("other.img"), [0; 4096]).expect("a file");
+        let elsewhere = open(folder.path().join("other.img").display().to_string());
+        assert!(!of(&one).is(&of(&elsewhere)));
+        // The place ends with the last disk on it.
+        let first = of(&one);
+        drop((one, other));
+        assert!(!first.is(&of(&open(link))));
+    }
+}

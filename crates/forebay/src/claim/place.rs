@@ -1,0 +1,275 @@
+//! A file or block device that is open, and what all disks on it share.
+//!
+//! # Errors of a write-back
+//!
+//! The disks on one place share their durable points, and each hardware context flushes through an
+//! open file of its own. The kernel keeps one error word per file (`errseq_t`) and reports an error
+//! once to each open file. But an open file that is opened after an error was reported to some
+//! other open file, of any program, never gets that error: its flush succeeds over lost data. So:
+//!
+//! - O1 A place has an open file of its own. It is opened before any disk on the place writes, is
+//!   used for nothing but checks, and stays open as long as any disk on the place. So a disk that
+//!   is closed takes no error with it.
+//! - O2 An open file that is opened later moves no durable point before a check has followed its
+//!   opening. A check takes the error that the place's file has not reported yet.
+//! - O3 A check and the record of its loss are one step for other checks, by a lock.
+//!
+//! Why a flush through an open file D never makes a lost write A durable. A's write-back fails at
+//! a time e, before D's flush ends without an error (the flush itself writes what is still cached).
+//!
+//! - D was opened before e, or while the error was not reported to anyone: then D reports it once,
+//!   and not to this flush. It was an earlier sync through D, of the same context, which ended in
+//!   an error and recorded the loss before this flush ends (F1 and F8 of the core).
+//! - D was opened after e, and the error had been reported: then the check after D's opening found
+//!   it, or an earlier check did, and the loss was recorded under the lock (O1, O3), before D's
+//!   context issued anything (O2).
+//!
+//! Either way the loss is recorded before the durable point can pass A; and if A has not ended by
+//! then, its context finds that a flush has failed and adds A to the loss.
+//!
+//! A check costs 2 to 5 us: it waits for the write-back of a range that has no pages. On file
+//! systems that keep errors elsewhere (another machine, a lower layer, a server) it is a sync, in
+//! the thread that opens the file.
+//!
+//! When the last disk on a place is closed its points end, and what was written and not flushed is
+//! as durable as after `close`. The disk that is opened next begins with points of its own.
+// It makes a system call that the standard library does not wrap.
+#![allow(unsafe_code)]
+
+use super::image_lock::{Access, Denied, ImageLocks};
+use super::lock;
+use crate::file_system;
+use crate::runtime::fork::Origin;
+use forebay_core::Backing;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// The same however it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Name {
+    /// Device and inode.
+    File(u64, u64),
+    /// The device's number.
+    BlockDevice(u64),
+}
+
+impl Name {
+    pub(super) fn of(metadata: &Metadata) -> Name {
+        match metadata.file_type().is_block_device() {
+            true => Name::BlockDevice(metadata.rdev()),
+            false => Name::File(metadata.dev(), metadata.ino()),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) name: Name,
+    pub(super) origin: Origin,
+    /// Opened with the first disk, and never replaced: locks of the place are on it.
+    file: File,
+    is_read_only: bool,
+    /// The same, opened for writing with the first disk that may write, where `file` is not: a
+    /// sync of a file that is open for reading alone may be none (overlay).
+    writable: OnceLock<File>,
+    /// There is one disk on it.
+    pub(super) is_sole: bool,
+    /// The byte locks of all disks, on `file`.
+    image_locks: Mutex<ImageLocks>,
+    backing: Backing,
+    /// How a check is made, and held during one.
+    check: Mutex<Check>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_sole && !self.origin.is_elsewhere() {
+            lock::unlock(&self.file);
+        }
+    }
+}
+
+/// How the error is found that a file has not reported yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Check {
+    /// By a wait for the write-back of a range without pages.
+    Wait,
+    /// By a sync.
+    Sync,
+}
+
+impl Place {
+    /// The place of a file that is open for it alone, for reading alone if that is so.
+    pub(super) fn new(
+        name: Name,
+        (file, is_read_only): (File, bool),
+        is_sole: bool,
+        backing: Backing,
+    ) -> Place {
+        let is_local = matches!(name, Name::BlockDevice(_)) || file_system::is_local(&file);
+        let check = if is_local { Check::Wait } else { Check::Sync };
+        Place {
+            name,
+            origin: Origin::here(),
+            file,
+            is_read_only,
+            writable: OnceLock::new(),
+            is_sole,
+            image_locks: Mutex::default(),
+            backing,
+            check: Mutex::new(check),
+        }
+    }
+
+    /// Returns the state that its disks share in the core.
+    pub(super) fn backing(&self) -> &Backing {
+        &self.backing
+    }
+
+    /// Takes the byte locks of one more disk.
+    ///
+    /// # Errors
+    /// Another program has the file, or the file system has no such locks.
+    pub(super) fn lock_image(&self, access: Access) -> Result<(), Denied> {
+        let mut locks = self.image_locks.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.add(&self.file, access)
+    }
+
+    /// Gives back the byte locks of a disk.
+    pub(super) fn unlock_image(&self, access: Access) {
+        let mut locks = self.image_locks.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.remove(&self.file, access);
+    }
+
+    /// Prepares it for one more disk, which was opened by `path` and has not written yet.
+    ///
+    /// # Errors
+    /// The file cannot be opened for writing.
+    pub(super) fn join(&self, path: &Path, read_only: bool) -> io::Result<()> {
+        if self.is_read_only && !read_only && self.writable.get().is_none() {
+            let _ = self.writable.set(open_again(path, self.name, false, 0)?);
+        }
+        Ok(())
+    }
+
+    /// Records a loss if an error of a write-back is not recorded yet (O2). Waits for a sync where
+    /// `may_sync`, and where nothing less does.
+    pub(super) fn check(&self, may_sync: bool) {
+        let file = self.writable.get().unwrap_or(&self.file);
+        let mut check = self.check.lock().unwrap_or_else(PoisonError::into_inner);
+        if *check == Check::Wait {
+            match wait_for_nothing(file).map_err(|error| error.raw_os_error()) {
+                Ok(()) => return,
+                // No error of a write-back on these file systems: the call is missing or forbidden.
+                Err(Some(libc::ENOSYS | libc::EPERM)) => *check = Check::Sync,
+                Err(_) => return self.backing.durability().flush_failed(),
+            }
+        }
+        if may_sync && file.sync_data().is_err() {
+            self.backing.durability().flush_failed();
+        }
+    }
+}
+
+/// Fails if an error of a write-back has not been reported to this open file. Waits for nothing.
+fn wait_for_nothing(file: &File) -> io::Result<()> {
+    /// No file has a page there that is written back.
+    const LAST: i64 = i64::MAX - 1;
+    // SAFETY: numbers only.
+    match unsafe {
+        libc::sync_file_range(file.as_raw_fd(), LAST, 1, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
+    } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Opens what is at `path` once more, with these flags besides.
+///
+/// # Errors
+/// The system's, or it is not what `name` says any more.
+pub(super) fn open_again(path: &Path, name: Name, read_only: bool, flags: i32) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).write(!read_only).custom_flags(flags).open(path)?;
+    match Name::of(&file.metadata()?) == name {
+        true => Ok(file),
+        false => Err(io::Error::other("another file has taken its place meanwhile; try again")),
+    }
+}
+
+#[cfg(test)]
+#[path = "../../tests/support/thin_device.rs"]
+mod thin_device;
+
+#[cfg(test)]
+mod tests {
+    use super::thin_device::ThinDevice;
+    use super::*;
+    use std::os::unix::fs::FileExt;
+
+    const A: [u8; 4096] = [0xA5; 4096];
+
+    fn place(path: &Path, is_read_only: bool) -> Place {
+        let name = Name::of(&path.metadata().expect("it is there"));
+        let file = open_again(path, name, is_read_only, 0).expect("it opens");
+        Place::new(name, (file, is_read_only), false, Backing::shared(1))
+    }
+
+    #[test]
+    fn check_finds_an_error_that_was_reported_elsewhere_once() {
+        for (way, may_sync) in [(Check::Wait, false), (Check::Wait, true), (Check::Sync, true)] {
+            let Some(device) = ThinDevice::new("check_finds_an_error_...") else { return };
+            let node = Path::new(&device.node);
+            let place = place(node, true);
+            assert_eq!(*place.check.lock().unwrap(), Check::Wait, "of a block device");
+            *place.check.lock().unwrap() = way;
+            place.join(node, false).expect("it opens for writing");
+            assert!(place.writable.get().is_some());
+            let writer = open_again(node, place.name, false, 0).expect("it opens");
+            writer.write_all_at(&A, 0).expect("a write into the cache");
+            place.check(may_sync);
+            assert_eq!(place.backing.durability().nr_failures(), 0);
+            writer.write_all_at(&A, 1 << 20).expect("a write into the cache");
+            device.fail_write_back();
+            device.sync().expect("the error was reported");
+            assert!(!device.stores(&A, 1 << 20), "it is lost");
+            for _ in 0..2 {
+                place.check(may_sync);
+                assert_eq!(place.backing.durability().nr_failures(), 1, "{way:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn check_that_must_not_wait_leaves_the_error_to_one_that_may() {
+        let Some(device) = ThinDevice::new("check_that_must_not_wait_...") else { return };
+        let place = place(Path::new(&device.node), false);
+        *place.check.lock().unwrap() = Check::Sync;
+        let writer = open_again(Path::new(&device.node), place.name, false, 0).expect("it opens");
+        writer.write_all_at(&A, 0).expect("a write into the cache");
+        device.fail_write_back();
+        place.check(false);
+        assert_eq!(place.backing.durability().nr_failures(), 0);
+        place.check(true);
+        assert_eq!(place.backing.durability().nr_failures(), 1);
+    }
+
+    #[test]
+    fn file_that_was_replaced_is_not_opened_for_another() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("disk.img");
+        std::fs::write(&path, [0; 512]).expect("a file");
+        let place = place(&path, true);
+        let error = open_again(&path, Name::File(0, 0), true, 0).expect_err("another name");
+        assert!(error.to_string().starts_with("another file has taken its place"));
+        let moved = folder.path().join("moved");
+        std::fs::rename(&path, &moved).expect("it moves");
+        assert!(place.join(&path, false).is_err(), "nothing is there");
+        place.join(&path, true).expect("there is nothing to open");
+        place.join(&moved, false).expect("the same by another name");
+    }
+}

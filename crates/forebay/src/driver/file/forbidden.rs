@@ -1,0 +1,130 @@
+//! The end of a ring whose system call is forbidden: the program has installed a seccomp filter
+//! after it opened the disk.
+//!
+//! The kernel takes entries only within `io_uring_enter`. So once that call is refused, the driver
+//! makes it no more with anything to submit, and nothing left in the ring is ever taken: those
+//! requests end as [`Offline`](forebay_core::BlockStatus::Offline), their memory is free, and all
+//! that follow end so, too. What the kernel has taken before goes on, and its completions arrive by
+//! themselves. A wait that began before cannot be kicked any more: it ends with a completion.
+//!
+//! Two rings cannot end like this, and the process is aborted: one that defers
+//! completions to that very call while it has any to come, whose memory the kernel goes on to use;
+//! and one with `sqpoll=on`, whose entries a thread of the kernel may still take.
+
+use crate::errno;
+use forebay_core::{BlockStatus, Tag};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+/// How long to leave a ring alone whose completions no call can wait for.
+pub(super) const PAUSE: Duration = Duration::from_millis(1);
+
+/// Whether this answer of the system call means that the program forbids it.
+pub(super) fn is_forbidden(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::ENOSYS))
+}
+
+/// Why the rings of a device have ended; one for all of its queues.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Verdict(Arc<AtomicI32>);
+
+impl Verdict {
+    /// Returns whether one has ended.
+    #[inline]
+    pub(super) fn is_known(&self) -> bool {
+        // Relaxed, here and below: a number that stands for itself.
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns why, if one has.
+    pub(super) fn text(&self) -> Option<String> {
+        let errno = self.0.load(Ordering::Relaxed);
+        (errno != 0).then(|| {
+            format!(
+                "io_uring_enter: {}: a seccomp filter forbids it since the disk was opened; allow \
+                 it, or open the disk with engine=psync",
+                io::Error::from_raw_os_error(errno)
+            )
+        })
+    }
+}
+
+/// The state that a driver keeps in case its ring fails.
+#[derive(Debug, Default)]
+pub(super) struct Forbidden {
+    verdict: Verdict,
+    /// What the entries in the ring are called, in their order, at least of those that the kernel
+    /// has not taken.
+    in_ring: Vec<u64>,
+    /// The ring has ended.
+    is_over: bool,
+    /// Requests that ended with it, and are not handed over.
+    failed: Vec<Tag>,
+}
+
+impl Forbidden {
+    pub(super) fn new(verdict: &Verdict) -> Forbidden {
+        Forbidden { verdict: verdict.clone(), ..Forbidden::default() }
+    }
+
+    /// Whether the ring has ended.
+    #[inline]
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// The kernel has not taken more than the last `nr` entries.
+    #[inline]
+    pub(super) fn keep_last(&mut self, nr: usize) {
+        let nr_taken = self.in_ring.len().saturating_sub(nr);
+        match nr {
+            0 => self.in_ring.clear(),
+            _ => drop(self.in_ring.drain(..nr_taken)),
+        }
+    }
+
+    /// An entry of this name is in the ring.
+    #[inline]
+    pub(super) fn pushed(&mut self, name: u64) {
+        self.in_ring.push(name);
+    }
+
+    /// The ring ends.
+    pub(super) fn end(&mut self, error: &io::Error) {
+        self.is_over = true;
+        self.verdict.0.store(error.raw_os_error().unwrap_or(libc::EPERM), Ordering::Relaxed);
+    }
+
+    /// Whether the ring has ended, and [`Forbidden::take_entries`] is due.
+    #[inline]
+    pub(super) fn has_entries(&self) -> bool {
+        self.is_over && !self.in_ring.is_empty()
+    }
+
+    /// Returns the names of the last `nr` entries, which the kernel has not taken and never will.
+    pub(super) fn take_entries(&mut self, nr: usize) -> Vec<u64> {
+        self.keep_last(nr);
+        std::mem::take(&mut self.in_ring)
+    }
+
+    /// This request ends with the ring.
+    #[cold]
+    pub(super) fn fail(&mut self, tag: Tag) {
+        self.failed.push(tag);
+    }
+
+    /// How many requests have ended with it and are not handed over.
+    #[inline]
+    pub(super) fn nr_failed(&self) -> usize {
+        self.failed.len()
+    }
+
+    /// Hands them over.
+    #[inline]
+    pub(super) fn failed(&mut self) -> impl Iterator<Item = (Tag, i32)> + '_ {
+        let offline = -errno::of_status(BlockStatus::Offline);
+        self.failed.drain(..).map(move |tag| (tag, offline))
+    }
+}

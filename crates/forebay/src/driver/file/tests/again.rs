@@ -1,0 +1,55 @@
+//! Tests of completions whose request is sent again: the thread that submitted it has ended.
+
+use crate::driver::file::commands::Commands;
+use crate::driver::testing::{data, issue};
+use crate::{BUF_ALIGN, Buf};
+use forebay_core::{
+    Bio, BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, QueueLimits, Tag,
+};
+
+/// Notes requests, and nothing else.
+struct Notes(Commands);
+
+impl Driver for Notes {
+    fn queue_rq(&mut self, rq: &IssuedRequest<'_>, _: bool) -> Issue {
+        self.0.note(rq, 0);
+        Issue::Queued
+    }
+
+    fn commit_rqs(&mut self) {}
+
+    fn reap(&mut self, _: &mut Completions, _: Look) {}
+
+    fn wait(&mut self, _: u32) {}
+}
+
+/// Returns how often a request is sent again whose entry always comes back so, and its end.
+fn ends(bio: Bio, answer: i32) -> (u32, Result<u64, BlockStatus>) {
+    let limits = QueueLimits { volatile_cache: true, ..QueueLimits::default() };
+    let mut notes = Notes(Commands::new(&limits, 4, None));
+    assert_eq!(issue(&mut notes, 1, bio), Issue::Queued);
+    let mut nr_again = 0;
+    loop {
+        if let Some(result) = notes.0.ended(Tag::from_index(1), answer) {
+            return (nr_again, result);
+        }
+        nr_again += 1;
+    }
+}
+
+/// A worker of the kernel that blocks for a thread is interrupted when that thread ends (EINTR),
+/// or its work is cancelled (ECANCELED), or it has no memory of the thread left (EFAULT).
+#[test]
+fn what_the_end_of_a_thread_has_interrupted_is_sent_again() {
+    let mut buf = Buf::new(BUF_ALIGN);
+    for errno in [libc::EINTR, libc::ECANCELED, libc::EFAULT] {
+        for bio in [data(Op::Read, 0, &mut buf, 4096), data(Op::Write, 0, &mut buf, 4096)] {
+            let (nr_again, result) = ends(bio, -errno);
+            assert!(nr_again > 0 && result.is_err(), "errno {errno}: {nr_again} times, {result:?}");
+        }
+        assert!(ends(Bio::flush(), -errno).0 > 0, "errno {errno}");
+    }
+    for errno in [libc::EIO, libc::ENOSPC, libc::EINVAL] {
+        assert_eq!(ends(data(Op::Write, 0, &mut buf, 4096), -errno).0, 0, "errno {errno}");
+    }
+}

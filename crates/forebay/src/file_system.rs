@@ -1,0 +1,22 @@
+//! What is known of the file system that a file is on.
+// It makes a system call that the standard library does not wrap.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+
+/// ext2 to ext4, f2fs, tmpfs, XFS.
+const LOCAL: [u64; 4] = [0xEF53, 0xF2F5_2010, 0x0102_1994, 0x5846_5342];
+
+/// Returns whether the file system is known to keep the data of its files in this machine's page
+/// cache, and the errors of their write-back there. One that asks others (FUSE, a network's, a
+/// layer above another) may wait for them, and may learn of errors from them alone.
+pub(crate) fn is_local(file: &File) -> bool {
+    let mut statfs = MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: the kernel writes one `statfs` at most.
+    let answer = unsafe { libc::fstatfs(file.as_raw_fd(), statfs.as_mut_ptr()) };
+    // SAFETY: all zeroes is a value of this plain structure, and the kernel filled it in.
+    let f_type = unsafe { statfs.assume_init() }.f_type;
+    answer == 0 && LOCAL.contains(&(f_type as u64 & 0xFFFF_FFFF))
+}

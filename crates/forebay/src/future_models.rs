@@ -1,0 +1,158 @@
+//! Models of futures and of the thread of the disk: it starts, leads, follows and steps down.
+//!
+//! A future that is never woken shows as a deadlock, and so does a thread that does not end when
+//! the disk is closed.
+
+use super::{IoFuture, State};
+use crate::io::Io;
+use crate::runtime::ctx::Ctx;
+#[cfg(not(blk_loom))]
+use crate::runtime::primitive::check;
+use crate::runtime::primitive::{Sleeper, check_within, thread};
+use crate::runtime::shared::{SHARED, Shared};
+use crate::runtime::toy::{AT_ONCE, By, Caller, How, Page, Toy};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll, Wake, Waker};
+
+struct Task(Sleeper);
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.0.wake();
+    }
+}
+
+/// A future whose bio was submitted. (Not by its first poll: a model's threads may share the
+/// system's thread-locals, in which that keeps the thread's part of the disk.)
+fn submitted(shared: &Arc<Shared>, page: &Page) -> IoFuture {
+    let mut future = IoFuture { shared: Arc::clone(shared), state: State::Over };
+    let io = Io::of_parts(page.bio(), None);
+    future.submit_in(&Ctx::new(shared, SHARED), io).expect("a good bio");
+    future
+}
+
+fn is_ready(future: Pin<&mut IoFuture>, waker: &Waker) -> bool {
+    match future.poll(&mut Context::from_waker(waker)) {
+        Poll::Ready(completion) => {
+            assert_eq!(completion.expect("a good bio").result, Ok(512));
+            true
+        }
+        Poll::Pending => false,
+    }
+}
+
+/// Awaits `nr` reads, one after another.
+fn await_reads(shared: &Arc<Shared>, nr: u64) {
+    let sleeper = Sleeper::of_this_thread();
+    let waker = Waker::from(Arc::new(Task(sleeper.clone())));
+    let page = Page::default();
+    for _ in 0..nr {
+        let mut future = pin!(submitted(shared, &page));
+        while !is_ready(future.as_mut(), &waker) {
+            sleeper.sleep();
+        }
+    }
+    assert_eq!(page.nr_written(), nr);
+}
+
+/// A task, beside so many threads of a blocking read each, and the device's own, if it has one.
+fn await_beside(how: How, nr_awaits: u64, nr_readers: usize) {
+    let toy = Toy::new(how);
+    let shared = Toy::open(&toy);
+    let readers = (0..nr_readers).map(|_| {
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || Caller::new(&shared).read(&shared))
+    });
+    let mut others: Vec<_> = readers.collect();
+    if how.by == By::Thread {
+        others.push(thread::spawn(move || toy.work(nr_awaits as usize + nr_readers)));
+    }
+    await_reads(&shared, nr_awaits);
+    others.into_iter().for_each(|thread| thread.join().unwrap());
+    assert!(shared.has_service());
+    // It joins the thread.
+    drop(shared);
+}
+
+#[test]
+fn a_future_is_woken_by_the_thread_that_it_starts() {
+    check_within(2, || await_beside(AT_ONCE, 2, 0));
+}
+
+#[test]
+fn a_future_at_a_busy_device_is_woken_by_the_thread_that_it_starts() {
+    check_within(2, || await_beside(How { nr_busy: 2, ..AT_ONCE }, 1, 0));
+}
+
+#[test]
+fn a_future_and_a_device_and_the_thread_that_it_starts() {
+    check_within(1, || await_beside(How { by: By::Thread, ..AT_ONCE }, 1, 0));
+}
+
+/// V1.
+#[test]
+fn a_future_is_woken_beside_a_reader_that_may_lead() {
+    check_within(1, || await_beside(AT_ONCE, 1, 1));
+}
+
+/// Notes that a task was woken.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// V2: an event loop asks for the descriptor while a future waits. When the thread of the disk has
+/// stepped down, either the task was woken, or the descriptor is readable.
+fn take_over(how: How, nr_readers: usize) {
+    let toy = Toy::new(How { has_fd: true, ..how });
+    let shared = Toy::open(&toy);
+    let readers = (0..nr_readers).map(|_| {
+        let shared = Arc::clone(&shared);
+        thread::spawn(move || Caller::new(&shared).read(&shared))
+    });
+    let readers: Vec<_> = readers.collect();
+    let page = Page::default();
+    let mut future = pin!(submitted(&shared, &page));
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    let mut is_ended = is_ready(future.as_mut(), &waker);
+    shared.poll_fd().expect("a descriptor");
+    readers.into_iter().for_each(|thread| thread.join().unwrap());
+    shared.take_service().expect("the future has started it").join();
+    let run = &shared.hctx(SHARED).run;
+    assert!(!run.has_leader() && !run.is_running() && !run.is_kicked(), "all is given back");
+    while !is_ended {
+        let is_readable = shared.hctx(SHARED).alarm.is_set() || toy.has_done();
+        assert!(is_readable || woken.0.load(Relaxed), "the loop sleeps for ever");
+        shared.poll_shared();
+        is_ended = is_ready(future.as_mut(), &waker);
+    }
+    assert_eq!(page.nr_written(), 1);
+}
+
+#[test]
+fn an_event_loop_takes_over_from_the_thread_of_the_disk() {
+    check_within(2, || take_over(AT_ONCE, 0));
+}
+
+#[test]
+fn an_event_loop_takes_over_at_a_busy_device() {
+    check_within(2, || take_over(How { nr_busy: 1, ..AT_ONCE }, 0));
+}
+
+/// Models that are too large for loom.
+#[cfg(not(blk_loom))]
+#[test]
+fn futures_and_many_readers() {
+    const READERS: usize = if cfg!(miri) { 2 } else { 6 };
+    check(|| await_beside(AT_ONCE, 3, READERS));
+    check(|| await_beside(How { by: By::Thread, ..AT_ONCE }, 3, READERS));
+    check(|| take_over(AT_ONCE, READERS));
+    check(|| take_over(How { begins: true, ..AT_ONCE }, READERS));
+}

@@ -1,0 +1,97 @@
+//! Checks that `docs/specs.md` names every key and every policy, and no key that does not exist.
+
+use crate::driver;
+use crate::keys::Keys;
+use crate::settings::Settings;
+use crate::spec::Spec;
+use forebay_core::{
+    BlockStatus, FlushPolicy, KickPolicy, MergePolicy, Op, PlugPolicy, RunQueuePolicy, WakePolicy,
+};
+use forebay_model::machines;
+use std::collections::BTreeSet;
+
+const PAGE: &str = include_str!("../../../docs/specs.md");
+
+/// Returns the keys that the driver of `spec` takes while it opens, whether or not that succeeds.
+fn keys_of(spec: &str) -> Vec<&'static str> {
+    let spec = Spec::parse(spec).expect("a valid spec");
+    let mut keys = Keys::of(&spec);
+    let settings = Settings::take(&mut keys).expect("default settings");
+    let _ = driver::open(&spec, &mut keys, &settings);
+    keys.known().to_vec()
+}
+
+/// Returns every key of every driver, from the code that takes them.
+fn all_keys() -> BTreeSet<&'static str> {
+    let file = tempfile::NamedTempFile::new().expect("a scratch file");
+    file.as_file().set_len(1 << 20).expect("room for it");
+    let path = file.path().to_str().expect("a path in UTF-8");
+    let mut specs: Vec<String> =
+        ["file", "aio", "psync", "fault"].map(|driver| format!("{driver}:{path}")).to_vec();
+    specs.extend(["ram:1M", "null:1M", "nbd+unix:///?socket=/nonexistent"].map(String::from));
+    specs.extend(machines::ALL.iter().map(|preset| format!("model:{}", preset.name)));
+    let opened: BTreeSet<&str> =
+        specs.iter().map(|spec| Spec::parse(spec).unwrap().driver()).collect();
+    assert!(driver::names().split(", ").all(|name| opened.contains(name)), "a driver is missing");
+    specs.iter().flat_map(|spec| keys_of(spec)).collect()
+}
+
+/// Returns the names in the first cells of the tables whose first column is `key`.
+fn keys_in_tables() -> BTreeSet<&'static str> {
+    let mut keys = BTreeSet::new();
+    let mut in_keys = false;
+    for line in PAGE.lines() {
+        match line.strip_prefix("| ") {
+            Some(row) if row.starts_with("key |") => in_keys = true,
+            Some(row) if in_keys => keys.extend(row.split('|').next().unwrap().split('`').nth(1)),
+            _ => in_keys &= line.starts_with('|'),
+        }
+    }
+    keys
+}
+
+fn assert_named(name: &str) {
+    assert!(PAGE.contains(&format!("`{name}`")), "docs/specs.md does not name `{name}`");
+}
+
+#[test]
+fn docs_name_every_key_and_no_other() {
+    let (known, documented) = (all_keys(), keys_in_tables());
+    let constants = machines::ALL.iter().flat_map(|preset| preset.parameters);
+    let constants: BTreeSet<&str> = constants.map(|parameter| parameter.name).collect();
+    assert!(known.len() > 40 && documented.len() > 30, "{known:?} {documented:?}");
+    for key in &known {
+        let found = documented.contains(key) || constants.contains(key);
+        assert!(found, "docs/specs.md has no row for the key `{key}`");
+    }
+    for key in &documented {
+        assert!(known.contains(key), "docs/specs.md has a row for `{key}`, which is no key");
+    }
+}
+
+#[test]
+fn docs_name_every_constant_with_its_default() {
+    for preset in &machines::ALL {
+        let row = PAGE.lines().find(|line| line.starts_with(&format!("| `{}` |", preset.name)));
+        let row = row.unwrap_or_else(|| panic!("docs/specs.md has no row for `{}`", preset.name));
+        assert!(row.contains(&format!("; {} |", preset.queue_depth)), "{row}");
+        for parameter in preset.parameters {
+            let named = format!("`{}` ({})", parameter.name, parameter.default);
+            assert!(row.contains(&named), "`{}` lacks {named}", preset.name);
+        }
+    }
+}
+
+#[test]
+fn docs_name_every_policy_and_every_part_of_a_rule() {
+    let policies = PlugPolicy::ALL.map(PlugPolicy::name).into_iter();
+    let policies = policies
+        .chain(KickPolicy::ALL.map(KickPolicy::name))
+        .chain(RunQueuePolicy::ALL.map(RunQueuePolicy::name))
+        .chain(FlushPolicy::ALL.map(FlushPolicy::name))
+        .chain(WakePolicy::ALL.map(WakePolicy::name))
+        .chain(Op::ALL.map(Op::name))
+        .chain(BlockStatus::ALL.map(BlockStatus::name));
+    policies.for_each(assert_named);
+    MergePolicy::ALL.iter().for_each(|policy| assert_named(&policy.number().to_string()));
+}

@@ -1,0 +1,245 @@
+//! Futures on disks that nothing drives but the futures themselves: a thread of the disk completes
+//! them, or an event loop that has asked for the disk's descriptor.
+
+use crate::common::{Scratch, open};
+use crate::nbd_server::{NbdServer, export};
+use crate::progress::{EventFd, await_any, await_readable};
+use crate::seccomp;
+use forebay::{Buf, Disk, Io, IoError, Refusal};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+/// The longest that a future may take.
+const LONG: Duration = Duration::from_secs(60);
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Runs a future as an executor does: polls it when it is woken, and does nothing else meanwhile.
+pub(crate) fn block_on<F: Future>(future: F, whose: &str) -> F::Output {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let (mut future, end) = (pin!(future), Instant::now() + LONG);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return output;
+        }
+        thread::park_timeout(end.saturating_duration_since(Instant::now()));
+        assert!(Instant::now() < end, "{whose}: a future is not woken");
+    }
+}
+
+/// Writes, reads, flushes, and waits for durability. The stretch is this task's alone.
+pub(crate) async fn use_disk(disk: &Disk, first: u64, nr_rounds: u8, keeps_data: bool) {
+    for round in 1..=nr_rounds {
+        let at = first + u64::from(round % 4) * 4096;
+        let write = disk.start(Io::write(Buf::from(&[round; 4096][..]), at)).await;
+        let point = write.expect("a good I/O").durable_point;
+        let read = disk.start(Io::read(Buf::new(4096), at)).await.expect("a good I/O");
+        assert_eq!(read.result, Ok(4096));
+        assert!(!keeps_data || *read.buf.expect("its buffer") == [round; 4096]);
+        if round % 8 == 0 {
+            disk.durable(point).await.expect("a flush");
+            assert_eq!(disk.start(Io::flush()).await.expect("a good I/O").result, Ok(0));
+        }
+    }
+}
+
+/// The drivers that a future on a disk opened with nothing but a name may meet.
+fn specs(scratch: &Scratch, server: &NbdServer) -> Vec<String> {
+    let files = ["file", "aio", "psync"]
+        .into_iter()
+        .flat_map(|driver| ["", "direct=on"].map(|k| format!("{driver}:{}", scratch.spec(k))));
+    let others = ["ram:1M", "ram:1M?req_ns=20000", "null:1M", "model:nvme?size=1M&service=off"];
+    files.chain(others.map(String::from)).chain([server.uri()]).collect()
+}
+
+/// The README's lines, on what they will be used on.
+#[test]
+fn the_readmes_await_works_on_every_driver() {
+    let (scratch, server) = (Scratch::new(1 << 20), NbdServer::new(export(1 << 20), &[]));
+    for spec in specs(&scratch, &server) {
+        let task = async {
+            let disk = Disk::open(&spec)?;
+            disk.write_at(&Buf::from(&[1; 4096][..]), 0)?;
+            disk.durable(disk.durable_point()).await?;
+            Ok::<(), Box<dyn std::error::Error>>(())
+        };
+        block_on(task, &spec).unwrap_or_else(|error| panic!("{spec}: {error}"));
+    }
+}
+
+/// Threads lead the shared context when the disk's thread is started, and while it runs.
+#[test]
+fn futures_end_beside_blocking_calls() {
+    let (scratch, server) = (Scratch::new(1 << 20), NbdServer::new(export(1 << 20), &[]));
+    for spec in specs(&scratch, &server) {
+        let keeps_data = !spec.starts_with("null");
+        for _ in 0..2 {
+            let disk = open(&spec);
+            let is_over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                for n in 0..2 {
+                    let (disk, is_over) = (&disk, &is_over);
+                    scope.spawn(move || {
+                        while !is_over.load(Ordering::Relaxed) {
+                            disk.read_at(&mut Buf::new(4096), (128 + n) * 4096).expect("a read");
+                        }
+                    });
+                }
+                let tasks: Vec<_> = (0..3)
+                    .map(|n| (&disk, &spec, n << 16))
+                    .map(|(disk, spec, first)| {
+                        let task = move || use_disk(disk, first, 12, keeps_data);
+                        scope.spawn(move || block_on(task(), spec))
+                    })
+                    .collect();
+                let ended: Vec<_> = tasks.into_iter().map(|task| task.join()).collect();
+                is_over.store(true, Ordering::Relaxed);
+                ended.into_iter().for_each(|task| task.expect("no panic"));
+            });
+            // Closing waits for the thread.
+            drop(disk);
+        }
+    }
+}
+
+/// The loop asks for the descriptor when futures wait already, and threads read beside it.
+#[test]
+fn an_event_loop_takes_over_from_the_thread_of_the_disk() {
+    let (scratch, server) = (Scratch::new(1 << 20), NbdServer::new(export(1 << 20), &[]));
+    let specs = specs(&scratch, &server);
+    let specs = specs
+        .iter()
+        .filter(|spec| ["file", "aio", "psync", "nbd"].iter().any(|d| spec.starts_with(d)));
+    for (spec, nr_readers) in specs.flat_map(|spec| [(spec, 0), (spec, 2)]) {
+        for _ in 0..4 {
+            let disk = open(spec);
+            let is_over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                for n in 0..nr_readers {
+                    let (disk, is_over) = (&disk, &is_over);
+                    scope.spawn(move || {
+                        while !is_over.load(Ordering::Relaxed) {
+                            disk.read_at(&mut Buf::new(4096), (128 + n) * 4096).expect("a read");
+                        }
+                    });
+                }
+                // A thread that reads may end what the task waits for, and wakes it by its waker.
+                let woken = Arc::new(EventFd::new());
+                let waker = Waker::from(Arc::clone(&woken));
+                let mut task = pin!(use_disk(&disk, 0, 6, true));
+                while task.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+                    let fd = disk.poll_fd().expect("a descriptor");
+                    await_any(&[fd, woken.as_fd()], spec);
+                    woken.clear();
+                    disk.poll();
+                }
+                is_over.store(true, Ordering::Relaxed);
+            });
+        }
+    }
+}
+
+/// No completion moves them on, and no thread leads.
+#[test]
+fn futures_at_a_busy_driver_run_again() {
+    let scratch = Scratch::new(1 << 20);
+    for driver in ["file", "aio", "psync"] {
+        let spec = format!("fault:{driver}:{}", scratch.spec("rule=any:busy:rate=0.8"));
+        let disk = open(&spec);
+        block_on(use_disk(&disk, 0, 10, true), &spec);
+        let disk = open(&spec);
+        disk.poll_fd().expect("a descriptor");
+        let mut task = pin!(use_disk(&disk, 0, 10, true));
+        while task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            await_readable(disk.poll_fd().expect("a descriptor"), &spec);
+            disk.poll();
+        }
+    }
+}
+
+/// Nothing of them is in flight, and only the gate's end moves them on.
+#[test]
+fn futures_behind_a_gate_go_on_when_it_opens() {
+    let (scratch, server) = (Scratch::new(1 << 20), NbdServer::new(export(1 << 20), &[]));
+    for spec in specs(&scratch, &server) {
+        let keeps_data = !spec.starts_with("null");
+        for hold in [Disk::quiesce, Disk::stop, crate::holds::freeze] {
+            let disk = open(&spec);
+            let held = hold(&disk);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    thread::sleep(Duration::from_millis(5));
+                    drop(held);
+                });
+                block_on(use_disk(&disk, 0, 3, keeps_data), &spec);
+            });
+        }
+    }
+}
+
+/// Runs `body` in a thread that cannot start others.
+fn without_threads(body: impl FnOnce() + Send) {
+    let refused = [(libc::SYS_clone3, libc::ENOSYS), (libc::SYS_clone, libc::EAGAIN)];
+    thread::scope(|scope| {
+        let work = || {
+            seccomp::refuse(refused).expect("a filter");
+            body();
+        };
+        scope.spawn(work).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+#[test]
+fn a_future_without_a_thread_is_refused_and_nothing_is_submitted() {
+    let scratch = Scratch::new(1 << 20);
+    for spec in
+        [scratch.spec(""), "ram:1M?req_ns=1000".into(), format!("fault:{}", scratch.spec(""))]
+    {
+        let disk = open(&spec);
+        without_threads(|| {
+            let write = disk.start(Io::write(Buf::from(&[1; 4096][..]), 0));
+            let error = block_on(write, &spec).expect_err("there is no thread");
+            assert_eq!(error.refusal, Refusal::NoThread { errno: libc::EAGAIN });
+            assert!(error.to_string().contains("Disk::poll_fd"), "{error}");
+            assert_eq!(error.io.into_buf().expect("its buffer")[..], [1; 4096]);
+            assert_eq!(disk.stats().queue.issued, 0);
+            disk.write_at(&Buf::new(4096), 0).expect("a blocking call needs none");
+            if disk.limits().volatile_cache {
+                let error = block_on(disk.durable(disk.durable_point()).into_future(), &spec);
+                let refusal = Refusal::NoThread { errno: libc::EAGAIN };
+                assert_eq!(error, Err(IoError::Refused(refusal)));
+            }
+        });
+        // Another thread can start it.
+        block_on(use_disk(&disk, 0, 3, true), &spec);
+        without_threads(|| block_on(use_disk(&disk, 0, 9, true), &spec));
+    }
+}
+
+#[test]
+fn futures_start_no_thread_where_none_is_needed() {
+    let scratch = Scratch::new(1 << 20);
+    without_threads(|| {
+        for spec in ["ram:1M", "null:1M"] {
+            let disk = open(spec);
+            block_on(use_disk(&disk, 0, 9, spec != "null:1M"), spec);
+        }
+        let disk = open(&scratch.spec("direct=on"));
+        disk.poll_fd().expect("a descriptor");
+        let mut task = pin!(use_disk(&disk, 0, 9, true));
+        while task.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            await_readable(disk.poll_fd().expect("a descriptor"), "file");
+            disk.poll();
+        }
+    });
+}

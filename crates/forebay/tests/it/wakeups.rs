@@ -1,0 +1,223 @@
+//! Event loops whose work a gate or a busy driver holds back: the descriptor of each queue wakes
+//! its loop once the work can go on, whichever turn met the gate or the driver.
+
+use crate::common::{Scratch, open, submit};
+use crate::holds::freeze;
+use crate::progress::{await_readable, is_readable};
+use forebay::{BioQueue, Buf, Completion, Disk, Hold, Io};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+/// The two ways to watch a queue.
+type PollFd = for<'a> fn(&'a mut BioQueue) -> io::Result<BorrowedFd<'a>>;
+const POLL_FDS: [PollFd; 2] = [BioQueue::poll_fd, BioQueue::poll_fd_after_reap];
+
+type MakeHold = fn(&Disk) -> Hold;
+const HOLDS: [(&str, MakeHold); 3] =
+    [("quiesce", Disk::quiesce), ("stop", Disk::stop), ("freeze", freeze)];
+
+/// One spec of an owned and one of a shared context for each driver with a descriptor, and for one
+/// without.
+fn specs(scratch: &Scratch) -> Vec<String> {
+    let files = ["file", "aio", "psync"].into_iter().flat_map(|driver| {
+        ["direct=on&nr_hw_queues=1", "direct=on&nr_hw_queues=2", "nr_hw_queues=2"]
+            .map(|keys| format!("{driver}:{}", scratch.spec(keys)))
+    });
+    files.chain(["ram:1M?nr_hw_queues=1", "ram:1M?nr_hw_queues=2"].map(String::from)).collect()
+}
+
+/// Reaps until the descriptor is silent.
+fn settle(queue: &mut BioQueue, poll_fd: PollFd, done: &mut Vec<Completion>, whose: &str) {
+    let mut nr_looks = 0;
+    while is_readable(poll_fd(queue).expect("a descriptor")) {
+        queue.reap(0, usize::MAX, done);
+        nr_looks += 1;
+        assert!(nr_looks < 100, "{whose}: the descriptor stays readable");
+    }
+}
+
+/// Waits at the descriptor alone until the queue is empty.
+fn drain(queue: &mut BioQueue, poll_fd: PollFd, done: &mut Vec<Completion>, whose: &str) {
+    while !queue.is_empty() {
+        if !queue.has_ended() {
+            await_readable(poll_fd(queue).expect("a descriptor"), whose);
+        }
+        queue.reap(0, usize::MAX, done);
+    }
+}
+
+fn submit_four(queue: &mut BioQueue) {
+    for n in 0..4 {
+        submit(queue, Io::read(Buf::new(4096), n * 8192));
+    }
+}
+
+#[test]
+fn a_plug_that_ends_behind_a_gate_wakes_the_loop_when_the_gate_opens() {
+    let scratch = Scratch::new(1 << 20);
+    for spec in specs(&scratch) {
+        for (poll_fd, (name, hold)) in POLL_FDS.iter().flat_map(|p| HOLDS.map(|hold| (*p, hold))) {
+            let whose = format!("{spec}, {name}");
+            let disk = open(&spec);
+            let (mut queue, mut done) = (disk.queue(), Vec::new());
+            for _ in 0..3 {
+                done.clear();
+                settle(&mut queue, poll_fd, &mut done, &whose);
+                let held = hold(&disk);
+                let plug = forebay::plug();
+                submit_four(&mut queue);
+                drop(plug);
+                drop(held);
+                drain(&mut queue, poll_fd, &mut done, &whose);
+                assert_eq!(done.len(), 4, "{whose}");
+            }
+        }
+    }
+}
+
+/// A loop that looks in vain while the gate is closed has acknowledged its descriptor by then.
+#[test]
+fn a_reap_behind_a_gate_wakes_the_loop_when_another_thread_opens_the_gate() {
+    let scratch = Scratch::new(1 << 20);
+    for spec in specs(&scratch) {
+        for (name, hold) in HOLDS {
+            let whose = format!("{spec}, {name}");
+            let disk = open(&spec);
+            let (mut queue, mut done) = (disk.queue(), Vec::new());
+            settle(&mut queue, BioQueue::poll_fd, &mut done, &whose);
+            let held = hold(&disk);
+            submit_four(&mut queue);
+            queue.reap(0, 8, &mut done);
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    std::thread::sleep(Duration::from_millis(5));
+                    drop(held);
+                });
+                drain(&mut queue, BioQueue::poll_fd, &mut done, &whose);
+            });
+            assert_eq!(done.len(), 4, "{whose}");
+        }
+    }
+}
+
+/// A loop that waits for a gate does nothing meanwhile.
+#[test]
+fn a_descriptor_is_silent_while_a_gate_is_closed() {
+    let scratch = Scratch::new(1 << 20);
+    let specs = ["file", "aio", "psync"].into_iter().flat_map(|driver| {
+        [1, 2].map(|nr| format!("{driver}:{}", scratch.spec(&format!("nr_hw_queues={nr}"))))
+    });
+    for spec in specs {
+        for (name, hold) in HOLDS {
+            let whose = format!("{spec}, {name}");
+            let disk = open(&spec);
+            let (mut queue, mut done) = (disk.queue(), Vec::new());
+            settle(&mut queue, BioQueue::poll_fd, &mut done, &whose);
+            let held = hold(&disk);
+            submit_four(&mut queue);
+            settle(&mut queue, BioQueue::poll_fd, &mut done, &whose);
+            // Longer than the delay of a busy driver.
+            std::thread::sleep(Duration::from_millis(10));
+            let is_silent = !is_readable(queue.poll_fd().expect("a descriptor"));
+            assert!(is_silent && done.is_empty(), "{whose}");
+            drop(held);
+            drain(&mut queue, BioQueue::poll_fd, &mut done, &whose);
+        }
+    }
+}
+
+#[test]
+fn a_plug_or_a_blocking_call_at_a_busy_driver_wakes_the_loop() {
+    let scratch = Scratch::new(1 << 20);
+    for inner in specs(&scratch) {
+        let spec = format!("fault:{inner}&rule=read:busy:rate=0.8");
+        for poll_fd in POLL_FDS {
+            let disk = open(&spec);
+            let (mut queue, mut done) = (disk.queue(), Vec::new());
+            for round in 0..6 {
+                done.clear();
+                settle(&mut queue, poll_fd, &mut done, &spec);
+                let plug = forebay::plug();
+                submit_four(&mut queue);
+                if round % 2 == 0 {
+                    drop(plug);
+                } else {
+                    // It takes the plug's reads with it, and returns when its own has ended.
+                    disk.read_at(&mut Buf::new(4096), 1 << 19).expect("a read");
+                    drop(plug);
+                }
+                drain(&mut queue, poll_fd, &mut done, &spec);
+                assert_eq!(done.len(), 4, "{spec}");
+            }
+        }
+    }
+}
+
+/// Two queues of one thread share its context: the turn of one may leave the work of the other.
+#[test]
+fn a_turn_of_one_queue_wakes_the_loop_of_another() {
+    let scratch = Scratch::new(1 << 20);
+    for nr in [1, 2] {
+        let keys = format!("nr_hw_queues={nr}&queue_depth=2&rule=read:busy:rate=0.8");
+        let disk = open(&format!("fault:file:{}", scratch.spec(&keys)));
+        let mut queues = [disk.queue(), disk.queue()];
+        let mut done = Vec::new();
+        for _ in 0..20 {
+            done.clear();
+            for queue in &mut queues {
+                settle(queue, BioQueue::poll_fd, &mut done, "one of two");
+                submit_four(queue);
+            }
+            let [first, second] = &mut queues;
+            drain(second, BioQueue::poll_fd, &mut done, "the second");
+            drain(first, BioQueue::poll_fd, &mut done, "the first");
+            assert_eq!(done.len(), 8);
+        }
+    }
+}
+
+/// A reap that has enough without a turn acknowledges the descriptor, and learns nothing of the
+/// work that is left.
+#[test]
+fn a_reap_without_a_turn_loses_no_wake_up() {
+    let scratch = Scratch::new(1 << 20);
+    // From now on the kernel has its pages.
+    std::fs::read(&scratch.path).expect("the file");
+    for spec in [1, 2].map(|nr| scratch.spec(&format!("nr_hw_queues={nr}"))) {
+        let disk = open(&spec);
+        let (mut queue, mut done) = (disk.queue(), Vec::new());
+        settle(&mut queue, BioQueue::poll_fd, &mut done, &spec);
+        for round in 1..=20 {
+            // These end at once.
+            submit_four(&mut queue);
+            let held = disk.quiesce();
+            let plug = forebay::plug();
+            submit_four(&mut queue);
+            drop(plug);
+            assert_eq!(queue.reap(0, 4, &mut done), 4);
+            drop(held);
+            drain(&mut queue, BioQueue::poll_fd, &mut done, &spec);
+            assert_eq!(done.len(), 8 * round, "{spec}");
+        }
+    }
+}
+
+/// What the closure was not given stays in the queue, and the descriptor says so.
+#[test]
+fn a_closure_that_panics_loses_no_wake_up() {
+    let disk = open("ram:1M");
+    for poll_fd in POLL_FDS {
+        let (mut queue, mut done) = (disk.queue(), Vec::new());
+        settle(&mut queue, poll_fd, &mut done, "ram");
+        submit_four(&mut queue);
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            queue.reap_with(4, 4, |_| panic!("the closure panics at the first"));
+        }));
+        assert!(panicked.is_err() && queue.has_ended());
+        assert!(is_readable(poll_fd(&mut queue).expect("a descriptor")));
+        queue.reap(0, 8, &mut done);
+        assert_eq!((done.len(), queue.len()), (3, 0));
+    }
+}
