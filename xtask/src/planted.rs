@@ -67,6 +67,11 @@ impl Test {
         Test { package, target: "--test it", name, is_model: false }
     }
 
+    /// A test of the program `clients`, which plays clients of the server.
+    const fn clients(name: &'static str) -> Test {
+        Test { package: "forebay-serve", target: "--test clients", name, is_model: false }
+    }
+
     /// A unit test.
     const fn unit(package: &'static str, name: &'static str) -> Test {
         Test { package, target: "--lib", name, is_model: false }

@@ -1,10 +1,12 @@
-//! Bugs of the drivers and of the durable calls in `forebay`.
+//! Bugs of the drivers, of open files, and of durable calls.
 
 use super::{Bug, Edit, Test};
 
 const CALL: &str = "crates/forebay/src/driver/psync/call.rs";
 const COMMANDS: &str = "crates/forebay/src/driver/file/commands.rs";
 const DURABLE: &str = "crates/forebay/src/durable.rs";
+const FUA: &str = "crates/forebay-core/src/flush/fua.rs";
+const PLACE: &str = "crates/forebay/src/claim/place.rs";
 
 pub(super) const BUGS: &[Bug] = &[
     Bug {
@@ -83,5 +85,117 @@ pub(super) const BUGS: &[Bug] = &[
         }],
         test: Test::it("forebay", "claims::a_file_that_is_open_for_one_disk_is_refused_to_others"),
         says: "claims::a_file_that_is_open_for_one_disk_is_refused_to_others_by_name ... FAILED",
+    },
+    Bug {
+        name: "aio-fua-dropped",
+        what: "a FUA write of aio is a plain write",
+        edits: &[Edit {
+            file: "crates/forebay/src/driver/aio/driver.rs",
+            from: "iocb.rw_flags = if rq.fua { libc::RWF_DSYNC } else { 0 };",
+            to: "iocb.rw_flags = 0;",
+        }],
+        test: Test::unit(
+            "forebay",
+            "driver::aio::tests::a_durable_write_says_so_in_its_control_block",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "nbd-fua-not-sent",
+        what: "the NBD driver sends no FUA",
+        edits: &[Edit {
+            file: "crates/forebay/src/driver/nbd/queue.rs",
+            from: "Op::Write => Command::Write { fua: rq.fua },",
+            to: "Op::Write => Command::Write { fua: false },",
+        }],
+        test: Test::it("forebay", "nbd::flags::a_durable_write_has_the_flag_and_no_flush"),
+        says: "",
+    },
+    Bug {
+        name: "rings-not-restricted",
+        what: "the rings of a disk are not restricted",
+        edits: &[Edit {
+            file: "crates/forebay/src/driver/file/restrictions.rs",
+            from: "    submitter\n        .register_restrictions(&mut list(&NEW_OPCODES))\n        \
+                   .or_else(|_| submitter.register_restrictions(&mut list(&[])))?;\n",
+            to: "    let _ = list(&NEW_OPCODES);\n",
+        }],
+        test: Test::it("forebay", "rings::each_ring_of_an_open_disk_is_restricted"),
+        says: "rings::each_ring_of_an_open_disk_is_restricted ... FAILED",
+    },
+    Bug {
+        name: "owned-ring-for-all-threads",
+        what: "the ring of an owned context is not for its thread alone",
+        edits: &[Edit {
+            file: "crates/forebay/src/driver/file/device.rs",
+            from: "        .setup_single_issuer()\n        .setup_defer_taskrun()\n        \
+                   .setup_taskrun_flag()\n",
+            to: "",
+        }],
+        test: Test::it("forebay", "rings::the_ring_of_an_owned_context_is_its_threads_alone"),
+        says: "rings::the_ring_of_an_owned_context_is_its_threads_alone ... FAILED",
+    },
+    Bug {
+        name: "failed-fua-loses-nothing",
+        what: "F8: a FUA write that fails is not recorded as a failed flush",
+        edits: &[Edit {
+            file: FUA,
+            from: "        self.note_failure(result.err().unwrap_or(BlockStatus::Io));\n",
+            to: "",
+        }],
+        test: Test::it("forebay-core", "fua::point_of_a_failed_fua_write_is_lost"),
+        says: "",
+    },
+    Bug {
+        name: "flush-ends-before-fua",
+        what: "F8: a flush ends while FUA writes that were at the device with it are still there",
+        edits: &[Edit {
+            file: FUA,
+            from: "if flush.is_settling && !flush.fua.is_waited_for() {",
+            to: "if flush.is_settling {",
+        }],
+        test: Test::it("forebay-core", "fua::flush_ends_after_the_fua_writes_beside_it"),
+        says: "",
+    },
+    Bug {
+        name: "two-syncs-of-a-page-cache",
+        what: "F8: a native FUA write is issued beside another sync of a page cache",
+        edits: &[Edit {
+            file: FUA,
+            from: "match self.hctx.limits.fua_queueable || is_alone {",
+            to: "match self.hctx.limits.fua_is_sync || is_alone {",
+        }],
+        test: Test::it("forebay-core", "fua::one_sync_of_a_page_cache_is_at_the_device_at_a_time"),
+        says: "",
+    },
+    Bug {
+        name: "place-checked-by-a-late-file",
+        what: "O1: a place checks for lost writes by a file that it opens for the check",
+        edits: &[Edit {
+            file: PLACE,
+            from: "        let file = self.writable.get().unwrap_or(&self.file);\n",
+            to: "        let path = format!(\"/proc/self/fd/{}\", self.file.as_raw_fd());\n        \
+                 let file = &File::open(path).expect(\"the file opens again\");\n",
+        }],
+        test: Test::it(
+            "forebay",
+            "write_back::flush_of_a_second_disk_does_not_hide_an_error_another_program_got",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "late-file-not-checked",
+        what: "O2: a context that opens the file later makes no check for lost writes",
+        edits: &[Edit {
+            file: "crates/forebay/src/runtime/shared.rs",
+            from: "                self.claim.check_after_open();\n",
+            to: "",
+        }],
+        test: Test::it(
+            "forebay",
+            "write_back::flush_through_a_file_opened_later_does_not_hide_an_error_another_\
+             program_got",
+        ),
+        says: "",
     },
 ];

@@ -3,7 +3,12 @@
 
 use super::{Bug, Edit, Test};
 
+const SERVICE: &str = "crates/forebay/src/runtime/service.rs";
+const TAG_POOL: &str = "crates/forebay/src/runtime/tag_pool.rs";
+const TOKEN: &str = "crates/forebay/src/runtime/hctx/token.rs";
 const WAIT: &str = "crates/forebay/src/runtime/wait.rs";
+
+const BUSY_DRIVER: &str = "wakeups::a_plug_or_a_blocking_call_at_a_busy_driver_wakes_the_loop";
 
 pub(super) const BUGS: &[Bug] = &[
     Bug {
@@ -21,17 +26,16 @@ pub(super) const BUGS: &[Bug] = &[
                 to: "flush.running.push(flush.pending.remove(0));",
             },
         ],
-        test: Test::it("forebay-core", "flush::flushes_that_come_while_one_runs_share_the_next"),
+        test: Test::it(
+            "forebay",
+            "durability::threads_whose_flushes_were_held_back_share_two_at_most",
+        ),
         says: "",
     },
     Bug {
         name: "shares-of-tags-ignored",
         what: "a disk may take more than its share of a shared set of tags",
-        edits: &[Edit {
-            file: "crates/forebay/src/runtime/tag_pool.rs",
-            from: "_ => self.shares.share(),",
-            to: "_ => u32::MAX,",
-        }],
+        edits: &[Edit { file: TAG_POOL, from: "_ => self.shares.share(),", to: "_ => u32::MAX," }],
         test: Test::it("forebay", "tags::a_disk_has_its_share_of_the_tags_beside_one"),
         says: "tags::a_disk_has_its_share_of_the_tags_beside_one_that_wants_them_all ... FAILED",
     },
@@ -58,8 +62,8 @@ pub(super) const BUGS: &[Bug] = &[
         what: "freeze returns while I/O is in flight",
         edits: &[Edit {
             file: "crates/forebay/src/runtime/hctx.rs",
-            from: "        self.is_drained.load(Ordering::Relaxed)\n",
-            to: "        true\n",
+            from: "self.left.load(Ordering::Relaxed) & DRAINED != 0",
+            to: "true",
         }],
         test: Test::it("forebay", "holds::a_freeze_waits_for_what_is_in_and_lets_nothing_else_in"),
         says: "",
@@ -112,7 +116,7 @@ pub(super) const BUGS: &[Bug] = &[
         name: "leader-not-kicked",
         what: "W4: a delivery to the blocked leader does not kick it",
         edits: &[Edit {
-            file: "crates/forebay/src/runtime/hctx/token.rs",
+            file: TOKEN,
             from: "        if kick && hctx.is_shared {\n",
             to: "        if kick && !hctx.is_shared {\n",
         }],
@@ -129,5 +133,118 @@ pub(super) const BUGS: &[Bug] = &[
         }],
         test: Test::model("models"),
         says: "FAILED",
+    },
+    Bug {
+        name: "left-to-a-wait-for-ever",
+        what: "W5: a leader that stops does not begin what it left to its wait",
+        edits: &[Edit {
+            file: WAIT,
+            from: "    let is_due = shared.waiter().take_back();\n",
+            to: "    let is_due = false;\n",
+        }],
+        test: Test::model(
+            "runtime::take_back_models::a_leader_that_stops_begins_what_it_left_to_its_wait",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "wake-up-for-tags-not-donated",
+        what: "T5: a wake-up for shared tags is lost with a disk that cannot use it",
+        edits: &[Edit {
+            file: TAG_POOL,
+            from: "waits.donate(1, nr_busy, &mut |id| out(id));",
+            to: "let _ = (nr_busy, out);",
+        }],
+        test: Test::unit(
+            "forebay",
+            "runtime::tag_models::a_wake_up_that_a_quiesced_disk_cannot_use_is_passed_on",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "put-of-one-tag-wakes-none",
+        what: "T2: a single tag that is put into a shared set wakes no disk",
+        edits: &[Edit {
+            file: TAG_POOL,
+            from: "if nr_put > 0 && self.count.anybody_waits() {",
+            to: "if nr_put > 1 && self.count.anybody_waits() {",
+        }],
+        test: Test::unit("forebay", "runtime::tag_models::each_tag_that_is_put_wakes_one_disk"),
+        says: "",
+    },
+    Bug {
+        name: "put-of-tags-wakes-none",
+        what: "T2: tags that are put into a shared set wake no disk",
+        edits: &[Edit {
+            file: TAG_POOL,
+            from: "if nr_put > 0 && self.count.anybody_waits() {",
+            to: "if nr_put == u32::MAX {",
+        }],
+        test: Test::unit(
+            "forebay",
+            "runtime::tag_models::a_disk_that_has_all_tags_keeps_its_share_of_them",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "alarm-not-cleared",
+        what: "B1: a turn leaves the alarm of an event loop set",
+        edits: &[Edit { file: TOKEN, from: "            hctx.alarm.clear();\n", to: "" }],
+        test: Test::it("forebay", BUSY_DRIVER),
+        says: "",
+    },
+    Bug {
+        name: "alarm-not-set",
+        what: "B2: a turn that leaves work at a busy driver sets no alarm for the event loop",
+        edits: &[Edit { file: TOKEN, from: "hctx.alarm.set(RESOURCE_DELAY);", to: "" }],
+        test: Test::it("forebay", BUSY_DRIVER),
+        says: "",
+    },
+    Bug {
+        name: "alarm-not-fired",
+        what: "B3: a thread that opens a gate wakes no event loop",
+        edits: &[Edit {
+            file: "crates/forebay/src/runtime/hctx.rs",
+            from: "            self.alarm.fire();\n",
+            to: "",
+        }],
+        test: Test::it(
+            "forebay",
+            "wakeups::a_plug_that_ends_behind_a_gate_wakes_the_loop_when_the_gate_opens",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "future-starts-no-thread",
+        what: "a future on a disk that nothing drives starts no thread",
+        edits: &[Edit {
+            file: "crates/forebay/src/runtime/shared.rs",
+            from: "            false => self.start_service(),\n",
+            to: "            false => Ok(()),\n",
+        }],
+        test: Test::model("future::models::a_future_is_woken_by_the_thread_that_it_starts"),
+        says: "",
+    },
+    Bug {
+        name: "service-leads-without-baton",
+        what: "V1: a service thread that was started beside a leader leads without the baton",
+        edits: &[Edit {
+            file: SERVICE,
+            from: "while !hctx.run.try_lead() && !wait::follow(hctx, &mailbox, NEVER) {}",
+            to: "wait::follow(hctx, &mailbox, NEVER);",
+        }],
+        test: Test::model("future::models::a_future_is_woken_beside_a_reader_that_may_lead"),
+        says: "",
+    },
+    Bug {
+        name: "service-steps-down-without-turn",
+        what: "V2: a service thread that steps down makes no last turn",
+        edits: &[Edit {
+            file: SERVICE,
+            from: "            hctx.run_turn();\n            // Its last",
+            to: "            // Its last",
+        }],
+        test: Test::model("future::models::an_event_loop_takes_over_from_the_thread_of_the_disk"),
+        says: "",
     },
 ];

@@ -2,12 +2,18 @@
 
 use super::{Bug, Edit, Test};
 
+const DISKS: &str = "crates/forebay-serve/src/worker/disks.rs";
+const ROUND: &str = "crates/forebay-serve/src/worker/mod.rs";
+
+const FUA_OF_EACH_COMMAND: &str =
+    "flags::fua_of_each_command_is_a_flush_before_the_reply_and_without_it_there_is_none";
+
 pub(super) const BUGS: &[Bug] = &[
     Bug {
         name: "serve-flush-answered-at-once",
         what: "FLUSH is answered without a flush of the disk",
         edits: &[Edit {
-            file: "crates/forebay-serve/src/worker/disks.rs",
+            file: DISKS,
             from: "self.begin_whole(conn, flight, Io::flush()),",
             to: "self.begin_whole(conn, flight, Io::flush_up_to(0)),",
         }],
@@ -101,5 +107,99 @@ pub(super) const BUGS: &[Bug] = &[
         }],
         test: Test::it("forebay-cli", "bench::"),
         says: "FAILED",
+    },
+    Bug {
+        name: "serve-without-plug",
+        what: "a worker submits without a plug, so nothing is merged",
+        edits: &[
+            Edit {
+                file: ROUND,
+                from: "            let _plug = forebay::plug();\n            let events",
+                to: "            let events",
+            },
+            Edit {
+                file: ROUND,
+                from: "                let _plug = forebay::plug();\n                moved",
+                to: "                moved",
+            },
+        ],
+        test: Test::unit(
+            "forebay-serve",
+            "worker::tests::neighbours_that_one_client_sends_together_are_one_request",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "serve-write-fua-dropped",
+        what: "FUA of WRITE has no effect",
+        edits: &[Edit {
+            file: "crates/forebay-serve/src/worker/payload.rs",
+            from: "let io = if is_fua { io.fua() } else { io };",
+            to: "let _ = is_fua;",
+        }],
+        test: Test::clients(FUA_OF_EACH_COMMAND),
+        says: "command 1 of 4096 bytes asked for no flush",
+    },
+    Bug {
+        name: "serve-trim-fua-dropped",
+        what: "FUA of TRIM has no effect",
+        edits: &[Edit {
+            file: DISKS,
+            from: "let io = Io::discard(rq.offset, rq.len);\n                \
+                   self.begin_whole(conn, flight, if fua { io.fua() } else { io })",
+            to: "let io = Io::discard(rq.offset, rq.len);\n                \
+                 self.begin_whole(conn, flight, if fua { io } else { io })",
+        }],
+        test: Test::clients(FUA_OF_EACH_COMMAND),
+        says: "command 4 of 65536 bytes asked for no flush",
+    },
+    Bug {
+        name: "serve-write-zeroes-fua-dropped",
+        what: "FUA of WRITE_ZEROES has no effect",
+        edits: &[Edit {
+            file: DISKS,
+            from: "};\n                \
+                   self.begin_whole(conn, flight, if fua { io.fua() } else { io })",
+            to: "};\n                \
+                 self.begin_whole(conn, flight, if fua { io } else { io })",
+        }],
+        test: Test::clients(FUA_OF_EACH_COMMAND),
+        says: "command 6 of 65536 bytes asked for no flush",
+    },
+    Bug {
+        name: "serve-no-hole-ignored",
+        what: "NO_HOLE has no effect",
+        edits: &[Edit {
+            file: DISKS,
+            from: "let io = match !no_hole && self.exports[export].discards_to_zeroes {",
+            to: "let io = match (no_hole, self.exports[export].discards_to_zeroes).1 {",
+        }],
+        test: Test::clients("flags::no_hole_keeps_the_space_and_without_it_the_range_is_discarded"),
+        says: "",
+    },
+    Bug {
+        name: "serve-not-confined",
+        what: "Landlock fails to be set up",
+        edits: &[Edit {
+            file: "crates/forebay-cli/src/serve/sandbox.rs",
+            from: "        .handle_access(AccessFs::from_all(KNOWN))?\n",
+            to: "        .handle_access(BitFlags::<AccessFs>::empty())?\n",
+        }],
+        test: Test::it(
+            "forebay-cli",
+            "serve::confinement::a_server_is_confined_by_the_landlock_of_the_kernel",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "bench-times-exchanged",
+        what: "the report of bench exchanges user and system time",
+        edits: &[Edit {
+            file: "crates/forebay-fio/src/report/mod.rs",
+            from: "(percent(stats.usage.user_us), percent(stats.usage.system_us))",
+            to: "(percent(stats.usage.system_us), percent(stats.usage.user_us))",
+        }],
+        test: Test::it("forebay-cli", "bench::user_time_and_system_time_are_not_exchanged"),
+        says: "",
     },
 ];
