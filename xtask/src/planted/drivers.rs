@@ -36,7 +36,10 @@ pub(super) const BUGS: &[Bug] = &[
                    let flags = if command.fua { libc::RWF_DSYNC } else { 0 };",
             to: "_mut(command.addr);\n        let flags = 0;",
         }],
-        test: Test::unit("forebay", "entries::one_stretch_of_memory_takes_no_vector"),
+        test: Test::unit(
+            "forebay",
+            "driver::file::tests::entries::one_stretch_of_memory_takes_no_vector",
+        ),
         says: "",
     },
     Bug {
@@ -49,7 +52,7 @@ pub(super) const BUGS: &[Bug] = &[
         }],
         test: Test::unit(
             "forebay",
-            "inline::parts_of_blocks_and_what_is_to_be_durable_go_by_the_ring",
+            "driver::file::tests::inline::parts_of_blocks_and_what_is_to_be_durable_go_by_the_ring",
         ),
         says: "",
     },
@@ -83,8 +86,11 @@ pub(super) const BUGS: &[Bug] = &[
             from: "        self.exclusive == Some(true)\n",
             to: "        false\n",
         }],
-        test: Test::it("forebay", "claims::a_file_that_is_open_for_one_disk_is_refused_to_others"),
-        says: "claims::a_file_that_is_open_for_one_disk_is_refused_to_others_by_name ... FAILED",
+        test: Test::it(
+            "forebay",
+            "claims::a_file_that_is_open_for_one_disk_is_refused_to_others_by_name",
+        ),
+        says: "",
     },
     Bug {
         name: "aio-fua-dropped",
@@ -121,7 +127,7 @@ pub(super) const BUGS: &[Bug] = &[
             to: "    let _ = list(&NEW_OPCODES);\n",
         }],
         test: Test::it("forebay", "rings::each_ring_of_an_open_disk_is_restricted"),
-        says: "rings::each_ring_of_an_open_disk_is_restricted ... FAILED",
+        says: "",
     },
     Bug {
         name: "owned-ring-for-all-threads",
@@ -133,7 +139,7 @@ pub(super) const BUGS: &[Bug] = &[
             to: "",
         }],
         test: Test::it("forebay", "rings::the_ring_of_an_owned_context_is_its_threads_alone"),
-        says: "rings::the_ring_of_an_owned_context_is_its_threads_alone ... FAILED",
+        says: "",
     },
     Bug {
         name: "failed-fua-loses-nothing",
@@ -143,7 +149,10 @@ pub(super) const BUGS: &[Bug] = &[
             from: "        self.note_failure(result.err().unwrap_or(BlockStatus::Io));\n",
             to: "",
         }],
-        test: Test::it("forebay-core", "fua::point_of_a_failed_fua_write_is_lost"),
+        test: Test::it(
+            "forebay-core",
+            "fua::failed_fua_write_is_a_failed_flush_whatever_its_status",
+        ),
         says: "",
     },
     Bug {

@@ -5,7 +5,7 @@ use super::{Bug, Edit, Test};
 
 const TURN: &str = "crates/forebay-core/src/flush/turn.rs";
 
-const HISTORIES: Test = Test::it("forebay-sim", "histories");
+const HISTORIES: Test = Test::it("forebay-sim", "histories::");
 
 const P2: &str = "broken rule: P2";
 

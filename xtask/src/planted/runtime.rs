@@ -36,8 +36,11 @@ pub(super) const BUGS: &[Bug] = &[
         name: "shares-of-tags-ignored",
         what: "a disk may take more than its share of a shared set of tags",
         edits: &[Edit { file: TAG_POOL, from: "_ => self.shares.share(),", to: "_ => u32::MAX," }],
-        test: Test::it("forebay", "tags::a_disk_has_its_share_of_the_tags_beside_one"),
-        says: "tags::a_disk_has_its_share_of_the_tags_beside_one_that_wants_them_all ... FAILED",
+        test: Test::unit(
+            "forebay",
+            "runtime::tag_models::a_disk_that_has_all_tags_keeps_its_share_of_them",
+        ),
+        says: "",
     },
     Bug {
         name: "async-depth-ignored",
@@ -70,11 +73,12 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "fork-not-noticed",
-        what: "the child of a fork may use the disks of its parent",
+        what: "the child of a fork may submit to the queues of its parent",
         edits: &[Edit {
-            file: "crates/forebay/src/runtime/shared.rs",
-            from: "        self.origin.is_elsewhere()\n",
-            to: "        false\n",
+            file: "crates/forebay/src/queue.rs",
+            from: "if self.shared.is_foreign() {\n            return Err((Refusal::Forked, bio, buf));",
+            to: "if self.shared.is_foreign() && buf.is_none() {\n            \
+                 return Err((Refusal::Forked, bio, buf));",
         }],
         test: Test::it("forebay", "holds::a_child_of_a_fork_is_refused_and_the_parent_goes_on"),
         says: "",
@@ -131,7 +135,7 @@ pub(super) const BUGS: &[Bug] = &[
             from: "        hctx.ask_again(mailbox);\n",
             to: "        let _ = hctx;\n",
         }],
-        test: Test::model("models"),
+        test: Test::model("runtime::tag_models::two_threads_wait_for_the_tag_of_the_other"),
         says: "FAILED",
     },
     Bug {
