@@ -76,7 +76,8 @@ pub(super) const BUGS: &[Bug] = &[
         what: "the child of a fork may submit to the queues of its parent",
         edits: &[Edit {
             file: "crates/forebay/src/queue.rs",
-            from: "if self.shared.is_foreign() {\n            return Err((Refusal::Forked, bio, buf));",
+            from: "if self.shared.is_foreign() {\n            \
+                   return Err((Refusal::Forked, bio, buf));",
             to: "if self.shared.is_foreign() && buf.is_none() {\n            \
                  return Err((Refusal::Forked, bio, buf));",
         }],

@@ -9,9 +9,9 @@ pub(super) const AS_IT_IS: &str =
 
 /// The note on rows of `run` with the published cost.
 pub(super) const MODELLED: &str = "modelled, and a fit by construction: four constants that were \
-     not published (64 tags, 2.6 us to queue pending work again, 6 us until a run begins, 80 ns for \
-     each request that it examines) were chosen for these four points; the cost is injected in \
-     virtual time";
+     not published (64 tags, 2.6 us to queue pending work again, 6 us until a run begins, 80 ns \
+     for each request that it examines) were chosen for these four points; the cost is injected \
+     in virtual time";
 
 /// The note on reads per second of several jobs on `hdd`, where threads wait for tags.
 const FITTED_DISK: &str = "a fit in part: the row of 1 job gives the sum of the disk's constants; \
