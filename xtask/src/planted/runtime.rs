@@ -3,7 +3,6 @@
 
 use super::{Bug, Edit, Test};
 
-const SERVICE: &str = "crates/forebay/src/runtime/service.rs";
 const TAG_POOL: &str = "crates/forebay/src/runtime/tag_pool.rs";
 const TOKEN: &str = "crates/forebay/src/runtime/hctx/token.rs";
 const WAIT: &str = "crates/forebay/src/runtime/wait.rs";
@@ -103,7 +102,7 @@ pub(super) const BUGS: &[Bug] = &[
             from: "let leads = hctx.run.try_lead() || follow(hctx, mailbox, goal);",
             to: "let leads = follow(hctx, mailbox, goal);",
         }],
-        test: Test::model("runtime::wait::models::one_thread_and_a_device"),
+        test: Test::model("runtime::wait::models::two_threads_whose_bios_complete_at_once"),
         says: "",
     },
     Bug {
@@ -125,7 +124,7 @@ pub(super) const BUGS: &[Bug] = &[
             from: "        if kick && hctx.is_shared {\n",
             to: "        if kick && !hctx.is_shared {\n",
         }],
-        test: Test::model("runtime::wait::models::two_threads_whose_bios_complete_silently"),
+        test: Test::model("runtime::wait::models::two_threads_whose_bios_complete_at_once"),
         says: "",
     },
     Bug {
@@ -136,8 +135,8 @@ pub(super) const BUGS: &[Bug] = &[
             from: "        hctx.ask_again(mailbox);\n",
             to: "        let _ = hctx;\n",
         }],
-        test: Test::model("runtime::tag_models::two_threads_wait_for_the_tag_of_the_other"),
-        says: "FAILED",
+        test: Test::model("runtime::tag_models::two_threads_wait_for_tags_where_waits_begin_bios"),
+        says: "deadlock",
     },
     Bug {
         name: "left-to-a-wait-for-ever",
@@ -228,28 +227,6 @@ pub(super) const BUGS: &[Bug] = &[
             to: "            false => Ok(()),\n",
         }],
         test: Test::model("future::models::a_future_is_woken_by_the_thread_that_it_starts"),
-        says: "",
-    },
-    Bug {
-        name: "service-leads-without-baton",
-        what: "V1: a service thread that was started beside a leader leads without the baton",
-        edits: &[Edit {
-            file: SERVICE,
-            from: "while !hctx.run.try_lead() && !wait::follow(hctx, &mailbox, NEVER) {}",
-            to: "wait::follow(hctx, &mailbox, NEVER);",
-        }],
-        test: Test::model("future::models::a_future_is_woken_beside_a_reader_that_may_lead"),
-        says: "",
-    },
-    Bug {
-        name: "service-steps-down-without-turn",
-        what: "V2: a service thread that steps down makes no last turn",
-        edits: &[Edit {
-            file: SERVICE,
-            from: "            hctx.run_turn();\n            // Its last",
-            to: "            // Its last",
-        }],
-        test: Test::model("future::models::an_event_loop_takes_over_from_the_thread_of_the_disk"),
         says: "",
     },
 ];
