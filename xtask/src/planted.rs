@@ -27,7 +27,7 @@ const NR_PARTS: usize = 6;
 /// A test that runs this long, in seconds, hangs. The slowest one takes some seconds.
 const SECONDS_MAX: u32 = 300;
 
-/// A model without a bug runs for up to minutes, and the gate `loom` runs all of them. With a bug it
+/// A model without a bug may run for minutes, and the gate `loom` runs all of them. With a bug each
 /// fails within this time, in seconds; so a model that runs longer does not fail by itself.
 const MODEL_SECONDS: u32 = 20;
 
