@@ -7,7 +7,7 @@ use super::payload::Payload;
 use super::slots::Key;
 use crate::listen::Peer;
 use crate::metrics::OpenConnection;
-use crate::pool::{Held, Pool};
+use crate::pool::{Held, Pool, Seat};
 use crate::tls::TlsStream;
 use forebay_nbd::server::{Command, Handshake, NbdError, Request, Transmission};
 use forebay_nbd::wire::Framing;
@@ -16,7 +16,7 @@ use rustix::net::SendFlags;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 /// One client connection, from accept to close.
 #[derive(Debug)]
@@ -64,17 +64,8 @@ pub(crate) struct Conn {
     pub(crate) deadline_ns: Option<u64>,
     /// Events for which the socket is registered at the worker's epoll.
     pub(crate) interest: EventFlags,
-    seat: Option<Seat>,
-}
-
-/// A place among the connections that have chosen an export. Relaxed: it is only a count.
-#[derive(Debug)]
-struct Seat(Arc<AtomicUsize>);
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+    /// Place of the connection among those that have chosen an export.
+    pub(crate) seat: Option<Seat>,
 }
 
 /// How bytes are sent and received.
@@ -148,10 +139,9 @@ impl Conn {
     /// Takes one of the `max` places for connections that have chosen an export, and returns
     /// whether one was free. The place is released when the connection is dropped.
     pub(crate) fn count_in(&mut self, nr_open: &Arc<AtomicUsize>, max: usize) -> bool {
-        let seat = Seat(Arc::clone(nr_open));
-        let is_free = seat.0.fetch_add(1, Ordering::Relaxed) < max;
+        let (seat, nr_before) = Seat::take(nr_open);
         self.seat = Some(seat);
-        is_free
+        nr_before < max
     }
 
     /// Counts a request that has ended.

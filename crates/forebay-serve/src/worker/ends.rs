@@ -37,7 +37,7 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(flight.conn) else {
             // The client is gone, so its I/O ends here.
             if let Some(buf) = completion.buf {
-                self.disks.pool.give_left(buf);
+                self.disks.pool.give_gone(buf);
             }
             return self.settle(key);
         };

@@ -48,10 +48,10 @@ impl Worker {
             if let Some(buf) = payload.buf {
                 pool.give(buf, &mut conn.held);
             }
-            pool.leave(&mut conn.held);
+            pool.leave(&mut conn.held, conn.seat.take());
             self.settle(payload.flight);
         } else {
-            pool.leave(&mut conn.held);
+            pool.leave(&mut conn.held, conn.seat.take());
         }
         for flight in std::mem::take(&mut conn.paused) {
             self.settle(flight);

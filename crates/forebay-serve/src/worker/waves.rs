@@ -114,7 +114,7 @@ impl Disks {
     /// Returns the pieces of a read whose client is gone to the pool.
     pub(super) fn drop_pieces(&mut self, wave: Option<Box<Wave>>) {
         for (buf, _) in wave.into_iter().flat_map(|wave| wave.pieces).flatten() {
-            self.pool.give_left(buf);
+            self.pool.give_gone(buf);
         }
     }
 }
