@@ -45,13 +45,17 @@ pub(crate) struct Conn {
     pub(crate) nr_in_flight: u32,
     /// How many of them are BLOCK_STATUS.
     pub(crate) nr_questions: u32,
+    /// How many of them are CACHE.
+    pub(crate) nr_cache: u32,
+    /// CACHE requests that are over, and whose replies wait for the end of an exclusive read.
+    pub(crate) held_back: Vec<Key>,
     /// Bytes of the pool that the connection holds.
     pub(crate) held: Held,
     /// Input waits for memory, for the disk, or for the client to read its replies. Nothing more is
     /// received until then.
     pub(crate) is_stalled: bool,
     /// A large read is in flight whose reply is sent in pieces that must not be interrupted. No
-    /// other request begins until it has ended.
+    /// other request begins, and no CACHE is answered, until it has ended.
     pub(crate) is_exclusive: bool,
     /// Whether the connection is in the worker's `waiting` list.
     pub(crate) is_waiting: bool,
@@ -124,6 +128,8 @@ impl Conn {
             paused: Vec::new(),
             nr_in_flight: 0,
             nr_questions: 0,
+            nr_cache: 0,
+            held_back: Vec::new(),
             held: Held::default(),
             is_stalled: false,
             is_exclusive: false,
@@ -137,7 +143,7 @@ impl Conn {
     }
 
     /// Takes one of the `max` places for connections that have chosen an export, and returns
-    /// whether one was free. The place is released when the connection is dropped.
+    /// whether one was free.
     pub(crate) fn count_in(&mut self, nr_open: &Arc<AtomicUsize>, max: usize) -> bool {
         let (seat, nr_before) = Seat::take(nr_open);
         self.seat = Some(seat);
@@ -148,6 +154,7 @@ impl Conn {
     #[inline]
     pub(crate) fn ended(&mut self, rq: &Request, has_failed: bool) {
         self.nr_in_flight -= 1;
+        self.nr_cache -= u32::from(rq.command == Ok(Command::Cache));
         let moved = match rq.command {
             Ok(Command::Read { .. } | Command::Write { .. }) => rq.len,
             _ => 0,
@@ -172,10 +179,12 @@ impl Conn {
     }
 
     /// Returns whether a disk has still to complete I/O of this connection. Requests that wait for
-    /// memory do not count, since they wait for the client; nor does BLOCK_STATUS, which may hang.
+    /// memory do not count, since they wait for the client, nor do replies that wait for such a
+    /// request; nor does BLOCK_STATUS, which may hang.
     pub(crate) fn waits_for_disk(&self) -> bool {
         let nr_half = u32::from(self.payload.is_some());
-        self.nr_in_flight > nr_half + self.nr_questions + self.paused.len() as u32
+        let nr_waiting = (self.paused.len() + self.held_back.len()) as u32;
+        self.nr_in_flight > nr_half + self.nr_questions + nr_waiting
     }
 
     /// Sends the TLS close_notify, unless the connection is broken.

@@ -53,7 +53,7 @@ impl Worker {
         } else {
             pool.leave(&mut conn.held, conn.seat.take());
         }
-        for flight in std::mem::take(&mut conn.paused) {
+        for flight in conn.paused.drain(..).chain(conn.held_back.drain(..)) {
             self.settle(flight);
         }
         self.door.closed();
