@@ -153,7 +153,7 @@ impl Uri {
     /// callers that have further keys of their own.
     ///
     /// # Errors
-    /// As [`Uri::parse`].
+    /// Returns the errors of [`Uri::parse`].
     pub fn from_parts<'a>(
         place: &str,
         keys: impl IntoIterator<Item = (&'a str, &'a str)>,

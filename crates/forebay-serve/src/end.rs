@@ -141,7 +141,7 @@ mod tests {
         Export::open(&ExportOptions { name, spec, ..ExportOptions::default() }).unwrap()
     }
 
-    /// A worker that waits for that disk delays no other disk either.
+    /// A worker that waits for the first disk does not delay the flush of the second one either.
     #[test]
     fn a_disk_that_does_not_answer_keeps_no_other_from_its_last_flush() {
         let files = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
@@ -166,7 +166,7 @@ mod tests {
         std::mem::forget(exports); // closing a disk waits for I/O in flight
     }
 
-    /// Its writes until then are flushed, although another disk hangs.
+    /// The writes that it completes until then are flushed, although another disk hangs.
     #[test]
     fn a_worker_that_ends_late_is_waited_for() {
         let files = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
@@ -200,7 +200,7 @@ mod tests {
         assert!(matches!(failures[..], [ServeError::Panicked]), "{failures:?}");
     }
 
-    /// Otherwise the service manager would kill the server while it reports the problem.
+    /// If it waited for less time, it would kill the server while that reports the problem.
     #[test]
     fn the_service_manager_waits_longer_than_the_server_takes_to_end() {
         let unit = include_str!("../../../contrib/systemd/forebay@.service");

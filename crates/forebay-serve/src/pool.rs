@@ -299,7 +299,7 @@ mod tests {
         Budget::new(&limits(Some(usize::MAX), usize::MAX, usize::MAX), 512).unwrap();
     }
 
-    /// With the least memory that is accepted, and greedy clients besides one.
+    /// All other clients are greedy, and the memory is the least that is accepted.
     #[test]
     fn each_client_gets_a_piece_whatever_the_others_have() {
         for (nr_clients, block) in [(1, 512), (200, 512), (300, 4096), (50, 1 << 16)] {

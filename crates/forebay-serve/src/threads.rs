@@ -33,7 +33,7 @@ impl Threads {
     pub(crate) fn start(shared: &Arc<Shared>) -> Result<Threads, ServeError> {
         let panicked = eventfd(0, EventfdFlags::CLOEXEC);
         let panicked = panicked
-            .map_err(|error| system("cannot make a descriptor for the workers")(error.into()))?;
+            .map_err(|error| system("cannot create a descriptor for the workers")(error.into()))?;
         let (doors, workers) = (Vec::new(), Vec::new());
         let mut threads = Threads { doors, workers, panicked: Arc::new(panicked) };
         let nr_clients = shared.limits.connections;
@@ -43,7 +43,7 @@ impl Threads {
         for number in 0..shared.limits.threads.max(1) {
             let door = Arc::new(
                 Door::new(Arc::clone(&threads.panicked))
-                    .map_err(system("cannot make a descriptor for a worker"))?,
+                    .map_err(system("cannot create a descriptor for a worker"))?,
             );
             threads.doors.push(Arc::clone(&door));
             let ready = threads.start_worker(number, shared, door, &asker)?;
@@ -67,7 +67,7 @@ impl Threads {
         asker: &Arc<Asker>,
     ) -> Result<Receiver<()>, ServeError> {
         let epoll =
-            Worker::epoll(&door).map_err(system("cannot make a descriptor for a worker"))?;
+            Worker::epoll(&door).map_err(system("cannot create a descriptor for a worker"))?;
         let (shared, asker, told) = (Arc::clone(shared), Arc::clone(asker), Arc::clone(&door));
         let (is_ready, ready) = channel();
         let builder = std::thread::Builder::new().name(format!("worker-{number}"));

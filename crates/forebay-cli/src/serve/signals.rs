@@ -99,7 +99,7 @@ impl StopSignals {
             deadly.store(true, Ordering::Relaxed);
         });
         if thread.is_err() {
-            // Without a thread, the delay is left out.
+            // No thread could be started: every further signal kills the process at once.
             self.deadly.store(true, Ordering::Relaxed);
         }
     }

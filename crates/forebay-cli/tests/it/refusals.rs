@@ -410,7 +410,7 @@ fn info_describes_and_refuses() {
     assert!(stderr(&output).starts_with("forebay: rbd:somewhere: driver `rbd` is not in this"));
     let output = info(&["nbd://somewhere/x?socket=y"]);
     assert_eq!(output.status.code(), Some(2));
-    let words = "nbd://somewhere/x: `socket` goes with nbd+unix:// and nbds+unix://";
+    let words = "nbd://somewhere/x: `socket` is only allowed with nbd+unix:// and nbds+unix://";
     assert!(stderr(&output).contains(words), "{}", stderr(&output));
     let output = info(&["nbd+unix:///x?socket=missing.sock"]);
     assert_eq!(output.status.code(), Some(1));

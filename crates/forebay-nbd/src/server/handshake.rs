@@ -280,8 +280,7 @@ impl Handshake {
         Next::More
     }
 
-    /// Returns the reason for which EXPORT_NAME is refused for all names. The client cannot learn
-    /// it.
+    /// Returns the reason why EXPORT_NAME is refused for all names. The option has no error reply.
     fn refuses_export_name(&self, name_len: u32) -> Option<CloseReason> {
         if self.lacks_tls(OPT_EXPORT_NAME) {
             Some(CloseReason::TlsRequired)

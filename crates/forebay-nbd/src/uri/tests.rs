@@ -14,7 +14,7 @@ fn unix(path: &[u8], export: &str) -> Uri {
     Uri { address: Address::Unix(path.to_vec()), ..tcp("", 0, export) }
 }
 
-/// A text means this, and what is shown means the same.
+/// Checks that a text has this meaning, and that its display text has the same.
 #[track_caller]
 fn check(text: &str, uri: &Uri, shown: &str) {
     assert_eq!(Uri::parse(text).as_ref(), Ok(uri), "{text}");

@@ -7,7 +7,7 @@ use std::str::FromStr;
 /// The port that is registered for NBD.
 pub(super) const NBD_PORT: u16 = 10809;
 
-/// How long the path of a socket may be, bytes: what `sockaddr_un` holds, less its last zero.
+/// Longest path of a socket, bytes: the size of `sun_path` in `sockaddr_un`, minus the final zero.
 const MAX_PATH_BYTES: usize = 107;
 
 /// Address to listen at.

@@ -61,7 +61,7 @@ fn nr_reads(disk: &Disk) -> u64 {
     disk.stats().queue.op(Op::Read).requests
 }
 
-/// The thread itself ends only when its queues have: a disk that hangs must not hide the panic.
+/// The thread ends only after its queues: a disk that hangs must not hide the panic.
 #[test]
 fn a_panic_is_told_before_the_disk_has_answered() {
     let folder = tempfile::tempdir().unwrap();

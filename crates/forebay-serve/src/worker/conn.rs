@@ -43,7 +43,7 @@ pub(crate) struct Conn {
     pub(crate) paused: Vec<Key>,
     /// Requests in flight: begun, and not answered.
     pub(crate) nr_in_flight: u32,
-    /// How many of them are BLOCK_STATUS.
+    /// Number of these that are BLOCK_STATUS requests.
     pub(crate) nr_questions: u32,
     /// How many of them are CACHE.
     pub(crate) nr_cache: u32,
@@ -72,7 +72,7 @@ pub(crate) struct Conn {
     pub(crate) seat: Option<Seat>,
 }
 
-/// How bytes are sent and received.
+/// Transport of the bytes of a connection.
 #[derive(Debug)]
 pub(crate) enum Transport {
     Plain,
@@ -92,7 +92,7 @@ impl Phase {
     /// Returns the result of the handshake.
     ///
     /// # Panics
-    /// If the handshake is not over. There are no requests before that.
+    /// Panics if the handshake is not over. There are no requests before that.
     pub(crate) fn transmission(&self) -> &Transmission {
         match self {
             Phase::Transmission(transmission) => transmission,

@@ -27,7 +27,7 @@ pub(super) struct Driven {
 }
 
 impl Driven {
-    /// A worker with one export, which `change` may change.
+    /// Creates a worker with one export, which `change` may modify.
     pub(super) fn new(spec: &str, limits: Limits, change: impl FnOnce(&mut Export)) -> Driven {
         let options = ExportOptions { spec: spec.to_owned(), ..ExportOptions::default() };
         let mut export = Export::open(&options).unwrap();

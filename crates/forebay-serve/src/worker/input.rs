@@ -24,13 +24,13 @@ use std::io::{self, IoSliceMut};
 /// Most that is received at once, bytes.
 pub(super) const SCRATCH_LEN: usize = 256 << 10;
 
-/// From this sum of kept bytes on, less is received at once.
+/// Limit of the kept bytes of all connections. Beyond it, less is received at once.
 const REST_MAX: usize = 4 << 20;
 
 /// Most reads from one connection in a row, while others wait.
 const READS_IN_A_ROW: usize = 4;
 
-/// From this length on, the rest of a payload is received with little behind it: most of what
+/// Length from which the rest of a payload is received with few bytes after it: most of what
 /// follows is the next payload, which would have to be copied.
 const LARGE: usize = 16 << 10;
 const A_LITTLE: usize = 4 << 10;

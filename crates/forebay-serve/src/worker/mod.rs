@@ -59,9 +59,9 @@ const OF_DOOR: u64 = u64::MAX;
 const OF_TIMER: u64 = u64::MAX - 1;
 const OF_QUEUE: u64 = 1 << MARK_SHIFT;
 
-/// How often one round reaps, replies, and resumes waiting requests. If more is left, the worker
-/// polls all sockets before it goes on: a client with thousands of requests must not delay the
-/// others.
+/// Number of times that one round reaps, replies, and resumes waiting requests. If more is left,
+/// the worker polls all sockets before it continues: a client with thousands of requests must not
+/// delay the others.
 const TURNS_IN_A_ROUND: u32 = 4;
 
 /// After this many ticks without a request, the worker frees unused memory.

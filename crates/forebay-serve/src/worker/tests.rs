@@ -72,7 +72,7 @@ fn halves_of_a_range_from_two_clients_are_merged() {
     }
 }
 
-/// As one batch, even if they are not adjacent.
+/// The requests are one batch, even if they are not adjacent.
 #[test]
 fn requests_that_came_together_go_to_the_disk_in_one_commit() {
     let mut driven = driven();

@@ -6,7 +6,7 @@ use crate::server::Running;
 use forebay_serve::{Limits, ServeError};
 use std::io::Write;
 
-/// So every disk is flushed at the end, even if another one fails.
+/// Every disk is flushed at the end, even if the flush of another one fails.
 #[test]
 fn each_disk_whose_last_flush_fails_is_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -88,7 +88,7 @@ fn a_last_flush_that_fails_is_no_failure_where_nothing_was_written() {
     assert!(line.contains("no write of a client was waiting for it, so none is lost"), "{line}");
 }
 
-/// Also if a client knows of the loss already: it is still the result of the server.
+/// A loss that a client knows of is still the result of the server.
 #[test]
 fn a_last_flush_that_fails_after_writes_is_a_loss() {
     let and_flush = |client: &mut Client| {

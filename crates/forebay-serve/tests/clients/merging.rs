@@ -9,7 +9,7 @@ use std::io::Write;
 const NR: u64 = 32;
 const BLOCK: u32 = 512;
 
-/// They fit into one buffer of the socket, so the server receives them at once.
+/// The requests fit into one buffer of the socket, so the server receives them at once.
 #[test]
 fn neighbours_in_one_send_are_one_request() {
     for (command, kind) in [(WRITE, "writes"), (READ, "reads")] {

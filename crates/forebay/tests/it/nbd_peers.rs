@@ -258,7 +258,7 @@ mod tls {
                 format!("{uri}&tls-certificates={folder}&tls-type=psk"),
                 "tls-type=psk is not supported",
             ),
-            (peer.uri("nbd"), "not without TLS: use nbds:// instead of nbd://"),
+            (peer.uri("nbd"), "it requires TLS: use nbds:// instead of nbd://"),
         ];
         for (spec, said) in cases {
             let error = Disk::open(&spec).expect_err(&spec).to_string();

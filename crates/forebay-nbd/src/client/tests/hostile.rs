@@ -240,7 +240,7 @@ fn nobody_else_is_answered() {
         SimpleReply { error: 5, cookie }.emit(&mut bytes);
         assert_eq!(take(Framing::Simple, &bytes), Err(Broken::Cookie(cookie)));
     }
-    // Nor may the same be sent twice.
+    // The same may not be sent twice either.
     for framing in CHUNKED {
         let once = data(framing, DONE, 8192, 4096);
         assert_eq!(take(framing, &once).expect("a reply").len(), 2);

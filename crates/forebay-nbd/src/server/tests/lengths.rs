@@ -11,7 +11,7 @@ use crate::server::{CloseReason, TlsPolicy};
 use crate::wire::numbers::*;
 use crate::wire::{OptionHeader, Sink};
 
-/// 0, 1, values around a limit, and values that overflow.
+/// Returns 0, 1, values around a limit, and values that overflow.
 fn borders(max: u32) -> [u32; 7] {
     [0, 1, max - 1, max, max + 1, 1 << 31, u32::MAX]
 }

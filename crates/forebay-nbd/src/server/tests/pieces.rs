@@ -97,7 +97,7 @@ proptest! {
         prop_assert_eq!(feed(&pieces), feed(&[&all]));
     }
 
-    /// With any bytes: no panic, bounded memory, and the same result in pieces.
+    /// Any bytes cause no panic, take bounded memory, and give the same result in pieces.
     #[test]
     fn noise_gives_the_same_in_pieces(
         noise in prop::collection::vec(any::<u8>(), 0..300),

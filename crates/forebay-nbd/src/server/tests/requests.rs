@@ -161,7 +161,7 @@ fn what_was_not_offered_is_refused() {
 #[test]
 fn a_read_only_export_is_not_written_to() {
     for framing in FRAMINGS {
-        // Whether the export supports the command or not, and whatever else is wrong.
+        // The request fails with EPERM even if it has other errors, or is not supported.
         for change in [
             |can: &mut Abilities| can.read_only = true,
             |can: &mut Abilities| {

@@ -78,7 +78,7 @@ fn a_server_key_of_another_size_is_refused_with_the_sizes_that_work() {
     }
 }
 
-/// The server only verifies these.
+/// The server only verifies the keys of clients; it does not sign with them.
 #[test]
 fn a_client_may_have_a_key_of_any_size_from_2048_to_8192_bits() {
     if !is_there("a_client_may_have_a_key_of_any_size_from_2048_to_8192_bits") {

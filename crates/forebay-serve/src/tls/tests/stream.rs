@@ -71,7 +71,7 @@ fn megabytes_come_back_as_they_were_sent() {
         let server = start_echo(there.into(), config);
         let mut client = client(here, &authority, None, version);
         let sent = pattern(3_000_001);
-        // In pieces that fit into the sockets, since neither side reads while it writes.
+        // Read and write in pieces that fit into the sockets, since neither side does both at once.
         let mut back = vec![0; 50_000];
         for piece in sent.chunks(back.len()) {
             client.write_all(piece).unwrap();

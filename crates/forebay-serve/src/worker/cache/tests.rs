@@ -11,8 +11,8 @@ const CACHE: u16 = 5;
 const LEN: u32 = 4 << 20;
 const NR_PIECES: u64 = (LEN as usize / PIECE_BYTES) as u64;
 
-/// A worker with a disk in memory that completes each I/O when it is submitted, and that counts as
-/// a disk whose reads fill a cache.
+/// Creates a worker with a disk in memory that completes each I/O when it is submitted. The disk
+/// counts as one whose reads fill a cache.
 fn driven() -> Driven {
     Driven::new("ram:8M", Limits::default(), |export| export.caches_reads = true)
 }

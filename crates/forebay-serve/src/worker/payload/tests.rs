@@ -10,8 +10,8 @@ const WRITE: u16 = 1;
 const NR_STALLED: usize = 99;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A worker with this memory and as many clients as it allows, and the last of them. All others
-/// have sent the header of a write of 64 KiB and one byte of its payload.
+/// Creates a worker with this memory and as many clients as it allows. All but the last client have
+/// sent the header of a write of 64 KiB and one byte of its payload.
 fn stalled(spec: &str, memory_bytes: usize) -> (Driven, Vec<UnixStream>, UnixStream) {
     let (connections, threads) = (NR_STALLED + 1, 1);
     let limits = Limits { connections, threads, memory_bytes: Some(memory_bytes) };
@@ -43,7 +43,7 @@ fn reads_two_blocks(driven: &mut Driven, client: &mut UnixStream, len: u32) {
     }
 }
 
-/// With the least memory that is accepted.
+/// The server has the least memory that is accepted.
 #[test]
 fn stalled_payloads_leave_every_client_its_share() {
     let (mut driven, _stalled, mut last) = stalled("ram:1M?logical_block_size=4096", 1 << 20);

@@ -7,11 +7,11 @@
 //! - EFFECT: the name of a status (`io`, `medium`, `nospace`, `timeout`, `offline`, ...): the
 //!   request fails with it and nothing of it is done; `short=N`: at most N bytes of a read or write
 //!   are moved; `busy`: the driver does not take the request now (not always: it is tried again
-//!   until it is taken); `delay=TIME`, as in `500us`, `5ms` or `1s`: it completes so much later than
-//!   at the device; `lie`: it completes and nothing of it is done (a flush that lies, a write that
-//!   is lost); `nofua`: a durable write is a plain one; `writeback=STATUS`: a write completes, and
-//!   its write-back fails with this status; `foreign_sync`: another program syncs the disk before
-//!   the request;
+//!   until it is taken); `delay=TIME`, as in `500us`, `5ms` or `1s`: it completes so much later
+//!   than at the device; `lie`: it completes and nothing of it is done (a flush that lies, a write
+//!   that is lost); `nofua`: a durable write is a plain one; `writeback=STATUS`: a write completes,
+//!   and its write-back fails with this status; `foreign_sync`: another program syncs the disk
+//!   before the request;
 //! - WHEN, all of which must hold: `range=START+LEN`, the request touches these bytes; `rate=P`,
 //!   with this probability; `nth=N`, every Nth request with these operations and this range;
 //!   `after=N`, from the Nth of them on, for ever.
@@ -22,12 +22,12 @@
 //! All queues of a device count together. Of several rules the first that holds counts.
 //!
 //! # Failed write-backs
-//! With `rule=write:writeback=io:nth=10` the disk is a file in a page cache: it has a volatile cache,
-//! and a flush syncs the file. Every tenth write completes and is lost. The error is reported as
-//! Linux does it, by the next flush or durable write of each hardware context that was open by then
-//! ([`super::write_back`]). `rule=read:foreign_sync:range=1M+4k` with it lets another program get an
-//! error first, whenever these bytes are read. Disks of this process on the same file share the
-//! errors if each has a `writeback` rule.
+//! With `rule=write:writeback=io:nth=10` the disk is a file in a page cache: it has a volatile
+//! cache, and a flush syncs the file. Every tenth write completes and is lost. The error is
+//! reported as Linux does it, by the next flush or durable write of each hardware context that was
+//! open by then ([`super::write_back`]). `rule=read:foreign_sync:range=1M+4k` with it lets another
+//! program get an error first, whenever these bytes are read. Disks of this process on the same
+//! file share the errors if each has a `writeback` rule.
 //!
 //! # Rules without an effect
 //! A rule is refused if no request of one of its operations ever has its effect on this disk: for
@@ -195,8 +195,8 @@ impl Rule {
         matches!(self.effect, Effect::WriteBack(_))
     }
 
-    /// Checks that the rule `text` can have its effect on a disk of these limits, of which `strikes`
-    /// says whether write-backs fail.
+    /// Checks that the rule `text` can have its effect on a disk of these limits, of which
+    /// `strikes` says whether write-backs fail.
     ///
     /// # Errors
     /// It never has an effect, and why.

@@ -179,8 +179,8 @@ fn what_is_late_is_late_by_its_own_delay() {
     }
 }
 
-/// A device on which every write from 512 KiB on is lost, and a read of the first block lets another
-/// program sync it.
+/// A device on which every write from 512 KiB on is lost, and a read of the first block lets
+/// another program sync it.
 const LOSING: &str = "rule=write:writeback=io:range=512k+512k&rule=read:foreign_sync:range=0+512";
 
 const BAD: u64 = 512 << 10;

@@ -8,8 +8,8 @@
 //! The error is reported as Linux does it ([`ErrSeq`]): there is one error word per file, and one
 //! cursor per open file description. Each queue is a description of its own; it is opened when its
 //! thread first uses the disk. Disks on the same file share the word. A flush, and a durable write
-//! where the wrapped disk has them, is a sync of the file: it fails if its queue has not reported the
-//! error yet.
+//! where the wrapped disk has them, is a sync of the file: it fails if its queue has not reported
+//! the error yet.
 //!
 //! `foreign_sync` lets another program sync the file before a request. An error that no queue has
 //! reported yet is reported to that program instead, and never to a queue that is opened later.
