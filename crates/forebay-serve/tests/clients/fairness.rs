@@ -42,8 +42,8 @@ fn whoever_asks_for_thousands_of_blocks_at_once_keeps_nobody_waiting_for_the_las
     sender.join().unwrap();
 }
 
-/// Connects with simple replies, sends 8 reads of 256 KiB, and leaves. Returns `false` if the server
-/// refuses the connection.
+/// Connects with simple replies, sends 8 reads of 256 KiB, and leaves. Returns `false` if the
+/// server refuses the connection.
 fn read_and_leave(server: &Running) -> bool {
     let mut socket = UnixStream::connect(&server.socket).unwrap();
     // The client flags (fixed newstyle, no zeroes), and EXPORT_NAME.
