@@ -171,3 +171,16 @@ fn errors_of_command_lines_have_the_style_of_all_errors_and_come_at_once() {
     check("sim --random --seeds 0", &["--seeds=0: expected a whole number, at least 1"]);
     check("serve a --threads x", &["--threads=x: not a whole number"]);
 }
+
+#[test]
+fn wrong_value_of_a_repeated_option_is_reported_once() {
+    let foo = "--nbd=foo: cannot listen at `foo`: an address begins with `unix:` or `tcp:`";
+    let nosuch = "unknown option --nosuch";
+    check("serve a --nbd unix:/tmp/a --nbd foo", &[foo]);
+    check("serve a --nbd unix:/tmp/a --nbd foo --nosuch", &[nosuch, foo]);
+    check("serve a --nbd=unix:/tmp/a --nbd=foo --nosuch", &[foo, nosuch]);
+    check("serve a --nbd foo --nbd=foo --nosuch", &[foo, nosuch]);
+    check("serve a --nosuch --nosuch --nbd foo", &[nosuch, foo]);
+    let threads = "--threads=x: not a whole number";
+    check("serve a --nbd unix:/tmp/a --nbd foo --threads x", &[foo, threads]);
+}

@@ -233,6 +233,9 @@ fn failure(error: &ServeError, args: &ServeArgs) -> Failure {
         ServeError::SameName(_) => {
             Failure::Run(format!("{error}: give each SPEC a --name of its own"))
         }
+        ServeError::Writable { spec } => Failure::Usage(format!(
+            "{spec}: read_only=off contradicts --read-only: leave out one of them"
+        )),
         ServeError::Memory { .. } => Failure::Usage(format!(
             "{error}: raise --memory-mib, or lower --max-connections or --threads"
         )),
