@@ -155,8 +155,8 @@ const BLOCKING: &[(What, Aim)] = &[
 const FIGURES: &[Figure] = &[
     Figure {
         name: "s0-ram",
-        title: "S0: outermost plug against per-level, RAM disk with constants fitted to the published \
-                figures",
+        title: "S0: outermost plug against per-level, RAM disk with constants fitted to the \
+                published figures",
         a: Side { title: "outermost", program: Program::Device(S0_RAM), options: OUTERMOST },
         b: Side { title: "per-level", program: Program::Device(S0_RAM), options: PER_LEVEL },
         load: S0,
