@@ -263,23 +263,35 @@ impl Wake for Locks {
     }
 }
 
-/// Makes blocking calls with the lock that wakers take: each call either begins while the thread of
-/// the disk runs the waker of a future (`is_late`), or is under way when that future ends.
-fn call_with_the_lock(disk: &Disk, spec: &str, is_late: bool) {
+/// When a blocking call ends, as against a future.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ends {
+    /// The call begins after the future's end, while the waker runs.
+    Late,
+    /// The call is under way when the future ends.
+    Later,
+    /// One turn ends both, the future first.
+    Together,
+}
+
+/// Makes blocking calls with the lock that wakers take.
+fn call_with_the_lock(disk: &Disk, spec: &str, ends: Ends) {
     let (calls, called) = channel();
     let locks = Arc::new(Locks { lock: Mutex::new(()), holder: thread::current().id(), calls });
     let waker = Waker::from(Arc::clone(&locks));
     let mut context = Context::from_waker(&waker);
     for _ in 0..3 {
         let held = locks.lock.lock().expect("no panic");
+        // Both are issued by one turn then.
+        let plug = (ends == Ends::Together).then(forebay::plug);
         let mut future = pin!(disk.start(Io::read(Buf::new(4096), 0)));
         assert!(future.as_mut().poll(&mut context).is_pending(), "{spec}: its read is delayed");
-        if is_late {
+        if ends == Ends::Late {
             called.recv().expect("the waker runs");
         }
         assert_eq!(disk.read_at(&mut Buf::new(4096), 1 << 19), Ok(4096), "{spec}");
-        drop(held);
-        if !is_late {
+        drop((plug, held));
+        if ends != Ends::Late {
             called.recv().expect("the waker runs");
         }
         called.recv().expect("the waker has got the lock");
@@ -292,22 +304,25 @@ fn call_with_the_lock(disk: &Disk, spec: &str, is_late: bool) {
 fn a_waker_may_wait_for_a_lock_that_a_thread_holds_during_a_blocking_call() {
     let scratch = Scratch::new(1 << 20);
     let spec = |driver| format!("{driver}:{}", scratch.spec("direct=on"));
-    let inner = [spec("file"), spec("aio"), spec("psync"), "ram:1M?nr_bios=64".into()];
-    for (inner, is_late) in inner.into_iter().flat_map(|i| [(i.clone(), true), (i, false)]) {
-        // The future's read takes longer if the call is to come late, and else less long.
-        let (first, second) = if is_late { ("10ms", "1ms") } else { ("50ms", "200ms") };
-        let rules = [(first, "0+4k"), (second, "512k+4k")]
-            .map(|(delay, range)| format!("&rule=read:delay={delay}:range={range}"));
-        let spec = format!("fault:{inner}{}", rules.concat());
-        for with_service in ["", "&service=on"] {
-            let (end, ended) = channel();
-            let spec = format!("{spec}{with_service}");
-            let whose = spec.clone();
-            thread::spawn(move || {
-                call_with_the_lock(&open(&spec), &spec, is_late);
-                end.send(()).expect("the test waits");
-            });
-            assert_eq!(ended.recv_timeout(LONG), Ok(()), "{whose}: a thread waits for ever");
+    for inner in [spec("file"), spec("aio"), spec("psync"), "ram:1M?nr_bios=64".into()] {
+        for ends in [Ends::Together, Ends::Late, Ends::Later] {
+            let delays = match ends {
+                Ends::Late => ["10ms", "1ms"],
+                Ends::Later => ["20ms", "100ms"],
+                Ends::Together => ["20ms", "20ms"],
+            };
+            let [first, second] = delays.map(|delay| format!("rule=read:delay={delay}:range="));
+            let spec = format!("fault:{inner}&{first}0+4k&{second}512k+4k");
+            for with_service in ["", "&service=on"] {
+                let (end, ended) = channel();
+                let spec = format!("{spec}{with_service}");
+                let whose = format!("{spec}, {ends:?}");
+                thread::spawn(move || {
+                    call_with_the_lock(&open(&spec), &spec, ends);
+                    end.send(()).expect("the test waits");
+                });
+                assert_eq!(ended.recv_timeout(LONG), Ok(()), "{whose}: a thread waits for ever");
+            }
         }
     }
 }
