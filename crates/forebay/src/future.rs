@@ -35,7 +35,8 @@ use std::task::{Context, Poll};
 /// Dropping it does not cancel the I/O, and does not wait for it: its buffer is freed when it ends.
 ///
 /// The thread that reaps its I/O runs the waker. This may be the thread of the disk, on a stack of
-/// 256 KiB. There a waker must not wait for I/O of the same disk.
+/// 256 KiB. There a waker may wait for a blocking call of the same disk, in another thread for
+/// instance, but not for another future.
 #[must_use = "an I/O is submitted when it is polled"]
 pub struct IoFuture {
     shared: Arc<Shared>,
