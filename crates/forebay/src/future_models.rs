@@ -114,7 +114,7 @@ impl Wake for Locks {
 }
 
 /// A task, beside a thread that holds the lock of the task's waker during a blocking read.
-/// The hang needs no preemption, and with four threads more are too many for loom.
+/// With four threads, preemptions are too many for loom; shuttle tries them.
 fn await_beside_a_lock(how: How) {
     let toy = Toy::new(How { by: By::Thread, ..how });
     let shared = Toy::open(&toy);
