@@ -114,6 +114,7 @@ impl Wake for Locks {
 }
 
 /// A task, beside a thread that holds the lock of the task's waker during a blocking read.
+/// With four threads, preemptions are too many for loom; shuttle tries them.
 fn await_beside_a_lock(how: How) {
     let toy = Toy::new(How { by: By::Thread, ..how });
     let shared = Toy::open(&toy);
@@ -141,12 +142,12 @@ fn await_beside_a_lock(how: How) {
 /// V4.
 #[test]
 fn a_waker_waits_for_a_thread_that_reads() {
-    check_within(1, || await_beside_a_lock(AT_ONCE));
+    check_within(0, || await_beside_a_lock(AT_ONCE));
 }
 
 #[test]
 fn a_waker_waits_for_a_thread_whose_wait_begins_its_read() {
-    check_within(1, || await_beside_a_lock(How { begins: true, ..AT_ONCE }));
+    check_within(0, || await_beside_a_lock(How { begins: true, ..AT_ONCE }));
 }
 
 /// Notes that a task was woken.

@@ -316,12 +316,12 @@ fn a_waker_may_wait_for_a_lock_that_a_thread_holds_during_a_blocking_call() {
             for with_service in ["", "&service=on"] {
                 let (end, ended) = channel();
                 let spec = format!("{spec}{with_service}");
-                let whose = format!("{spec}, {ends:?}");
+                let case = format!("{spec}, {ends:?}");
                 thread::spawn(move || {
                     call_with_the_lock(&open(&spec), &spec, ends);
                     end.send(()).expect("the test waits");
                 });
-                assert_eq!(ended.recv_timeout(LONG), Ok(()), "{whose}: a thread waits for ever");
+                assert_eq!(ended.recv_timeout(LONG), Ok(()), "{case}: a thread waits for ever");
             }
         }
     }

@@ -36,7 +36,7 @@ pub(super) struct UringWaiter {
 /// left in the ring for the next wait to submit, and whether the ring has ended. The entries
 /// themselves are published by the ring's tail.
 ///
-/// The number and the mark of a wait are sequentially consistent because of the end of a ring, which
+/// The number and the mark of a wait are sequentially consistent because of the end of a ring. It
 /// must not end entries that a wait submits. The wait sets its mark, then takes the number. The
 /// driver takes the number back, then reads the mark.
 #[derive(Debug, Default)]

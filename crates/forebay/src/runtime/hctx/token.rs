@@ -16,8 +16,8 @@ use std::ops::{Deref, DerefMut};
 /// The right to touch the inner part of a hardware context.
 pub(crate) struct Token<'a> {
     pub(super) hctx: &'a Hctx,
-    /// Whose bios have ended. They are woken when the token was given back: a thread that is woken
-    /// wants it next, and a waker is code of others, and may do as it likes.
+    /// Threads and tasks with bios that have ended. They are woken after the token was given back:
+    /// a thread that is woken takes it next, and a waker is foreign code.
     wakes: Option<Vec<Wake>>,
     /// Disks for which there are tags now: likewise.
     pub(super) disks: Woken,
@@ -78,7 +78,7 @@ impl<'a> Token<'a> {
         !self.disks.is_empty() || wakes.any(|wake| matches!(wake, Wake::Task(_)))
     }
 
-    /// The token was given back: wakes whom it is about.
+    /// The token was given back: wakes threads, then tasks, then runs disks.
     #[inline]
     fn came_back(self) {
         let disks = self.came_back_but_for_disks();
