@@ -60,7 +60,7 @@ impl IoFuture {
         self.submit_in(&ctx, io)
     }
 
-    /// As [`submit`](Self::submit), in what is the thread's part of this disk.
+    /// Submits the I/O through `ctx`, the thread's context on this disk.
     fn submit_in(&mut self, ctx: &Rc<Ctx>, io: Io) -> Result<(), SubmitError> {
         let (bio, buf) = io.into_parts();
         let refused = |refusal, bio, buf| SubmitError { refusal, io: Io::of_parts(bio, buf) };
