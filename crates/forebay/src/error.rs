@@ -121,8 +121,8 @@ pub enum OpenError {
     },
     /// Another program has locked the whole file.
     #[error(
-        "{}: another program has locked the whole file, as exclusive=on does; stop that program \
-         (lslocks names it), or use read_only=on&lock=off",
+        "{}: another program has locked it, as exclusive=on does; stop that program (lslocks \
+         names it), or use read_only=on&lock=off",
         path.display()
     )]
     Locked {
@@ -244,8 +244,8 @@ pub enum OpenError {
     },
 }
 
-/// A failure to freeze a disk ([`Disk::freeze`](crate::Disk::freeze)). The disk is not frozen, and
-/// admits I/O.
+/// A failure to freeze a disk ([`Disk::freeze`](crate::Disk::freeze)). The call leaves no hold
+/// behind.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FreezeError {
