@@ -266,7 +266,7 @@ impl BioQueue {
             self.signal_alarm();
         }
         let nr = self.ready.borrow().len().min(max);
-        // Also runs if `each` panics: the descriptor is clear, and bios may be left.
+        // Also runs if `each` panics: the descriptor may be clear while bios are left.
         let reaping = Reaping { queue: self };
         for _ in 0..nr {
             let queue = &mut *reaping.queue;
