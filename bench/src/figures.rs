@@ -82,22 +82,39 @@ macro_rules! threads {
     };
 }
 
-/// The kick of the devices in the figure `kick`: as long as a system call that submits.
+/// The devices of the figure `kick`: each kick spins for 1 us, as long as a system call that
+/// submits. So `per-request` is slower by construction, which the titles state.
 const NULL: &str = "null:1G?kick_ns=1000";
 const RAM: &str = "ram:1G?kick_ns=1000";
 
-/// Random reads in batches as deep as the queue, the kick deferred, against another policy.
+/// Random reads in batches as deep as the queue, with the kick deferred, against another policy.
 macro_rules! kick {
-    ($device:ident, $depth:literal, $threads:literal, $policy:literal, $aim:expr) => {
+    ($device:ident, $depth:literal, $threads:literal, "per-request", $aim:expr) => {
+        kick!(
+            $device,
+            $depth,
+            $threads,
+            "per-request",
+            "; by construction: per-request pays for a kick at each read",
+            $aim
+        )
+    };
+    ($device:ident, $depth:literal, $threads:literal, "per-device", $aim:expr) => {
+        kick!($device, $depth, $threads, "per-device", "", $aim)
+    };
+    (
+        $device:ident, $depth:literal, $threads:literal, $policy:literal, $how:literal, $aim:expr
+    ) => {
         Figure {
             name: "kick",
             title: concat!(
                 "S2: random 4k reads on ",
                 stringify!($device),
-                ", iodepth ",
+                " with a kick of 1 us, iodepth ",
                 $depth,
                 ", threads: ",
-                $threads
+                $threads,
+                $how
             ),
             a: Side {
                 title: "deferred",
@@ -138,7 +155,8 @@ const BLOCKING: &[(What, Aim)] = &[
 const FIGURES: &[Figure] = &[
     Figure {
         name: "s0-ram",
-        title: "S0: outermost plug against per-level, RAM disk of the published model",
+        title: "S0: outermost plug against per-level, RAM disk with constants fitted to the \
+                published figures",
         a: Side { title: "outermost", program: Program::Device(S0_RAM), options: OUTERMOST },
         b: Side { title: "per-level", program: Program::Device(S0_RAM), options: PER_LEVEL },
         load: S0,
@@ -219,11 +237,24 @@ const FIGURES: &[Figure] = &[
     threads!("1024 threads", "1024"),
 ];
 
-/// The figures of these names; all of them for none.
+/// The names of the figures of durability, which have a table of their own.
+pub(crate) const DURABLE: [&str; 2] = ["group-commit", "durable"];
+
+/// Returns the names of all figures, in order.
+pub(crate) fn names() -> Vec<&'static str> {
+    let mut names: Vec<_> =
+        FIGURES.iter().chain(commits::FIGURES).map(|figure| figure.name).collect();
+    names.dedup();
+    names
+}
+
+/// Returns the figures of these names; all of them for none.
+///
+/// # Errors
+/// A name that no figure has.
 pub(crate) fn chosen(names: &[String]) -> Result<Vec<Figure>> {
     let figures = FIGURES.iter().chain(commits::FIGURES);
-    let mut all: Vec<&str> = figures.clone().map(|figure| figure.name).collect();
-    all.dedup();
+    let all = self::names();
     if let Some(unknown) = names.iter().find(|name| !all.contains(&name.as_str())) {
         bail!("no figure is called {unknown}; there are: {}", all.join(", "));
     }
@@ -289,4 +320,41 @@ fn command(
     arguments.extend(words(load));
     arguments.extend(words(side.options));
     Ok((program, arguments))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DURABLE, chosen};
+    use crate::recorded;
+
+    /// The titles of figures in the order of their headings in a table, each once in a row.
+    fn titles(names: &[String]) -> Vec<&'static str> {
+        let mut titles: Vec<_> = chosen(names).unwrap().iter().map(|figure| figure.title).collect();
+        titles.dedup();
+        titles
+    }
+
+    fn headings(table: &'static str) -> Vec<&'static str> {
+        table.lines().filter_map(|line| line.strip_prefix("## ")).collect()
+    }
+
+    #[test]
+    fn the_recorded_tables_have_the_figures_and_titles_of_the_program() {
+        let [results, durable] = recorded();
+        assert_eq!(headings(include_str!("../RESULTS.md")), titles(&results.names));
+        assert_eq!(headings(include_str!("../DURABLE.md")), titles(&durable.names));
+        assert_eq!(durable.names, DURABLE);
+        assert!(results.pairs >= 5 && durable.pairs >= 5);
+    }
+
+    #[test]
+    fn figures_that_follow_from_their_construction_are_titled_so() {
+        let by_construction = |figure: &&super::Figure| {
+            figure.b.title == "per-request" || figure.b.options.contains("one_by_one")
+        };
+        let figures = chosen(&[]).unwrap();
+        let found: Vec<_> = figures.iter().filter(by_construction).collect();
+        assert_eq!(found.len(), 21);
+        assert!(found.iter().all(|figure| figure.title.contains("by construction")));
+    }
 }

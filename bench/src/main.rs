@@ -15,12 +15,13 @@ mod table;
 
 use anyhow::{Context, Result, bail};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const HELP: &str = "\
 Measures the project's targets, side by side, and writes a Markdown table.
 
 cargo run --release -p figures -- [options] [figure ...]
+cargo run --release -p figures -- record
 
   figure           s0-ram, s0-file, rand-1, rand-32, seq-batch, kick, threads, group-commit,
                    durable; all of them by default
@@ -30,10 +31,16 @@ cargo run --release -p figures -- [options] [figure ...]
   --seconds S      how long each run takes (default: 3)
   --out PATH       where the table goes (default: standard output)
 
+record writes bench/RESULTS.md and bench/DURABLE.md: all figures in 5 pairs, in about 35 minutes
+beyond the build. Run it from the root of the checkout, on a machine with nothing else to do.
+
 NBD servers are compared by: cargo run --release -p figures -- nbd (see nbd --help)
 ";
 
-/// What was asked for.
+/// The argument that writes the published tables.
+const RECORD: &str = "record";
+
+/// The options of the command line.
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) file: PathBuf,
@@ -44,8 +51,21 @@ pub(crate) struct Options {
     names: Vec<String>,
 }
 
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            file: PathBuf::from("target/figures.img"),
+            size_mib: 2048,
+            pairs: 5,
+            seconds: 3,
+            out: None,
+            names: Vec::new(),
+        }
+    }
+}
+
 impl Options {
-    /// The command that asks for the same.
+    /// Returns the command with these options.
     pub(crate) fn command(&self) -> String {
         let file = self.file.display();
         let mut command = format!(
@@ -65,6 +85,7 @@ fn main() -> Result<()> {
     match arguments.next() {
         Some(first) if first == pread::COMMAND => return pread::main(arguments),
         Some(first) if first == nbd::COMMAND => return nbd::main(),
+        Some(first) if first == RECORD => return record(),
         _ => {}
     }
     let Some(options) = options()? else {
@@ -72,13 +93,48 @@ fn main() -> Result<()> {
         return Ok(());
     };
     let forebay = measure::build()?;
-    measure::lay_out(&forebay, &options.file, options.size_mib)?;
+    write_table(&forebay, &options)
+}
+
+/// Writes the published tables.
+fn record() -> Result<()> {
+    let forebay = measure::build()?;
+    recorded().iter().try_for_each(|options| write_table(&forebay, options))
+}
+
+/// Returns the options of each published table. A published ratio is the median of five pairs at
+/// least, of commands that run in turn.
+fn recorded() -> [Options; 2] {
+    let names = |is_durable| {
+        let all = figures::names().into_iter();
+        all.filter(|name| figures::DURABLE.contains(name) == is_durable)
+            .map(str::to_owned)
+            .collect()
+    };
+    let results = Options {
+        out: Some(PathBuf::from("bench/RESULTS.md")),
+        names: names(false),
+        ..Options::default()
+    };
+    let durable = Options {
+        size_mib: 256,
+        seconds: 1,
+        out: Some(PathBuf::from("bench/DURABLE.md")),
+        names: names(true),
+        ..Options::default()
+    };
+    [results, durable]
+}
+
+/// Measures figures and writes their table.
+fn write_table(forebay: &Path, options: &Options) -> Result<()> {
+    measure::lay_out(forebay, &options.file, options.size_mib)?;
     let figures = figures::chosen(&options.names)?;
     let mut rows = Vec::new();
     for figure in figures {
-        rows.extend(figures::measure(&figure, &forebay, &options)?);
+        rows.extend(figures::measure(&figure, forebay, options)?);
     }
-    let text = table::render(&rows, &options)?;
+    let text = table::render(&rows, options)?;
     match &options.out {
         Some(path) => std::fs::write(path, text).with_context(|| path.display().to_string())?,
         None => std::io::stdout().write_all(text.as_bytes())?,
@@ -88,14 +144,7 @@ fn main() -> Result<()> {
 
 fn options() -> Result<Option<Options>> {
     use lexopt::prelude::{Long, Value, ValueExt};
-    let mut options = Options {
-        file: PathBuf::from("target/figures.img"),
-        size_mib: 2048,
-        pairs: 5,
-        seconds: 3,
-        out: None,
-        names: Vec::new(),
-    };
+    let mut options = Options::default();
     let mut parser = lexopt::Parser::from_env();
     while let Some(argument) = parser.next()? {
         match argument {

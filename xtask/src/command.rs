@@ -35,13 +35,24 @@ pub(crate) struct Line {
     program: &'static str,
     arguments: Vec<String>,
     variables: Vec<(&'static str, String)>,
+    /// Seconds until the program and its children are killed.
+    limit: Option<u32>,
+}
+
+/// How a program ended.
+pub(crate) enum Ending {
+    Success,
+    /// With both output streams.
+    Failure(String),
+    /// It was killed at its time limit.
+    Timeout,
 }
 
 impl Line {
     /// `arguments` is split at spaces: none of ours contains one.
     pub(crate) fn new(program: &'static str, arguments: &str) -> Self {
         let arguments = arguments.split_whitespace().map(String::from).collect();
-        Line { program, arguments, variables: Vec::new() }
+        Line { program, arguments, variables: Vec::new(), limit: None }
     }
 
     pub(crate) fn cargo(arguments: &str) -> Self {
@@ -99,18 +110,40 @@ impl Line {
         status.is_ok_and(|status| status.success())
     }
 
-    /// Runs it, to fail: what it wrote to both streams then; nothing if it succeeds.
-    pub(crate) fn failure(&self) -> Result<Option<String>, String> {
+    /// Ends it after so many seconds, with everything that it has started.
+    pub(crate) fn limit(mut self, seconds: u32) -> Self {
+        self.limit = Some(seconds);
+        self
+    }
+
+    /// Runs it and keeps what it writes.
+    pub(crate) fn ending(&self) -> Result<Ending, String> {
+        /// What timeout(1) ends with.
+        const TIMEOUT: Option<i32> = Some(124);
         let output = self.command().output().map_err(|error| self.not_started(&error))?;
+        if output.status.success() {
+            return Ok(Ending::Success);
+        }
+        if self.limit.is_some() && output.status.code() == TIMEOUT {
+            return Ok(Ending::Timeout);
+        }
         let both = [output.stdout, output.stderr].concat();
-        Ok((!output.status.success()).then(|| String::from_utf8_lossy(&both).into_owned()))
+        Ok(Ending::Failure(String::from_utf8_lossy(&both).into_owned()))
     }
 
     fn command(&self) -> Command {
-        let mut command = match (self.program, env::var_os("CARGO")) {
+        let program = match (self.program, env::var_os("CARGO")) {
             // The cargo that runs us, so that `cargo +1.95 xtask` stays with that toolchain.
-            ("cargo", Some(cargo)) => Command::new(cargo),
-            (program, _) => Command::new(program),
+            ("cargo", Some(cargo)) => cargo,
+            (program, _) => program.into(),
+        };
+        let mut command = match self.limit {
+            None => Command::new(program),
+            Some(seconds) => {
+                let mut timeout = Command::new("timeout");
+                timeout.args(["--kill-after=10", &seconds.to_string()]).arg(program);
+                timeout
+            }
         };
         command
             .args(&self.arguments)
@@ -136,7 +169,7 @@ impl fmt::Display for Line {
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, root};
+    use super::{Ending, Line, root};
 
     #[test]
     fn a_line_displays_as_it_would_be_typed() {
@@ -156,6 +189,15 @@ mod tests {
     fn the_root_is_where_the_workspace_manifest_lies() {
         let manifest = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
         assert!(manifest.contains("[workspace]"));
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_killed() {
+        let endings = ["true", "false", "sleep 60"].map(|line| {
+            let (program, arguments) = line.split_once(' ').unwrap_or((line, ""));
+            Line::new(program, arguments).limit(1).ending().unwrap()
+        });
+        assert!(matches!(endings, [Ending::Success, Ending::Failure(_), Ending::Timeout]));
     }
 
     #[test]

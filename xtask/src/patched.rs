@@ -1,5 +1,6 @@
-//! A copy of some of our crates, in which a bug is planted: a workspace of its own under `target`,
-//! which is made anew each time.
+//! A copy of some crates of this workspace, in which a bug is planted: a workspace of its own under
+//! `target`. A file that has not changed since the last time is left alone, so that cargo rebuilds
+//! only crates that have.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,27 +12,32 @@ pub(crate) struct Patched(PathBuf);
 
 impl Patched {
     /// Copies crates, by their directories below the root.
-    pub(crate) fn make(name: &str, crates: &[&str]) -> Result<Patched, String> {
+    pub(crate) fn make(name: &str, crates: &[impl AsRef<str>]) -> Result<Patched, String> {
         let copy = PathBuf::from(target(name));
-        for dir in crates {
-            let package = copy.join(dir);
-            if package.exists() {
-                let error = |error| format!("{}: {error}", package.display());
-                fs::remove_dir_all(&package).map_err(error)?;
-            }
-            copy_tree(&root().join(dir), &package)?;
+        let crates = || crates.iter().map(AsRef::as_ref);
+        for dir in crates() {
+            sync_tree(&root().join(dir), &copy.join(dir))?;
         }
         let all = r#"members = ["bench", "crates/*", "xtask"]"#;
-        let members: Vec<String> = crates.iter().map(|dir| format!("\"{dir}\"")).collect();
+        let members: Vec<String> = crates().map(|dir: &str| format!("\"{dir}\"")).collect();
         let manifest = read(&root().join("Cargo.toml"))?
             .replace(all, &format!("members = [{}]", members.join(", ")))
             .replace("default-members = [\"crates/forebay-cli\"]\n", "");
-        write(&copy.join("Cargo.toml"), &manifest)?;
-        write(&copy.join("Cargo.lock"), &read(&root().join("Cargo.lock"))?)?;
+        sync_file(&copy.join("Cargo.toml"), manifest.as_bytes())?;
+        sync_file(&copy.join("Cargo.lock"), read(&root().join("Cargo.lock"))?.as_bytes())?;
         Ok(Patched(copy))
     }
 
-    /// What `act` says while `from`, which stands in the file once, is `to`.
+    /// Copies a file or directory that the sources of some crate include.
+    pub(crate) fn add(&self, path: &str) -> Outcome {
+        let (from, to) = (root().join(path), self.0.join(path));
+        match from.is_dir() {
+            true => sync_tree(&from, &to),
+            false => sync_file(&to, read(&from)?.as_bytes()),
+        }
+    }
+
+    /// Returns what `act` returns while the file has `to` in place of its only `from`.
     pub(crate) fn with<T>(
         &self,
         file: &str,
@@ -62,19 +68,36 @@ impl Patched {
     }
 }
 
-fn copy_tree(from: &Path, to: &Path) -> Outcome {
+/// Makes `to` the same as `from`, and writes only what differs.
+fn sync_tree(from: &Path, to: &Path) -> Outcome {
     let error = |error| format!("{} to {}: {error}", from.display(), to.display());
     fs::create_dir_all(to).map_err(error)?;
+    for entry in fs::read_dir(to).map_err(error)? {
+        let old = entry.map_err(error)?.path();
+        let new = from.join(old.file_name().unwrap_or_default());
+        if old.is_dir() && !new.is_dir() {
+            fs::remove_dir_all(&old).map_err(error)?;
+        } else if !old.is_dir() && !new.is_file() {
+            fs::remove_file(&old).map_err(error)?;
+        }
+    }
     for entry in fs::read_dir(from).map_err(error)? {
         let entry = entry.map_err(error)?;
         let target = to.join(entry.file_name());
         if entry.path().is_dir() {
-            copy_tree(&entry.path(), &target)?;
+            sync_tree(&entry.path(), &target)?;
         } else {
-            fs::copy(entry.path(), target).map_err(error)?;
+            sync_file(&target, &fs::read(entry.path()).map_err(error)?)?;
         }
     }
     Ok(())
+}
+
+fn sync_file(path: &Path, content: &[u8]) -> Outcome {
+    if fs::read(path).is_ok_and(|old| old == content) {
+        return Ok(());
+    }
+    fs::write(path, content).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 pub(crate) fn read(path: &Path) -> Result<String, String> {
@@ -83,4 +106,29 @@ pub(crate) fn read(path: &Path) -> Result<String, String> {
 
 fn write(path: &Path, text: &str) -> Outcome {
     fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{read, sync_tree, write};
+    use std::fs;
+
+    #[test]
+    fn a_copy_follows_its_source_and_keeps_what_is_the_same() {
+        let place = std::env::temp_dir().join(format!("xtask-sync-{}", std::process::id()));
+        let (from, to) = (place.join("from"), place.join("to"));
+        fs::create_dir_all(from.join("a")).unwrap();
+        write(&from.join("a/same"), "1").unwrap();
+        write(&from.join("a/other"), "2").unwrap();
+        sync_tree(&from, &to).unwrap();
+        let modified = |name| fs::metadata(to.join(name)).unwrap().modified().unwrap();
+        let before = modified("a/same");
+        write(&to.join("a/other"), "a planted bug").unwrap();
+        write(&to.join("gone"), "").unwrap();
+        sync_tree(&from, &to).unwrap();
+        let found =
+            (read(&to.join("a/other")).unwrap(), modified("a/same"), to.join("gone").exists());
+        fs::remove_dir_all(&place).unwrap();
+        assert_eq!(found, ("2".to_owned(), before, false));
+    }
 }

@@ -1,160 +1,294 @@
-//! `cargo xtask planted`: bugs of the flush machine, planted in a copy of the core, must be found
-//! by short histories, and by the rule that they break.
+//! `cargo xtask planted`: bugs planted in a copy of the workspace, each of which a test must find.
+//!
+//! A table entry is a bug that was planted by hand once: the text that it changes, and the command
+//! that has to fail then. Without an argument this plants one part in [`NR_PARTS`] of the table,
+//! which the hash of the commit selects, so that a few commits cover all of it; `--all` plants all,
+//! and a name plants one. An entry fails the gate if its text is not in the tree exactly once, if
+//! the program does not build with it, if its test fails without it, and if its test passes with it
+//! or fails without the expected words.
+//!
+//! All entries use one copy and one build directory, so that each build is incremental.
+
+mod drivers;
+mod flush;
+mod runtime;
+mod serve;
+
+use std::collections::BTreeSet;
+use std::time::Instant;
 
 use crate::Outcome;
+use crate::command::{Ending, Line, root};
 use crate::patched::Patched;
 
-const CRATES: [&str; 5] = [
-    "crates/forebay-core",
-    "crates/forebay-model",
-    "crates/forebay-fio",
-    "crates/forebay-nbd",
-    "crates/forebay-sim",
-];
+/// What a run of CI plants: one part of so many.
+const NR_PARTS: usize = 6;
 
+/// A test that runs this long, in seconds, hangs. The slowest one takes some seconds.
+const SECONDS_MAX: u32 = 300;
+
+/// A model without a bug may run for minutes, and the gate `loom` runs all of them. With a bug each
+/// fails within this time, in seconds; so a model that runs longer does not fail by itself.
+const MODEL_SECONDS: u32 = 20;
+
+/// Files outside of the crates that their sources include.
+const INCLUDED: &[&str] = &["README.md", "contrib", "docs"];
+
+/// A planted bug.
 struct Bug {
+    name: &'static str,
+    /// The fault, as a sentence without its full stop.
     what: &'static str,
-    /// Below the core's `src`.
-    file: &'static str,
-    from: &'static str,
-    to: &'static str,
-    /// What is said of it.
-    found_by: &'static str,
+    edits: &'static [Edit],
+    /// Fails with the bug, and passes without it.
+    test: Test,
+    /// Part of the output of the failing test; the line of the failed test itself if it is empty.
+    says: &'static str,
 }
 
-const P2: &str = "broken rule: P2";
-const TURN: &str = "flush/turn.rs";
+/// A change of the text of a file.
+struct Edit {
+    /// Below the root of the workspace.
+    file: &'static str,
+    /// The text, which is in the file exactly once.
+    from: &'static str,
+    to: &'static str,
+}
 
-const BUGS: &[Bug] = &[
-    Bug {
-        what: "a late flush joins the running one",
-        file: TURN,
-        from: "if is_counted && flush.is_running && flush.in_hand >= wanted.up_to() {",
-        to: "if flush.is_running {",
-        found_by: P2,
-    },
-    Bug {
-        what: "one flush too many is elided",
-        file: TURN,
-        from: "if is_counted && durable >= wanted.up_to() {",
-        to: "if is_counted && durable + 1 >= wanted.up_to() {",
-        found_by: P2,
-    },
-    Bug {
-        what: "what ends during a flush counts as durable",
-        file: TURN,
-        from: "device.durability.flushed(flush.in_hand)",
-        to: "device.durability.flushed(device.durability.point())",
-        found_by: P2,
-    },
-    Bug {
-        what: "a write joins one with FUA, or the other way round",
-        file: "merge.rs",
-        from: "if rq.nomerge || new.nomerge || rq.op != new.op || rq.flags != new.flags {",
-        to: "if rq.op != new.op {",
-        found_by: P2,
-    },
-    Bug {
-        what: "the queue stays held when its flush has ended",
-        file: TURN,
-        from: "return flush.holds && dispatch.is_empty();\n        }",
-        to: "return flush.holds && dispatch.is_empty();\n        }\n        \
-             if flush.holds && flush.nr_in_a_row > 0 {\n            return true;\n        }",
-        found_by: "broken rule: F5",
-    },
-    Bug {
-        what: "a flush that fails ends nobody",
-        file: TURN,
-        from: "                Err(status) => Err(status),\n            };",
-        to: "                Err(_) => continue,\n            };",
-        found_by: "broken rule: F7",
-    },
-    Bug {
-        what: "a flush that fails ends who waits for it as if it had not",
-        file: TURN,
-        from: "                Err(status) => Err(status),\n            };",
-        to: "                Err(_) => Ok(()),\n            };",
-        found_by: P2,
-    },
-    Bug {
-        what: "what a flush has lost is forgotten",
-        file: TURN,
-        from: "        device.durability.flush_failed();",
-        to: "",
-        found_by: P2,
-    },
-    Bug {
-        what: "what is at the device when a flush fails counts as safe",
-        file: TURN,
-        from: "queued.is_in_doubt = true;",
-        to: "queued.is_in_doubt = false;",
-        found_by: P2,
-    },
-    Bug {
-        what: "a flush that succeeds fails who waits for it",
-        file: TURN,
-        from: "                Ok(_) if is_safe() => Ok(()),",
-        to: "                Ok(_) if is_safe() => Err(BlockStatus::Io),",
-        found_by: "broken rule: F3",
-    },
-    Bug {
-        what: "a write with FUA is flushed for what was durable before",
-        file: TURN,
-        from: "return Wanted::Point(self.ended_point(is_in_doubt));",
-        to: "return Wanted::Point(self.hctx.device.durability.durable());",
-        found_by: P2,
-    },
-    Bug {
-        what: "PREFLUSH is forgotten",
-        file: "flush/steps.rs",
-        from: "if op == Op::Flush || flags.contains(BioFlags::PREFLUSH) {",
-        to: "if op == Op::Flush {",
-        found_by: P2,
-    },
-    Bug {
-        what: "a flush ends the first that waits for it alone",
-        file: TURN,
-        from: "core::mem::swap(&mut flush.pending, &mut flush.running);",
-        to: "flush.running.push(flush.pending.remove(0));",
-        found_by: "broken rule: F6",
-    },
-];
+/// A test by its full name, or all tests of a module by its name with `::`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Test {
+    package: &'static str,
+    target: &'static str,
+    name: &'static str,
+    /// It is a model, to be run by loom.
+    is_model: bool,
+}
 
-pub(crate) fn run() -> Outcome {
-    let copy = Patched::make("planted", &CRATES)?;
-    let line = copy.cargo("test --quiet --package forebay-sim --test it", "planted/target");
-    let line = line.argument("histories".to_owned());
-    if let Some(output) = line.failure()? {
-        return Err(format!("without a planted bug a history fails:\n{output}"));
+impl Test {
+    /// A test of the integration test program `it`.
+    const fn it(package: &'static str, name: &'static str) -> Test {
+        Test { package, target: "--test it", name, is_model: false }
     }
-    let mut alive = Vec::new();
-    for (index, Bug { what, file, from, to, found_by }) in BUGS.iter().enumerate() {
-        let file = format!("{}/src/{file}", CRATES[0]);
-        let output = copy.with(&file, from, to, || {
-            line.clone().argument("--no-run".to_owned()).run()?;
-            line.failure()
-        })?;
-        let is_found = output.is_some_and(|output| output.contains(found_by));
-        let verdict = if is_found { "found by" } else { "NOT found by" };
-        println!("planted: [{}/{}] {what}: {verdict} `{found_by}`", index + 1, BUGS.len());
-        if !is_found {
-            alive.push(format!("{what}: not found, or not by `{found_by}`"));
+
+    /// A test of the program `clients`, which plays clients of the server.
+    const fn clients(name: &'static str) -> Test {
+        Test { package: "forebay-serve", target: "--test clients", name, is_model: false }
+    }
+
+    /// A unit test.
+    const fn unit(package: &'static str, name: &'static str) -> Test {
+        Test { package, target: "--lib", name, is_model: false }
+    }
+
+    /// A model in the runtime of the `forebay` crate.
+    const fn model(name: &'static str) -> Test {
+        Test { package: "forebay", target: "--lib", name, is_model: true }
+    }
+
+    /// The line that builds its program in the copy.
+    fn build(&self, copy: &Patched) -> Line {
+        let Test { package, target, .. } = self;
+        match self.is_model {
+            // Built where other gates build theirs, so that dependencies are built once. Without
+            // optimization the models overflow their stacks.
+            true => copy
+                .cargo(&format!("test --profile models --package {package} {target}"), "loom")
+                .variable("RUSTFLAGS", "--cfg blk_loom"),
+            false => copy.cargo(&format!("test --package {package} {target}"), "planted/target"),
         }
     }
-    if alive.is_empty() { Ok(()) } else { Err(alive.join("\n")) }
+
+    /// The line that runs it in the copy.
+    fn line(&self, copy: &Patched) -> Line {
+        let exact = if self.name.ends_with("::") { None } else { Some("--exact") };
+        [self.name, "--"]
+            .into_iter()
+            .chain(exact)
+            .fold(self.build(copy), |line, argument| line.argument(argument.to_owned()))
+    }
+}
+
+/// Every planted bug.
+fn table() -> Vec<&'static Bug> {
+    [flush::BUGS, drivers::BUGS, runtime::BUGS, serve::BUGS].into_iter().flatten().collect()
+}
+
+/// One part of the table, by the hash of the commit.
+pub(crate) fn run_part() -> Outcome {
+    let hash = Line::new("git", "-c")
+        .argument(format!("safe.directory={}", root().display()))
+        .argument("rev-parse".to_owned())
+        .argument("HEAD".to_owned())
+        .output()
+        .map_err(|error| format!("planted: {error}; `cargo xtask planted --all` needs no git"))?;
+    let part = part_of(hash.trim())?;
+    println!("planted: part {} of {NR_PARTS}, by the hash of the commit", part + 1);
+    let bugs = table().into_iter().enumerate();
+    let chosen = bugs.filter(|(at, _)| at % NR_PARTS == part).map(|(_, bug)| bug);
+    run(&chosen.collect::<Vec<_>>())
+}
+
+pub(crate) fn run_all() -> Outcome {
+    run(&table())
+}
+
+pub(crate) fn run_one(name: &str) -> Outcome {
+    let found: Vec<&Bug> = table().into_iter().filter(|bug| bug.name == name).collect();
+    if found.is_empty() {
+        let names: Vec<&str> = table().iter().map(|bug| bug.name).collect();
+        return Err(format!("planted: no bug is named `{name}`; there are {}", names.join(", ")));
+    }
+    run(&found)
+}
+
+fn part_of(hash: &str) -> Result<usize, String> {
+    let number = hash.get(..8).and_then(|start| u32::from_str_radix(start, 16).ok());
+    let number = number.ok_or_else(|| format!("planted: `{hash}` is not a commit's hash"))?;
+    Ok(number as usize % NR_PARTS)
+}
+
+fn run(bugs: &[&Bug]) -> Outcome {
+    let copy = Patched::make("planted", &crates()?)?;
+    INCLUDED.iter().try_for_each(|path| copy.add(path))?;
+    let tests: BTreeSet<Test> = bugs.iter().map(|bug| bug.test).collect();
+    for test in &tests {
+        check_passes(test, &test.line(&copy))?;
+    }
+    let mut failed = Vec::new();
+    for (index, bug) in bugs.iter().enumerate() {
+        let start = Instant::now();
+        let verdict = plant(&copy, bug, bug.edits);
+        let seconds = start.elapsed().as_secs();
+        let said = if verdict.is_ok() { "found by" } else { "NOT FOUND by" };
+        let Bug { name, what, test, .. } = bug;
+        println!(
+            "planted: [{}/{}] {name}: {what}: {said} {} in {seconds} s",
+            index + 1,
+            bugs.len(),
+            test.name
+        );
+        failed.extend(verdict.err().map(|why| format!("planted bug {name}: {why}")));
+    }
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
+}
+
+/// The directories of all crates but the tools.
+fn crates() -> Result<Vec<String>, String> {
+    let failed = |error| format!("crates cannot be listed: {error}");
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(root().join("crates")).map_err(failed)? {
+        names.push(format!("crates/{}", entry.map_err(failed)?.file_name().display()));
+    }
+    names.sort();
+    Ok(names)
+}
+
+/// A test that fails without a bug, or that is not there, would find every bug.
+fn check_passes(test: &Test, line: &Line) -> Outcome {
+    let listed = line.clone().argument("--list".to_owned()).output()?;
+    if !listed.lines().any(|line| line.ends_with(": test")) {
+        return Err(format!("planted: `{line}` names no test; its table is in xtask/src/planted"));
+    }
+    let seconds = if test.is_model { MODEL_SECONDS } else { SECONDS_MAX };
+    match line.clone().limit(seconds).ending()? {
+        Ending::Success => Ok(()),
+        Ending::Timeout if test.is_model => Ok(()),
+        Ending::Failure(output) => {
+            Err(format!("planted: `{line}` fails without a planted bug:\n{output}"))
+        }
+        Ending::Timeout => Err(format!("planted: `{line}` hangs without a planted bug")),
+    }
+}
+
+/// Plants a bug and checks that its test fails for it.
+fn plant(copy: &Patched, bug: &Bug, edits: &[Edit]) -> Outcome {
+    if let Some((Edit { file, from, to }, rest)) = edits.split_first() {
+        return copy.with(file, from, to, || plant(copy, bug, rest));
+    }
+    let line = bug.test.line(copy);
+    // A program that does not build finds nothing.
+    bug.test.build(copy).argument("--no-run".to_owned()).argument("--quiet".to_owned()).run()?;
+    match line.clone().limit(SECONDS_MAX).ending()? {
+        Ending::Success => Err(format!("`{line}` passes with it")),
+        Ending::Timeout => Err(format!("`{line}` hangs with it; find it by another test")),
+        Ending::Failure(output) if is_found(&output, bug) => Ok(()),
+        Ending::Failure(output) => {
+            Err(format!("`{line}` fails with it, but not as expected:\n{output}"))
+        }
+    }
+}
+
+fn is_found(output: &str, bug: &Bug) -> bool {
+    match bug.says {
+        "" => output.contains(&format!("{} ... FAILED", bug.test.name)),
+        says => output.contains(says),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BUGS, CRATES};
+    use super::{NR_PARTS, part_of, run_one, table};
     use crate::command::root;
     use crate::patched::read;
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
 
     #[test]
-    fn the_table_fits_the_tree() {
-        for bug in BUGS {
-            let text = read(&root().join(CRATES[0]).join("src").join(bug.file)).unwrap();
-            assert_eq!(text.matches(bug.from).count(), 1, "{}: mend xtask/src/planted", bug.what);
+    fn every_edit_applies_exactly_once() {
+        let mut broken = Vec::new();
+        for bug in table() {
+            assert!(!bug.edits.is_empty(), "{}", bug.name);
+            for edit in bug.edits {
+                assert_ne!(edit.from, edit.to, "{}", bug.name);
+                let nr = read(&root().join(edit.file)).unwrap().matches(edit.from).count();
+                if nr != 1 {
+                    broken.push(format!("{}: {} has {nr} of `{}`", bug.name, edit.file, edit.from));
+                }
+            }
         }
+        assert!(broken.is_empty(), "update xtask/src/planted:\n{}", broken.join("\n"));
+    }
+
+    /// Returns the text of all sources below a directory.
+    fn sources(dir: &Path) -> String {
+        let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+        let texts = entries.map(|path| match path.extension() {
+            _ if path.is_dir() => sources(&path),
+            Some(extension) if extension == "rs" => read(&path).unwrap(),
+            _ => String::new(),
+        });
+        texts.collect()
+    }
+
+    #[test]
+    fn every_test_is_in_its_package() {
+        let packages: BTreeSet<_> = table().iter().map(|bug| bug.test.package).collect();
+        for package in packages {
+            let text = sources(&root().join("crates").join(package));
+            for test in table().iter().map(|bug| bug.test).filter(|test| test.package == package) {
+                let last = test.name.trim_end_matches("::").rsplit("::").next().unwrap();
+                let keyword = if test.name.ends_with("::") { "mod" } else { "fn" };
+                let is_there = ["(", ";", " {"]
+                    .iter()
+                    .any(|end| text.contains(&format!("{keyword} {last}{end}")));
+                assert!(is_there, "{package} has no {}; update xtask/src/planted", test.name);
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_an_unknown_one_is_an_error() {
+        let names: BTreeSet<&str> = table().iter().map(|bug| bug.name).collect();
+        assert_eq!(names.len(), table().len());
+        assert!(run_one("no-such-bug").unwrap_err().contains("late-flush-joins"));
+    }
+
+    #[test]
+    fn the_hash_of_a_commit_selects_a_part() {
+        assert_eq!(part_of("00000007aaaa"), Ok(7 % NR_PARTS));
+        assert!(part_of("HEAD").is_err());
+        assert!(part_of("").is_err());
     }
 }

@@ -4,10 +4,11 @@
 //! This machine's disk flushes within some microseconds, and the kernel above it joins flushes as
 //! the layer does. So a cost is added to each sync, in one of two ways, on both sides alike:
 //!
-//! - beside others: callers that sync by themselves wait for it at the same time. A distant device
-//!   that any number may ask at once costs this;
-//! - one by one: each sync has it to itself. A device that takes one flush at a time costs this,
-//!   where nothing between it and the callers joins their flushes.
+//! - beside others: callers that sync by themselves wait for it at the same time, as at a distant
+//!   device that takes any number of flushes at once;
+//! - one by one: these callers sleep under a mutex, as at a device that takes one flush at a time
+//!   with no layer above it that joins flushes. With n threads they are n / 2 times slower by
+//!   construction, which the titles state.
 
 use super::{Figure, Program, Side};
 use crate::table::{Aim, What};
@@ -40,7 +41,14 @@ macro_rules! log {
         log!($threads, $us, ", beside others", GROUP, ALONE, $aim)
     };
     ($threads:literal, $us:literal, one_by_one, $aim:expr) => {
-        log!($threads, $us, ", one by one", GROUP, ALONE_ONE_BY_ONE, $aim)
+        log!(
+            $threads,
+            $us,
+            ", one by one; by construction: callers of fdatasync sleep one after another",
+            GROUP,
+            ALONE_ONE_BY_ONE,
+            $aim
+        )
     };
     ($threads:literal, $aim:expr) => {
         log!($threads, "0", "", GROUP, ALONE, $aim)
@@ -88,7 +96,7 @@ macro_rules! durable {
             "random 4k, a file, direct",
             $threads,
             $us,
-            ", one by one",
+            ", one by one; by construction: callers of fdatasync sleep one after another",
             DURABLE,
             DIRECT_ONE_BY_ONE,
             $aim

@@ -17,6 +17,15 @@ const TOPICS: [(&str, &str); 3] = [
     ("report", include_str!("../help/report.md")),
 ];
 
+/// A page of help.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Page {
+    /// The text of a topic.
+    Topic(String),
+    /// The help of the command that these arguments select.
+    Command(Vec<OsString>),
+}
+
 /// Prints a topic or the help of a command. `print_command` prints the help of a command, by the
 /// arguments that select it.
 pub(crate) fn main(
@@ -24,9 +33,17 @@ pub(crate) fn main(
     commands: &[String],
     print_command: impl FnOnce(&[OsString]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let Some(first) = words.first() else { return print_command(&[]) };
+    match page(words, commands)? {
+        Page::Topic(text) => output::stdout(&text),
+        Page::Command(arguments) => print_command(&arguments),
+    }
+}
+
+/// Returns the page that these words select.
+pub(crate) fn page(words: &[String], commands: &[String]) -> Result<Page, Failure> {
+    let Some(first) = words.first() else { return Ok(Page::Command(Vec::new())) };
     if let Some((_, text)) = TOPICS.iter().find(|(name, _)| name == first) {
-        return output::stdout(&plain(text));
+        return Ok(Page::Topic(plain(text)));
     }
     if !commands.contains(first) {
         let topics = TOPICS.map(|(name, _)| name);
@@ -36,7 +53,7 @@ pub(crate) fn main(
         };
         return Err(Failure::Usage(format!("help {first}: unknown topic; {hint}")));
     }
-    print_command(&words.iter().map(OsString::from).collect::<Vec<_>>())
+    Ok(Page::Command(words.iter().map(OsString::from).collect()))
 }
 
 /// Returns Markdown as plain text: without marks of headings and code, with blocks of code

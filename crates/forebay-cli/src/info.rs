@@ -10,8 +10,13 @@ use crate::experiments;
 use crate::failure::Failure;
 use crate::output;
 
-/// Opens the disk and prints its description. A disk that may not be written is opened read-only.
+/// Opens the disk and prints its description.
 pub(crate) fn main(text: &str, as_json: bool) -> Result<(), Failure> {
+    output::stdout(&describe(text, as_json)?)
+}
+
+/// Opens the disk and returns its description. A disk that may not be written is opened read-only.
+pub(crate) fn describe(text: &str, as_json: bool) -> Result<String, Failure> {
     let spec = Spec::parse(text).map_err(|error| Failure::Usage(format!("{text}: {error}")))?;
     let disk = Disk::open_spec(&spec)
         .or_else(|error| match error {
@@ -30,7 +35,7 @@ pub(crate) fn main(text: &str, as_json: bool) -> Result<(), Failure> {
         .map_err(|error| Failure::open("", &error))?;
     let info = disk.info();
     output::notice(info);
-    output::stdout(&if as_json { format!("{:#}\n", json_of(info)) } else { text_of(info) })
+    Ok(if as_json { format!("{:#}\n", json_of(info)) } else { text_of(info) })
 }
 
 /// Returns the limits by their names in `/sys/block/X/queue`, without the capacity.

@@ -67,7 +67,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Serve disks to the network, over NBD
+    /// Serve disks over NBD
     Serve(serve::ServeArgs),
     /// Run a fio job file, or random scenarios, in virtual time on a modelled device, and check all
     Sim(sim::Args),

@@ -68,15 +68,49 @@ pub(crate) struct Args {
     queue_depth: Option<u64>,
 }
 
-/// Runs what the arguments ask for.
+/// A simulation: a scenario for each seed.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    load: Load,
+    first_seed: u64,
+    nr_seeds: u64,
+}
+
+/// The scenarios.
+#[derive(Debug)]
+enum Load {
+    /// NBD sessions.
+    Nbd,
+    /// Bios of a job file; random ones without a file.
+    Bios { file: Option<JobFile>, options: Options },
+}
+
+/// The jobs of a file, and their device.
+#[derive(Debug)]
+struct JobFile {
+    path: PathBuf,
+    jobs: Vec<Job>,
+    model: ModelSpec,
+}
+
+/// Runs the simulation that the arguments select.
 pub(crate) fn main(args: &Args) -> Result<(), Failure> {
-    if args.nbd {
-        return nbd::run(args.seed.unwrap_or_else(new_seed), args.seeds);
+    let Plan { load, first_seed, nr_seeds } = plan(args)?;
+    match load {
+        Load::Nbd => nbd::run(first_seed, nr_seeds),
+        Load::Bios { file, options } => run(args, file.as_ref(), &options, first_seed, nr_seeds),
     }
-    let model: ModelSpec = args
-        .model
-        .parse()
-        .map_err(|error| Failure::Usage(format!("--model={}: {error}", args.model)))?;
+}
+
+/// Returns the simulation that the arguments select.
+pub(crate) fn plan(args: &Args) -> Result<Plan, Failure> {
+    let first_seed = args.seed.unwrap_or_else(new_seed);
+    if args.nbd {
+        return Ok(Plan { load: Load::Nbd, first_seed, nr_seeds: args.seeds });
+    }
+    let model = args.model.parse();
+    let model =
+        model.map_err(|error| Failure::Usage(format!("--model={}: {error}", args.model)))?;
     if args.job.is_none() && !args.random {
         let what = "nothing to simulate: give a fio job file, --random or --nbd";
         return Err(Failure::Usage(String::from(what)));
@@ -86,33 +120,46 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
         queue_depth: args.queue_depth.map(|depth| depth as u32),
         ..Options::default()
     };
-    let jobs = match args.job.as_deref() {
-        Some(path) => Some((path, read_jobs(path, &mut options)?)),
+    let file = match &args.job {
+        Some(path) => {
+            let jobs = read_jobs(path, &mut options)?;
+            Some(JobFile { path: path.clone(), jobs, model })
+        }
         None => None,
     };
-    let first = args.seed.unwrap_or_else(new_seed);
-    let mut total = Total::new(args.seeds);
-    for nth in 0..args.seeds {
+    Ok(Plan { load: Load::Bios { file, options }, first_seed, nr_seeds: args.seeds })
+}
+
+/// Runs a scenario for each seed, and prints the results.
+fn run(
+    args: &Args,
+    file: Option<&JobFile>,
+    options: &Options,
+    first: u64,
+    nr_seeds: u64,
+) -> Result<(), Failure> {
+    let mut total = Total::new(nr_seeds);
+    for nth in 0..nr_seeds {
         let seed = first.wrapping_add(nth);
-        let summary = match &jobs {
-            None => run_seed(seed, &options),
-            Some((path, jobs)) => run_jobs(jobs, seed, &model, &options)
+        let summary = match file {
+            None => run_seed(seed, options),
+            Some(JobFile { path, jobs, model }) => run_jobs(jobs, seed, model, options)
                 .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?,
         };
         let summary = summary.map_err(|violation| {
             total.clear_line();
             Failure::Run(format!("{violation}\nreplay with: {}", replay(args, seed)))
         })?;
-        if jobs.is_some() {
-            output::stdout(&report(&summary, &model, &replay(args, seed)))?;
+        if let Some(JobFile { model, .. }) = file {
+            output::stdout(&report(&summary, model, &replay(args, seed)))?;
         }
         total.add(&summary);
     }
     total.clear_line();
-    if jobs.is_none() {
-        output::stdout(&total.report(first, &replay(args, first)))?;
+    match file {
+        Some(_) => Ok(()),
+        None => output::stdout(&total.report(first, &replay(args, first))),
     }
-    Ok(())
 }
 
 /// Returns the policy of a name. Only the simulator has the one that hangs.

@@ -4,7 +4,8 @@ use clap::Command as ClapCommand;
 
 use super::*;
 
-/// The command, its option, arguments, and the same arguments with the option.
+/// The command, its option, arguments, and the same arguments with the option. `DIR` is a directory
+/// with job files.
 const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("info", "spec", "info ram:1M", "info null:1M"),
     ("info", "json", "info ram:1M", "info ram:1M --json"),
@@ -14,21 +15,38 @@ const EFFECTS: &[(&str, &str, &str, &str)] = &[
     ("serve", "description", "serve a", "serve a --description d"),
     ("serve", "read_only", "serve a", "serve a --read-only"),
     ("serve", "shared", "serve a", "serve a --shared"),
-    ("serve", "tls", "serve a", "serve a --tls require"),
-    ("serve", "tls_certificates", "serve a", "serve a --tls-certificates pki"),
-    ("serve", "tls_verify_peer", "serve a", "serve a --tls-verify-peer"),
+    (
+        "serve",
+        "tls",
+        "serve a --tls-certificates pki --tls on",
+        "serve a --tls-certificates pki --tls require",
+    ),
+    (
+        "serve",
+        "tls_certificates",
+        "serve a --tls require --tls-certificates pki",
+        "serve a --tls require --tls-certificates other",
+    ),
+    (
+        "serve",
+        "tls_verify_peer",
+        "serve a --tls require --tls-certificates pki",
+        "serve a --tls require --tls-certificates pki --tls-verify-peer",
+    ),
     ("serve", "max_connections", "serve a", "serve a --max-connections 7"),
-    ("serve", "threads", "serve a", "serve a --threads 3"),
+    ("serve", "threads", "serve a --threads 2", "serve a --threads 3"),
     ("serve", "memory_mib", "serve a", "serve a --memory-mib 7"),
     ("serve", "metrics", "serve a", "serve a --metrics unix:m"),
-    ("sim", "job", "sim --random", "sim a.fio"),
-    ("sim", "random", "sim", "sim --random"),
-    ("sim", "nbd", "sim", "sim --nbd"),
-    ("sim", "seed", "sim --random", "sim --random --seed 7"),
-    ("sim", "seeds", "sim --random", "sim --random --seeds 7"),
-    ("sim", "model", "sim a.fio", "sim a.fio --model flaky"),
-    ("sim", "wake", "sim --random", "sim --random --wake batch"),
-    ("sim", "queue_depth", "sim --random", "sim --random --queue-depth 7"),
+    ("sim", "job", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/b.fio"),
+    ("sim", "random", "sim --seed 1 --nbd", "sim --seed 1 --random"),
+    ("sim", "nbd", "sim --seed 1 --random", "sim --seed 1 --nbd"),
+    ("sim", "seed", "sim --seed 1 --random", "sim --seed 7 --random"),
+    ("sim", "seeds", "sim --seed 1 --random", "sim --seed 1 --random --seeds 7"),
+    ("sim", "model", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --model flaky"),
+    ("sim", "wake", "sim --seed 1 --random", "sim --seed 1 --random --wake batch"),
+    ("sim", "wake", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --wake batch"),
+    ("sim", "queue_depth", "sim --seed 1 --random", "sim --seed 1 --random --queue-depth 7"),
+    ("sim", "queue_depth", "sim --seed 1 DIR/a.fio", "sim --seed 1 DIR/a.fio --queue-depth 7"),
     ("lab tags", "sim", "lab tags", "lab tags --sim"),
     ("lab tags", "real", "lab tags", "lab tags --real"),
     ("lab tags", "seconds", "lab tags --real", "lab tags --real --seconds 7"),
@@ -62,22 +80,55 @@ fn options(command: &ClapCommand, name: &str) -> Vec<(String, String)> {
     own.chain(below).collect()
 }
 
-fn parsed(args: &str) -> String {
+/// Returns what the program would do for these arguments, without the arguments themselves.
+fn outcome(args: &str) -> Result<String, Failure> {
     let args = std::iter::once("forebay").chain(args.split(' '));
-    format!("{:?}", Cli::try_parse_from(args).unwrap_or_else(|error| panic!("{error}")).command)
+    let cli = Cli::try_parse_from(args).unwrap_or_else(|error| panic!("{error}"));
+    Ok(match cli.command {
+        Command::Bench { options } => panic!("{options:?}: bench has a test of its own"),
+        Command::Info { spec, json } => info::describe(&spec, json)?,
+        Command::Serve(args) => {
+            // The descriptor of the log has another number each time.
+            format!("{:?}", forebay_serve::Options { log: None, ..serve::options(&args)? })
+        }
+        Command::Sim(args) => format!("{:?}", sim::plan(&args)?),
+        // The cells of an experiment are known only when it runs, for minutes with --real. So this
+        // shows only that the options are parsed.
+        Command::Lab(args) => format!("{args:?}"),
+        Command::Help { words } => format!("{:?}", help::page(&words, &[])?),
+    })
+}
+
+/// Returns a directory with two job files.
+fn job_files() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    for (name, bs) in [("a.fio", "4k"), ("b.fio", "8k")] {
+        let text = format!("[job]\nrw=randread\nbs={bs}\nsize=1m\n");
+        std::fs::write(dir.path().join(name), text).expect("a file");
+    }
+    dir
 }
 
 #[test]
 fn every_option_of_every_command_changes_what_is_run() {
+    let dir = job_files();
+    let outcome = |args: &str| {
+        let args = args.replace("DIR", &dir.path().display().to_string());
+        outcome(&args).unwrap_or_else(|failure| panic!("{args}: {}", failure.text()))
+    };
     for (command, id) in options(&Cli::command(), "") {
-        // The options of bench have a table and a test of their own.
+        // The options of bench have tables and tests of their own.
         if command == "bench" {
             continue;
         }
-        let effect = EFFECTS.iter().find(|(of, name, ..)| *of == command && *name == id);
-        let (.., without, with) =
-            effect.unwrap_or_else(|| panic!("{command}: {id} has no example"));
-        assert_ne!(parsed(without), parsed(with), "{command}: {id}");
+        let effects = EFFECTS.iter().filter(|(of, name, ..)| *of == command && *name == id);
+        let mut nr = 0;
+        for (.., without, with) in effects {
+            assert_eq!(outcome(without), outcome(without), "{without}: differs by itself");
+            assert_ne!(outcome(without), outcome(with), "{with}");
+            nr += 1;
+        }
+        assert!(nr > 0, "{command}: {id} has no example");
     }
 }
 
@@ -119,4 +170,17 @@ fn errors_of_command_lines_have_the_style_of_all_errors_and_come_at_once() {
     check("lab flush --full", &["missing argument: --real"]);
     check("sim --random --seeds 0", &["--seeds=0: expected a whole number, at least 1"]);
     check("serve a --threads x", &["--threads=x: not a whole number"]);
+}
+
+#[test]
+fn wrong_value_of_a_repeated_option_is_reported_once() {
+    let foo = "--nbd=foo: cannot listen at `foo`: an address begins with `unix:` or `tcp:`";
+    let nosuch = "unknown option --nosuch";
+    check("serve a --nbd unix:/tmp/a --nbd foo", &[foo]);
+    check("serve a --nbd unix:/tmp/a --nbd foo --nosuch", &[nosuch, foo]);
+    check("serve a --nbd=unix:/tmp/a --nbd=foo --nosuch", &[foo, nosuch]);
+    check("serve a --nbd foo --nbd=foo --nosuch", &[foo, nosuch]);
+    check("serve a --nosuch --nosuch --nbd foo", &[nosuch, foo]);
+    let threads = "--threads=x: not a whole number";
+    check("serve a --nbd unix:/tmp/a --nbd foo --threads x", &[foo, threads]);
 }

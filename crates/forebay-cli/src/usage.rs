@@ -29,7 +29,10 @@ pub(crate) fn failure<P: Parser>(first: Error, mut args: Vec<OsString>) -> Failu
             }
             break;
         };
-        messages.push(message);
+        // A repeated argument has one message.
+        if messages.last() != Some(&message) {
+            messages.push(message);
+        }
         if take_out(&found, &mut args) {
             error = P::try_parse_from(&args).err().filter(Error::use_stderr);
         }
@@ -134,7 +137,8 @@ fn context(error: &Error, kind: ContextKind) -> Option<String> {
     }
 }
 
-/// Takes the argument that failed out of the arguments. Returns `false` if that is not possible.
+/// Takes the argument that failed out of the arguments, with its value. Returns `false` if it is
+/// not found.
 fn take_out(error: &Error, args: &mut Vec<OsString>) -> bool {
     let is_of_one = matches!(
         error.kind(),
@@ -143,21 +147,30 @@ fn take_out(error: &Error, args: &mut Vec<OsString>) -> bool {
     let name = context(error, ContextKind::InvalidArg).filter(|_| is_of_one);
     let Some(name) = name else { return false };
     let name = name.split([' ', '=']).next().unwrap_or_default();
-    let is_it = |arg: &OsString| {
-        let text = arg.to_string_lossy();
-        text == name || text.starts_with(&format!("{name}="))
-    };
-    let Some(at) = args.iter().position(is_it) else { return false };
-    let has_value = args[at].to_string_lossy().contains('=');
-    args.remove(at);
-    // Its value, in an argument of its own.
     let value = context(error, ContextKind::InvalidValue);
-    if !has_value
-        && args
-            .get(at)
-            .is_some_and(|next| Some(next.to_string_lossy().as_ref()) == value.as_deref())
-    {
-        args.remove(at);
-    }
+    // The name of the program comes first.
+    let nr_args = |at| nr_args_of(name, value.as_deref(), &args[at..]).map(|nr| at..at + nr);
+    let Some(failed) = (1..args.len()).find_map(nr_args) else { return false };
+    args.drain(failed);
     true
+}
+
+/// Returns how many of the first arguments are the option with this value: a repeated option may be
+/// wrong in one place only. `None`: the first argument is not this option, or has another value.
+fn nr_args_of(name: &str, value: Option<&str>, args: &[OsString]) -> Option<usize> {
+    let first = args[0].to_string_lossy();
+    let next = args.get(1).map(|next| next.to_string_lossy());
+    let next = next.as_deref();
+    let behind = first.strip_prefix(name)?;
+    match (behind.strip_prefix('='), value) {
+        // An unknown option.
+        (Some(_), None) => Some(1),
+        (None, None) if behind.is_empty() => Some(1),
+        (Some(own), Some(value)) if own == value => Some(1),
+        (None, Some(_)) if !behind.is_empty() => None,
+        // The value is missing.
+        (None, Some("")) if next.is_none_or(|next| next.starts_with('-')) => Some(1),
+        (None, Some(value)) if next == Some(value) => Some(2),
+        _ => None,
+    }
 }

@@ -16,6 +16,12 @@ pub enum ServeError {
         /// The cause.
         source: forebay::OpenError,
     },
+    /// A read-only export whose spec makes the disk writable.
+    #[error("{spec}: the export is read-only, but its key read_only is off: leave out the key")]
+    Writable {
+        /// Spec of the disk.
+        spec: String,
+    },
     /// A disk without a fixed size.
     #[error("{spec}: cannot export a disk without a fixed size: leave out capacity=growing")]
     Grows {

@@ -3,7 +3,7 @@
 use crate::config::ExportOptions;
 use crate::error::ServeError;
 use crate::pool::PIECE_MAX;
-use forebay::{Disk, OpenError};
+use forebay::{Disk, OpenError, Spec};
 use forebay_nbd::export::{Abilities, BlockSizes, ExportInfo};
 
 /// Largest payload of a read or a write, bytes, as in nbdkit. The protocol allows clients to assume
@@ -87,13 +87,14 @@ impl Export {
 /// Opens the disk of an export, and returns it with its size in bytes.
 fn open_disk(options: &ExportOptions) -> Result<(Disk, u64), ServeError> {
     let failed = |source| ServeError::Open { spec: options.spec.clone(), source };
-    let spec = spec(options);
-    let disk = match Disk::open(&spec) {
+    let mut spec = spec(options)?;
+    let disk = match Disk::open_spec(&spec) {
         // The library refuses a disk of size 0, which is usually a mistake. NBD servers export it.
         // A disk with capacity=growing has no fixed size, and clients never access it beyond the
         // size of the export.
         Err(OpenError::TooSmall { len: 0, .. }) => {
-            let disk = Disk::open(&with_key(&spec, "capacity=growing")).map_err(failed)?;
+            spec.set("capacity", "growing");
+            let disk = Disk::open_spec(&spec).map_err(failed)?;
             return Ok((disk, 0));
         }
         opened => opened.map_err(failed)?,
@@ -104,18 +105,20 @@ fn open_disk(options: &ExportOptions) -> Result<(Disk, u64), ServeError> {
     Ok((disk, size_bytes))
 }
 
-/// Returns a spec with one more key.
-fn with_key(spec: &str, key: &str) -> String {
-    format!("{spec}{}{key}", if spec.contains('?') { '&' } else { '?' })
-}
-
 /// Returns the spec of the disk. A disk that is served read-only is opened read-only.
-fn spec(options: &ExportOptions) -> String {
-    let spec = &options.spec;
-    match options.read_only && !spec.contains("read_only=") {
-        true => with_key(spec, "read_only=on"),
-        false => spec.clone(),
+fn spec(options: &ExportOptions) -> Result<Spec, ServeError> {
+    let text = &options.spec;
+    let parsed = Spec::parse(text).map_err(OpenError::Spec);
+    let mut spec = parsed.map_err(|source| ServeError::Open { spec: text.clone(), source })?;
+    if options.read_only {
+        match spec.switch("read_only") {
+            Some(false) => return Err(ServeError::Writable { spec: text.clone() }),
+            // A value that is no switch is refused when the disk is opened.
+            None if spec.get("read_only").is_some() => {}
+            _ => spec.set("read_only", "on"),
+        }
     }
+    Ok(spec)
 }
 
 #[cfg(test)]
@@ -139,6 +142,33 @@ mod tests {
             refused.contains("the last 272 bytes are not a whole block of 512 bytes"),
             "{refused}"
         );
+    }
+
+    fn opened_read_only(spec: &str) -> Result<Export, ServeError> {
+        let (name, description) = (String::new(), String::new());
+        Export::open(&ExportOptions { spec: spec.to_owned(), name, description, read_only: true })
+    }
+
+    #[test]
+    fn read_only_export_opens_its_disk_read_only() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = folder.path().join("read_only=folder");
+        std::fs::create_dir(&folder).expect("a folder");
+        let path = folder.join("disk.img");
+        std::fs::write(&path, vec![7; 1 << 20]).expect("a file");
+        for keys in ["", "?", "?direct=off", "?read_only=on", "?read_only=yes&direct=off"] {
+            let export = opened_read_only(&format!("{}{keys}", path.display())).expect(keys);
+            assert!(export.disk.limits().read_only, "{keys}");
+        }
+    }
+
+    #[test]
+    fn read_only_export_of_a_writable_disk_is_refused() {
+        for keys in ["read_only=off", "read_only=0", "read_only=on&read_only=no"] {
+            let refused = opened_read_only(&format!("ram:1M?{keys}")).expect_err(keys).to_string();
+            assert!(refused.starts_with(&format!("ram:1M?{keys}: ")), "{refused}");
+            assert!(refused.contains("read-only"), "{refused}");
+        }
     }
 
     #[test]

@@ -10,11 +10,18 @@
 //! less memory than a piece per share. Of the other half, a client may hold at most as much as is
 //! then left of it. Switches share the memory of their ports in this way (Choudhury and Hahne,
 //! "Dynamic queue length thresholds for shared-memory packet switches", 1998).
+//!
+//! **Gone clients.** The I/O of a client that is gone keeps its memory until it completes. All of
+//! this memory counts as beyond the shares. If it does not fit into the second half, the pool keeps
+//! the places of the clients that left it behind: the server accepts fewer clients, and every share
+//! is still there.
 
 use crate::config::Limits;
 use crate::error::ServeError;
 use forebay::Buf;
 use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Size of the smallest piece, bytes; larger if a disk has larger blocks.
 const PIECE_MIN: usize = 4 << 10;
@@ -75,14 +82,17 @@ pub(crate) struct Pool {
     free: [Vec<Buf>; NR_CLASSES],
     /// Bytes in `free`.
     kept_bytes: usize,
-    /// Bytes that clients hold.
+    /// Bytes that clients hold, those that are gone included.
     lent_bytes: usize,
     /// Limit of the sum of both.
     budget_bytes: usize,
     /// Bytes that each client may hold at any time.
     share_bytes: usize,
-    /// Bytes that all clients hold beyond their shares.
+    /// Bytes that all clients hold beyond their shares, and all bytes of clients that are gone.
     beyond_bytes: usize,
+    /// Places of clients that are gone. Their shares contain the part of `beyond_bytes` that is
+    /// above half of the budget.
+    kept_seats: Vec<Seat>,
     piece_min: usize,
     /// An empty list, kept for its memory: the slices of one vectored write to a client.
     slices: Vec<IoSlice<'static>>,
@@ -94,6 +104,25 @@ pub(crate) struct Pool {
 /// Bytes of a pool that one client holds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held(usize);
+
+/// A place among the connections that have chosen an export, and so a share of the memory. It is
+/// released when this is dropped. Relaxed: it is only a count.
+#[derive(Debug)]
+pub(crate) struct Seat(Arc<AtomicUsize>);
+
+impl Seat {
+    /// Takes a place. Returns how many were taken before.
+    pub(crate) fn take(nr_open: &Arc<AtomicUsize>) -> (Seat, usize) {
+        let nr_before = nr_open.fetch_add(1, Ordering::Relaxed);
+        (Seat(Arc::clone(nr_open)), nr_before)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// Returns the size of the piece for `len` bytes.
 pub(crate) fn piece_bytes(len: usize) -> usize {
@@ -114,6 +143,7 @@ impl Pool {
             budget_bytes: budget.bytes,
             share_bytes: budget.bytes / 2 / budget.nr_clients,
             beyond_bytes: 0,
+            kept_seats: Vec::new(),
             piece_min: budget.piece_min,
             slices: Vec::new(),
             is_short: false,
@@ -173,17 +203,38 @@ impl Pool {
     pub(crate) fn give(&mut self, buf: Buf, held: &mut Held) {
         self.beyond_bytes -= self.beyond(held.0) - self.beyond(held.0 - buf.len());
         held.0 -= buf.len();
-        self.give_left(buf);
+        self.take_back(buf);
     }
 
-    /// Ends the account of a client that is gone. Its pieces return by [`Pool::give_left`].
-    pub(crate) fn leave(&mut self, held: &mut Held) {
-        self.beyond_bytes -= self.beyond(held.0);
+    /// Ends the account of a client that is gone. Its pieces return by [`Pool::give_gone`]. The
+    /// place of the client is released when the memory for another client's share is free.
+    pub(crate) fn leave(&mut self, held: &mut Held, seat: Option<Seat>) {
+        // This moves at most a share to `beyond_bytes`, so one place is enough for it.
+        self.beyond_bytes += held.0 - self.beyond(held.0);
         held.0 = 0;
+        if self.beyond_bytes > self.room_beyond() {
+            self.kept_seats.extend(seat);
+        }
+    }
+
+    /// Returns the most that `beyond_bytes` may be without the share of a client.
+    fn room_beyond(&self) -> usize {
+        self.budget_bytes / 2 + self.kept_seats.len() * self.share_bytes
     }
 
     /// Takes back a piece of a client that is gone.
-    pub(crate) fn give_left(&mut self, buf: Buf) {
+    pub(crate) fn give_gone(&mut self, buf: Buf) {
+        self.beyond_bytes -= buf.len();
+        while self.beyond_bytes + self.share_bytes <= self.room_beyond() {
+            // Its drop releases the place.
+            if self.kept_seats.pop().is_none() {
+                break;
+            }
+        }
+        self.take_back(buf);
+    }
+
+    fn take_back(&mut self, buf: Buf) {
         self.lent_bytes -= buf.len();
         self.kept_bytes += buf.len();
         self.free[class(buf.len())].push(buf);
@@ -206,7 +257,7 @@ impl Pool {
     /// Returns whether all pieces have been returned.
     #[cfg(test)]
     pub(crate) fn is_whole(&self) -> bool {
-        self.lent_bytes == 0 && self.beyond_bytes == 0
+        self.lent_bytes == 0 && self.beyond_bytes == 0 && self.kept_seats.is_empty()
     }
 
     /// Returns whether a client waits for memory that others hold.
@@ -327,6 +378,43 @@ mod tests {
         assert!((1 << 20..=HELD_MAX).contains(&most), "the first client got {most} bytes");
     }
 
+    /// Clients that connect, take all that they can get, and leave with their I/O in flight.
+    #[test]
+    fn gone_clients_with_io_in_flight_leave_the_others_their_shares() {
+        let (budget, nr_clients) = (8 << 20, 8);
+        let mut pool = pool(budget, nr_clients);
+        let nr_open = Arc::default();
+        let (_staying, _) = Seat::take(&nr_open);
+        let mut staying = Held::default();
+        let mut in_flight = Vec::new();
+        loop {
+            let (seat, nr_before) = Seat::take(&nr_open);
+            if nr_before >= nr_clients {
+                break; // the server refuses it
+            }
+            let mut held = Held::default();
+            in_flight.extend(take_all(&mut pool, &mut held));
+            pool.leave(&mut held, Some(seat));
+            let bufs = take_all(&mut pool, &mut staying);
+            assert!(staying.0 >= pool.share_bytes, "{} bytes", staying.0);
+            assert!(pool.lent_bytes <= budget);
+            bufs.into_iter().for_each(|buf| pool.give(buf, &mut staying));
+        }
+        assert_eq!(nr_open.load(Ordering::Relaxed), nr_clients);
+        let nr_bytes: usize = in_flight.iter().map(|buf| buf.len()).sum();
+        assert!(nr_bytes > budget / 2, "refused although {nr_bytes} bytes are in flight");
+        // Half of the budget has room for what is in flight then.
+        let mut left = nr_bytes;
+        for buf in in_flight {
+            left -= buf.len();
+            pool.give_gone(buf);
+            let nr_kept = nr_open.load(Ordering::Relaxed) - 1;
+            let beside = left.saturating_sub(budget / 2);
+            assert_eq!(nr_kept, beside.div_ceil(pool.share_bytes), "{left} bytes in flight");
+        }
+        assert!(pool.is_whole());
+    }
+
     #[test]
     fn the_budget_is_never_exceeded_and_everything_comes_back() {
         let mut pool = pool(1 << 20, 2);
@@ -340,8 +428,8 @@ mod tests {
             assert!(pool.lent_bytes > 1 << 19);
             let mut lent = lent.into_iter();
             lent.next().unwrap().into_iter().for_each(|buf| pool.give(buf, &mut helds[0]));
-            pool.leave(&mut helds[1]); // the client is gone, and its I/O is still in flight
-            lent.next().unwrap().into_iter().for_each(|buf| pool.give_left(buf));
+            pool.leave(&mut helds[1], None); // the client is gone, and its I/O is still in flight
+            lent.next().unwrap().into_iter().for_each(|buf| pool.give_gone(buf));
             assert_eq!((pool.lent_bytes, pool.beyond_bytes), (0, 0));
         }
         pool.trim();

@@ -36,7 +36,8 @@ use std::task::{Context, Poll};
 /// Dropping it does not cancel the I/O and does not block. The buffer is freed when the I/O ends.
 ///
 /// The thread that reaps its I/O runs the waker. This may be the thread of the disk, on a stack of
-/// 256 KiB. There a waker must not wait for I/O of the same disk.
+/// 256 KiB. There a waker may wait for a blocking call of the same disk, in another thread for
+/// instance, but not for another future.
 #[must_use = "an I/O is submitted when its future is polled"]
 pub struct IoFuture {
     shared: Arc<Shared>,

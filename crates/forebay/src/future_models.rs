@@ -8,7 +8,7 @@ use crate::io::Io;
 use crate::runtime::ctx::Ctx;
 #[cfg(not(blk_loom))]
 use crate::runtime::primitive::check;
-use crate::runtime::primitive::{Sleeper, check_within, thread};
+use crate::runtime::primitive::{Mutex, Sleeper, check_within, lock, thread};
 use crate::runtime::shared::{SHARED, Shared};
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Page, Toy};
 use std::pin::{Pin, pin};
@@ -95,6 +95,58 @@ fn a_future_and_a_device_and_the_thread_that_it_starts() {
 #[test]
 fn a_future_is_woken_beside_a_reader_that_may_lead() {
     check_within(1, || await_beside(AT_ONCE, 1, 1));
+}
+
+/// Takes a lock before it wakes a task, unless its thread holds the lock.
+struct Locks {
+    lock: Arc<Mutex<()>>,
+    holder: thread::ThreadId,
+    task: Sleeper,
+}
+
+impl Wake for Locks {
+    fn wake(self: Arc<Self>) {
+        if thread::current().id() != self.holder {
+            drop(lock(&self.lock));
+        }
+        self.task.wake();
+    }
+}
+
+/// A task, beside a thread that holds the lock of the task's waker during a blocking read.
+fn await_beside_a_lock(how: How) {
+    let toy = Toy::new(How { by: By::Thread, ..how });
+    let shared = Toy::open(&toy);
+    let device = thread::spawn(move || toy.work(2));
+    let locked = Arc::new(Mutex::new(()));
+    let reader = {
+        let (shared, locked) = (Arc::clone(&shared), Arc::clone(&locked));
+        thread::spawn(move || {
+            let _held = lock(&locked);
+            Caller::new(&shared).read(&shared);
+        })
+    };
+    let (holder, task) = (reader.thread().id(), Sleeper::of_this_thread());
+    let waker = Waker::from(Arc::new(Locks { lock: locked, holder, task: task.clone() }));
+    let page = Page::default();
+    let mut future = pin!(submitted(&shared, &page));
+    while !is_ready(future.as_mut(), &waker) {
+        task.sleep();
+    }
+    assert_eq!(page.nr_written(), 1);
+    [reader, device].into_iter().for_each(|thread| thread.join().unwrap());
+    drop(shared);
+}
+
+/// V4.
+#[test]
+fn a_waker_waits_for_a_thread_that_reads() {
+    check_within(1, || await_beside_a_lock(AT_ONCE));
+}
+
+#[test]
+fn a_waker_waits_for_a_thread_whose_wait_begins_its_read() {
+    check_within(1, || await_beside_a_lock(How { begins: true, ..AT_ONCE }));
 }
 
 /// Notes that a task was woken.

@@ -69,11 +69,7 @@ impl Keys {
 
     /// Takes a switch: `on` or `off`.
     pub(crate) fn take_switch(&mut self, key: &'static str) -> Result<Option<bool>, SpecError> {
-        self.take(key, "on or off", |value| match value {
-            "on" | "1" | "yes" | "true" => Some(true),
-            "off" | "0" | "no" | "false" => Some(false),
-            _ => None,
-        })
+        self.take(key, "on or off", switch)
     }
 
     /// Takes a whole number within `range`, which `expected` describes.
@@ -100,6 +96,15 @@ impl Keys {
             None => format!("valid keys: {}", self.known.join(", ")),
         };
         Err(SpecError::UnknownKey { key, driver: self.driver, hint })
+    }
+}
+
+/// Parses the value of a switch.
+pub(crate) fn switch(value: &str) -> Option<bool> {
+    match value {
+        "on" | "1" | "yes" | "true" => Some(true),
+        "off" | "0" | "no" | "false" => Some(false),
+        _ => None,
     }
 }
 

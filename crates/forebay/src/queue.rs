@@ -339,7 +339,7 @@ impl BioQueue {
         }
     }
 
-    /// Returns a descriptor for an event loop: when it is readable, [`reap`](BioQueue::reap) is
+    /// Returns a descriptor for an event loop. When it is readable, [`reap`](BioQueue::reap) is
     /// due, even if that gives nothing. It is readable at first, and valid while the queue lives.
     ///
     /// If a hold keeps I/O from the driver, the descriptor becomes readable when the hold is

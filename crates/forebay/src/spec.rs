@@ -2,8 +2,10 @@
 
 use crate::driver;
 use crate::error::SpecError;
+use crate::keys::switch;
 use forebay_nbd::uri::Uri;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// The name of a disk: `[driver:]target[?key=value&...]`.
@@ -179,6 +181,20 @@ impl Spec {
         }
     }
 
+    /// Returns the value of a key that is `on` or `off`. `None` if it is not set, or is neither.
+    pub fn switch(&self, key: &str) -> Option<bool> {
+        self.get(key).and_then(switch)
+    }
+
+    /// Returns the path of the file or block device of the disk. With `fault:` this is the path of
+    /// the wrapped disk. `None` if the disk has no file.
+    pub fn file(&self) -> Option<PathBuf> {
+        match self.driver {
+            "fault" => Spec::parse(&self.target).ok()?.file(),
+            driver => OF_PATHS.contains(&driver).then(|| PathBuf::from(&self.target)),
+        }
+    }
+
     pub(crate) fn keys(&self) -> &[(String, String)] {
         &self.keys
     }
@@ -253,6 +269,30 @@ mod tests {
         check("file:aio:x", "file", "aio:x", "file:aio:x");
         check("100%", "file", "100%", "100%");
         check("ram:1M?plug=none&plug=outermost", "ram", "1M", "ram:1M?plug=outermost");
+    }
+
+    #[test]
+    fn files_are_found_below_other_drivers() {
+        for (text, expected) in [
+            ("disk.img?direct=on", Some("disk.img")),
+            ("aio:/dev/vdb", Some("/dev/vdb")),
+            ("fault:psync:what%3Fnow?rule=a", Some("what?now")),
+            ("fault:fault:disk.img", Some("disk.img")),
+            ("ram:1M", None),
+            ("fault:ram:1M", None),
+            ("fault:rbd:x", None),
+            ("nbd://host/disk.img", None),
+        ] {
+            let file = Spec::parse(text).unwrap().file();
+            assert_eq!(file, expected.map(PathBuf::from), "{text}");
+        }
+    }
+
+    #[test]
+    fn switches_are_on_or_off() {
+        let spec = Spec::parse("x?a=on&b=no&c=maybe&d=off&d=1").unwrap();
+        let values = ["a", "b", "c", "d", "e"].map(|key| spec.switch(key));
+        assert_eq!(values, [Some(true), Some(false), None, Some(true), None]);
     }
 
     #[test]

@@ -93,5 +93,8 @@ fn docs_name_every_policy_and_every_part_of_a_rule() {
         .chain(Op::ALL.map(Op::name))
         .chain(BlockStatus::ALL.map(BlockStatus::name));
     policies.for_each(assert_named);
+    for name in driver::RULE_NAMES {
+        assert!(PAGE.contains(&format!("`{name}")), "docs/specs.md does not name `{name}");
+    }
     MergePolicy::ALL.iter().for_each(|policy| assert_named(&policy.number().to_string()));
 }

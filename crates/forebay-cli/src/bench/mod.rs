@@ -37,7 +37,7 @@ mod run;
 mod status;
 pub(crate) mod stop;
 mod tally;
-mod usage;
+pub(crate) mod usage;
 mod user;
 mod worker;
 mod written;

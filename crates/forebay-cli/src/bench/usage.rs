@@ -13,6 +13,13 @@ pub(super) fn of_this_thread() -> Usage {
     parse(&read("stat"), &read("schedstat"), &read("status"))
 }
 
+/// Returns the voluntary context switches of a thread of this process since its start; 0 if the
+/// thread has ended.
+pub(crate) fn voluntary_switches(thread: i32) -> u64 {
+    let status = read_to_string(format!("/proc/self/task/{thread}/status")).unwrap_or_default();
+    parse("", "", &status).voluntary_switches
+}
+
 /// Returns the usage between two readings.
 pub(super) fn between(before: &Usage, after: &Usage) -> Usage {
     Usage {
@@ -68,6 +75,15 @@ mod tests {
         assert_eq!((usage.minor_faults, usage.major_faults), (102, 7));
         assert_eq!((usage.voluntary_switches, usage.involuntary_switches), (5, 2));
         assert_eq!(parse("", "", ""), Usage::default());
+    }
+
+    #[test]
+    fn each_sleep_of_a_thread_is_a_voluntary_switch() {
+        let this = rustix::thread::gettid().as_raw_nonzero().get();
+        let before = voluntary_switches(this);
+        (0..3).for_each(|_| std::thread::sleep(std::time::Duration::from_millis(1)));
+        assert!(voluntary_switches(this) >= before + 3);
+        assert_eq!(voluntary_switches(i32::MAX), 0, "there is no such thread");
     }
 
     #[test]

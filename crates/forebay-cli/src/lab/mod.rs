@@ -29,10 +29,10 @@ const FIGURES: &str = "\
 Figures are printed beside the published ones. A deviation with a ! is over its bound, and a note
 below the tables gives the reason. Bounds: iops of tags, 5 % on hdd and with reads of 4 KiB, else
 2 %; gain_percent of run, 10 points; iops_of_hold of flush, 0.1; others have none. Context switches
-are voluntary ones: of job threads that wait for tags, two for each sleep, and of the worker that
-runs the queue. Tag waits are those of I/Os, also under fair, where no thread sleeps for a tag.
-jain is Jain's fairness index: 1 if all jobs got the same, 1/n if one job got everything. In rows of
-flush, iops are writes, and counts are those of the measured time, 20 s in virtual time.
+are all voluntary ones, two for each sleep: of job threads that wait for tags or completions, and of
+the worker that runs the queue. Tag waits are those of I/Os, also under fair, where no thread sleeps
+for a tag. jain is Jain's fairness index: 1 if all jobs got the same, 1/n if one job got everything.
+In rows of flush, iops are writes, and counts are those of the measured time, 20 s in virtual time.
 
 wake=stash starves most jobs: see least_job_share and jain. The settings called before, and stash
 and single, are for experiments only: forebay help policies.

@@ -154,6 +154,7 @@ fn shown(name: &str, value: f64) -> String {
         | metric::IOPS_OF_HOLD
         | metric::IOPS_OF_ONE
         | metric::CLOSED_FORM => format!("{value:.3}"),
+        metric::FEWER_SWITCHES => format!("{value:.1}"),
         metric::GAIN => format!("{value:.1} %"),
         metric::IOPS if value < 1000.0 => format!("{value:.1}"),
         _ => format!("{value:.0}"),

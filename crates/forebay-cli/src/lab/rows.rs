@@ -77,12 +77,16 @@ impl Row {
 pub(super) mod metric {
     /// Completed I/Os per second.
     pub(in crate::lab) const IOPS: &str = "iops";
-    /// The sum of the next two.
+    /// Voluntary context switches: the sum of the next three.
     pub(in crate::lab) const SWITCHES: &str = "context_switches_per_s";
-    /// Voluntary context switches of job threads in waits for tags.
+    /// Those of job threads that wait for tags.
     pub(in crate::lab) const TAG_SWITCHES: &str = "tag_wait_switches_per_s";
-    /// The same of the worker that runs the queue.
+    /// Those of job threads that wait for completions, or for anything else but tags.
+    pub(in crate::lab) const COMPLETION_SWITCHES: &str = "completion_wait_switches_per_s";
+    /// Those of the worker that runs the queue.
     pub(in crate::lab) const RUN_SWITCHES: &str = "run_queue_switches_per_s";
+    /// How many times fewer context switches than with `batch`.
+    pub(in crate::lab) const FEWER_SWITCHES: &str = "times_fewer_switches_than_batch";
     /// Threads that were woken and found no tag.
     pub(in crate::lab) const VAIN_WAKES: &str = "vain_wakeups_per_s";
     /// How long I/Os waited for their tags.
@@ -121,6 +125,32 @@ pub(super) mod metric {
     pub(in crate::lab) const REDUNDANT: &str = "redundant_runs_per_io";
 }
 
+/// Adds rows that compare the context switches of each policy with those of `batch`, where both
+/// were measured; beside the ratio of the published figures.
+pub(super) fn add_switch_ratios(rows: &mut Vec<Row>) {
+    let switches: Vec<Row> =
+        rows.iter().filter(|row| row.metric == metric::SWITCHES).cloned().collect();
+    for row in &switches {
+        let is_same = |other: &&Row| {
+            other.policy == "batch"
+                && (other.experiment, other.device, other.x) == (row.experiment, row.device, row.x)
+        };
+        let Some(batch) = switches.iter().find(is_same) else { continue };
+        if row.policy == "batch" || row.value == 0.0 {
+            continue;
+        }
+        let published = batch.published.zip(row.published).map(|(before, after)| before / after);
+        rows.push(Row {
+            metric: metric::FEWER_SWITCHES,
+            value: batch.value / row.value,
+            published,
+            bound: None,
+            note: String::new(),
+            ..row.clone()
+        });
+    }
+}
+
 #[cfg(test)]
 pub(super) fn sample() -> Row {
     Row {
@@ -140,6 +170,30 @@ pub(super) fn sample() -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn switches_are_compared_with_those_of_batch_at_the_same_number_of_jobs() {
+        let row = |policy, x, value, published| Row {
+            metric: metric::SWITCHES,
+            policy,
+            x,
+            value,
+            published,
+            ..sample()
+        };
+        let mut rows = vec![
+            row("batch", 1, 7.0, None),
+            row("batch", 72, 600.0, Some(500.0)),
+            row("stash", 72, 200.0, Some(100.0)),
+            row("fair", 72, 50.0, None),
+            row("fair", 24, 50.0, None),
+        ];
+        add_switch_ratios(&mut rows);
+        let ratios: Vec<_> =
+            rows[5..].iter().map(|row| (row.policy, row.x, row.value, row.published)).collect();
+        assert_eq!(ratios, [("stash", 72, 3.0, Some(5.0)), ("fair", 72, 12.0, None)]);
+        assert!(rows[5..].iter().all(|row| row.metric == metric::FEWER_SWITCHES));
+    }
 
     #[test]
     fn a_deviation_is_in_proportion_or_in_points() {

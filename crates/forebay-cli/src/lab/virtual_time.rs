@@ -8,7 +8,7 @@ use forebay_sim::machines::{self, Preset};
 
 use super::notes;
 use super::published::{self, Tags};
-use super::rows::{Bound, Row, metric};
+use super::rows::{Bound, Row, add_switch_ratios, metric};
 
 /// The policies of `tags`: before, after, and the two of this project.
 pub(super) const WAKES: [WakePolicy; 4] =
@@ -47,7 +47,9 @@ fn of_table(table: &Tags, is_full: bool) -> Vec<Row> {
         jobs.push(MANY_JOBS);
     }
     let cells = WAKES.iter().flat_map(|&wake| jobs.iter().map(move |&jobs| (wake, jobs)));
-    by_metric(cells.flat_map(|(wake, nr_jobs)| of_cell(table, nr_jobs, wake)).collect())
+    let mut rows = cells.flat_map(|(wake, nr_jobs)| of_cell(table, nr_jobs, wake)).collect();
+    add_switch_ratios(&mut rows);
+    by_metric(rows)
 }
 
 /// The rows of one cell.
@@ -111,15 +113,15 @@ fn rows_of(table: &Tags, load: &TagLoad, measured: &Measured) -> Vec<Row> {
         bound: bound.filter(|_| published.is_some()),
         note: String::new(),
     };
-    let (of_tags, of_runs) = (measured.tag_switches_per_s(), measured.run_queue_switches_per_s());
     let us = |ns: u64| ns as f64 / 1e3;
     let waits = &measured.tag_waits;
     let bound = Some(Bound::Share(table.bound));
     let mut rows = vec![
         row(metric::IOPS, measured.iops(), iops, bound),
-        row(metric::SWITCHES, of_tags + of_runs, switches, None),
-        row(metric::TAG_SWITCHES, of_tags, None, None),
-        row(metric::RUN_SWITCHES, of_runs, None, None),
+        row(metric::SWITCHES, measured.switches_per_s(), switches, None),
+        row(metric::TAG_SWITCHES, measured.tag_switches_per_s(), None, None),
+        row(metric::COMPLETION_SWITCHES, measured.completion_switches_per_s(), None, None),
+        row(metric::RUN_SWITCHES, measured.run_queue_switches_per_s(), None, None),
         row(metric::VAIN_WAKES, measured.vain_wakes_per_s(), None, None),
         row(metric::WAIT_P99, us(waits.percentile(990_000)), None, None),
         row(metric::WAIT_MAX, us(waits.max()), None, None),

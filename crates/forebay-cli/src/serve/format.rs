@@ -30,16 +30,13 @@ const FORMATS: [(&str, usize, &[u8]); 8] = [
 
 /// Returns a warning if the file of a spec begins like an image in a format other than raw.
 pub(super) fn warning(spec: &str) -> Option<String> {
-    let parsed = Spec::parse(spec).ok()?;
-    if !matches!(parsed.driver(), "file" | "aio" | "psync") {
-        return None;
-    }
+    let path = Spec::parse(spec).ok()?.file()?;
     let mut head = [0; HEAD_BYTES];
     // An image may be shorter than that. The rest is zero.
-    File::open(parsed.target()).ok()?.read_at(&mut head, 0).ok()?;
-    let (format, target) = (format_of(&head)?, parsed.target());
+    File::open(&path).ok()?.read_at(&mut head, 0).ok()?;
+    let (format, path) = (format_of(&head)?, path.display());
     Some(format!(
-        "{target}: this is a {format} image, and it is served as raw: clients see the {format} \
+        "{path}: this is a {format} image, and it is served as raw: clients see the {format} \
          file, not the disk in it; convert it with `qemu-img convert -O raw`, or serve it with \
          qemu-nbd"
     ))
@@ -70,16 +67,17 @@ mod tests {
     }
 
     #[test]
-    fn only_files_that_a_spec_names_are_looked_at() {
+    fn only_files_and_block_devices_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("disk.img");
         std::fs::write(&path, b"QFI\xfb").unwrap();
         let path = path.display();
-        for spec in [format!("{path}"), format!("psync:{path}?read_only=on")] {
+        for driver in ["", "psync:", "fault:", "fault:aio:"] {
+            let spec = format!("{driver}{path}?read_only=on");
             let warning = warning(&spec).expect("a warning");
             assert!(warning.starts_with(&format!("{path}: this is a qcow2 image")), "{warning}");
         }
-        for spec in ["ram:1M", "null:1M", "nowhere.img", &format!("fault:{path}")] {
+        for spec in ["ram:1M", "null:1M", "nowhere.img", "fault:ram:1M"] {
             assert_eq!(warning(spec), None, "{spec}");
         }
     }

@@ -152,7 +152,8 @@ fn raise_nr_descriptors() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-fn options(args: &ServeArgs) -> Result<Options, Failure> {
+/// Returns the options of the server for these arguments.
+pub(crate) fn options(args: &ServeArgs) -> Result<Options, Failure> {
     for (option, nr) in [("--name", args.name.len()), ("--description", args.description.len())] {
         if nr > args.specs.len() {
             let nr_specs = args.specs.len();
@@ -232,6 +233,9 @@ fn failure(error: &ServeError, args: &ServeArgs) -> Failure {
         ServeError::SameName(_) => {
             Failure::Run(format!("{error}: give each SPEC a --name of its own"))
         }
+        ServeError::Writable { spec } => Failure::Usage(format!(
+            "{spec}: read_only=off contradicts --read-only: leave out one of them"
+        )),
         ServeError::Memory { .. } => Failure::Usage(format!(
             "{error}: raise --memory-mib, or lower --max-connections or --threads"
         )),

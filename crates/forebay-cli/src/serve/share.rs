@@ -3,60 +3,110 @@
 use crate::failure::Failure;
 use forebay::Spec;
 
-/// Drivers of files and block devices, which lock the image.
-const LOCKING: [&str; 3] = ["file", "aio", "psync"];
+/// Effect of `--shared` on one disk.
+enum Effect {
+    /// Others may write to the image, with this spec.
+    Shared(String),
+    /// The disk has no image.
+    NoFile,
+    /// The spec chooses the lock itself.
+    OwnLock,
+}
 
 /// Returns the specs with `lock=shared` added to those that have a file and no `lock`.
 ///
 /// # Errors
-/// Returns an error if no disk has a file: then the option would have no effect.
+/// Returns an error if the option changes no disk, or contradicts `exclusive=on`.
 pub(super) fn shared(specs: &[String]) -> Result<Vec<String>, Failure> {
-    if !specs.iter().any(|spec| locks(spec)) {
-        let message =
-            "--shared: none of the disks is a file or block device, which could be shared";
-        return Err(Failure::Usage(message.to_owned()));
+    let (mut shared, mut reasons) = (Vec::new(), Vec::new());
+    let mut has_own_lock = false;
+    for text in specs {
+        match effect(text)? {
+            Effect::Shared(spec) => shared.push(spec),
+            unchanged => {
+                reasons.push(match unchanged {
+                    Effect::OwnLock => format!("{text} has a key lock"),
+                    _ => format!("{text} is not a file or block device"),
+                });
+                has_own_lock |= matches!(unchanged, Effect::OwnLock);
+                shared.push(text.clone());
+            }
+        }
     }
-    let share = |spec: &String| match locks(spec) && !has_lock(spec) {
-        true if spec.contains('?') => format!("{spec}&lock=shared"),
-        true => format!("{spec}?lock=shared"),
-        false => spec.clone(),
+    if reasons.len() < specs.len() {
+        return Ok(shared);
+    }
+    let remedy = match has_own_lock {
+        true => "leave out the option or the key",
+        false => "leave out the option",
     };
-    Ok(specs.iter().map(share).collect())
+    Err(Failure::Usage(format!("--shared has no effect: {}: {remedy}", reasons.join("; "))))
 }
 
-/// Returns whether the driver locks an image. A spec that cannot be parsed is refused when it is
-/// opened.
-fn locks(spec: &str) -> bool {
-    let Ok(spec) = Spec::parse(spec) else { return true };
-    LOCKING.contains(&spec.driver()) || (spec.driver() == "fault" && locks(spec.target()))
-}
-
-fn has_lock(spec: &str) -> bool {
-    let keys = spec.rsplit_once('?').map_or("", |(_, keys)| keys);
-    keys.split('&').any(|key| key.starts_with("lock="))
+fn effect(text: &str) -> Result<Effect, Failure> {
+    let Ok(mut spec) = Spec::parse(text) else {
+        // It is refused when it is opened, with the reason.
+        return Ok(Effect::Shared(text.to_owned()));
+    };
+    if spec.file().is_none() {
+        return Ok(Effect::NoFile);
+    }
+    if spec.switch("exclusive") == Some(true) {
+        return Err(Failure::Usage(format!(
+            "--shared: {text}: exclusive=on lets no other program use the image: leave out one of \
+             them"
+        )));
+    }
+    if spec.get("lock").is_some() {
+        return Ok(Effect::OwnLock);
+    }
+    spec.set("lock", "shared");
+    Ok(Effect::Shared(spec.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    fn shared(specs: &[&str]) -> Result<Vec<String>, String> {
+        let specs: Vec<_> = specs.iter().map(|spec| (*spec).to_owned()).collect();
+        super::shared(&specs).map_err(|failure| failure.to_string())
+    }
 
     #[test]
     fn files_are_shared_and_other_disks_are_left_alone() {
-        let specs = ["a.img", "b.img?direct=on", "ram:1M", "fault:c.img?rule=read:io"];
-        let with = ["a.img?lock=shared", "b.img?direct=on&lock=shared", "ram:1M"];
-        let shared = shared(&specs.map(String::from)).expect("three are files");
-        assert_eq!(shared[..3], with);
-        assert_eq!(shared[3], "fault:c.img?rule=read:io&lock=shared");
+        let specs = ["a.img", "b.img?direct=on", "ram:1M", "fault:c.img?rule=read:io", "d?lock=on"];
+        let expected = [
+            "a.img?lock=shared",
+            "b.img?direct=on&lock=shared",
+            "ram:1M",
+            "fault:c.img?rule=read:io&lock=shared",
+            "d?lock=on",
+        ];
+        assert_eq!(shared(&specs).expect("three are files"), expected);
+        // A `?` of the path, and a key of another disk in it.
+        let path = "lock=%3F/a.img";
+        assert_eq!(shared(&[path]).expect("a file"), [format!("{path}?lock=shared")]);
     }
 
     #[test]
-    fn a_lock_of_the_spec_stays() {
-        let specs = ["a.img?lock=off".to_owned()];
-        assert_eq!(shared(&specs).expect("a file"), specs);
+    fn the_option_is_refused_if_it_changes_no_disk() {
+        let message = shared(&["a.img?lock=off"]).expect_err("the key decides");
+        let expected = "--shared has no effect: a.img?lock=off has a key lock: leave out the \
+                        option or the key";
+        assert_eq!(message, expected);
+        let message = shared(&["ram:1M", "fault:null:1M"]).expect_err("no file");
+        let expected = "--shared has no effect: ram:1M is not a file or block device; \
+                        fault:null:1M is not a file or block device: leave out the option";
+        assert_eq!(message, expected);
     }
 
     #[test]
-    fn it_is_refused_where_it_has_no_effect() {
-        assert!(shared(&["ram:1M".to_owned(), "null:1M".to_owned()]).is_err());
+    fn the_option_is_refused_beside_exclusive() {
+        for specs in [&["a.img?exclusive=on"][..], &["b.img", "a.img?exclusive=on"]] {
+            let message = shared(specs).expect_err("it contradicts the key");
+            let expected = "--shared: a.img?exclusive=on: exclusive=on lets no other program use \
+                            the image: leave out one of them";
+            assert_eq!(message, expected);
+        }
+        assert!(shared(&["a.img?exclusive=off"]).is_ok());
     }
 }

@@ -292,7 +292,7 @@ fn the_page_cache_is_dropped_before_the_start() {
     let args = "--name=a --filename=disk.img --rw=randread --io_size=4k";
     bench_json(&folder, &format!("{args} --invalidate=0"));
     if before < 4096 || pages_in_memory(&folder, "disk.img") != Some(4096) {
-        return crate::common::note_not_applicable(test, "the page cache is too small");
+        return crate::common::skip(test, "the page cache is too small");
     }
     bench_json(&folder, args);
     let left = pages_in_memory(&folder, "disk.img").expect("a number");
@@ -301,7 +301,7 @@ fn the_page_cache_is_dropped_before_the_start() {
         .current_dir(folder.path())
         .output();
     if kind.is_ok_and(|output| stdout(&output).trim() == "tmpfs") {
-        return crate::common::note_not_applicable(test, "pages of a tmpfs cannot be dropped");
+        return crate::common::skip(test, "pages of a tmpfs cannot be dropped");
     }
     assert!(left < 2048, "{left} pages");
 }

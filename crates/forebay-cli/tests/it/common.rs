@@ -1,6 +1,6 @@
 //! What the tests of the program share: a folder where direct I/O works, and running it.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
@@ -48,11 +48,10 @@ pub(crate) fn bench_until(folder: &TempDir, args: &str, sign: &str) -> Child {
     child
 }
 
-/// Prints that a part of a test does not apply to this machine, and why. libtest captures
-/// `eprintln!` of tests that pass, so the line goes to standard error itself.
-pub(crate) fn note_not_applicable(test: &str, why: &str) {
-    // Nothing is lost if it is closed.
-    let _ = std::io::stderr().write_all(format!("{test}: IN PART: {why}\n").as_bytes());
+/// Skips a test, or a part of it, that does not apply to this machine: the kernel, for instance,
+/// lacks a feature.
+pub(crate) fn skip(test: &str, why: &str) {
+    crate::skip_support::skip_always(test, why);
 }
 
 /// Skips a test that needs a tool. Under `FOREBAY_REQUIRE_TOOLS=1` that is an error.

@@ -170,6 +170,123 @@ fn what_is_no_single_group_or_logs_is_refused_before_the_first_run() {
 }
 
 #[test]
+fn comparison_of_a_job_with_itself_is_refused() {
+    let folder = folder();
+    let check = |args: &str, with: &str| {
+        let output = bench(&folder, &format!("--name=a {args} --compare={with}"));
+        let message = format!(
+            "forebay: --compare={with}: both sides would run the same jobs on the same disks: the \
+             keys have no effect or are those of side A; leave them out, or give other values\n"
+        );
+        assert_eq!((stderr(&output), output.status.code()), (message, Some(2)), "{args}");
+    };
+    check("--filename=ram:1M --plug=none", "?plug=none");
+    check("--filename=ram:1M?nomerges=1&plug=none --queue_depth=3", "?nomerges=1&queue_depth=3");
+    check("--filename=x --ioengine=null --size=1m", "?direct=on");
+    check("--filename=ram:1M --plug=none", "ram:1M?plug=none");
+    // Without a key, it shows how much equal runs differ.
+    let args = "--name=a --filename=ram:1M --compare=ram:1M --compare-pairs=1";
+    let output = bench(&folder, args);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+}
+
+#[test]
+fn options_that_a_comparison_cannot_honour_are_refused() {
+    let folder = folder();
+    let check = |args: &str, message: &str| {
+        let output = bench(&folder, &format!("{args} --name=a --filename=ram:1M --compare=ram:2M"));
+        let message = format!("forebay: --compare: {message}\n");
+        assert_eq!((stderr(&output), output.status.code()), (message, Some(2)), "{args}");
+    };
+    let no_reports = "a comparison prints one report at its end; leave it out";
+    check("--status-interval=1", &format!("--status-interval has no effect: {no_reports}"));
+    let no_line = "the progress line of a comparison stays in place; leave it out";
+    check("--eta-newline=1", &format!("--eta-newline has no effect: {no_line}"));
+    check(
+        "--output-format=json+",
+        "--output-format=json+ has no effect: a comparison has no histograms; use \
+         --compare-format=json",
+    );
+    check(
+        "--output-format=normal,json",
+        "--output-format with several formats has no effect: a comparison is printed in one; use \
+         --compare-format",
+    );
+    check(
+        "--output-format=json --compare-format=svg",
+        "--output-format=json contradicts --compare-format; leave out one of them",
+    );
+}
+
+#[test]
+fn options_of_the_report_without_effect_are_noted() {
+    let names = ["percentile_list=75", "clat_percentiles=0", "lat_percentiles=1"];
+    let names = names.into_iter().chain(["slat_percentiles=1", "unified_rw_reporting=mixed"]);
+    for option in names {
+        let args = format!(
+            "--name=a --filename=ram:1M --{option} --compare=?plug=none --compare-pairs=1 \
+             --compare-format=json"
+        );
+        let output = bench(&folder(), &args);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let name = option.split('=').next().expect("a name");
+        let note = format!(
+            "forebay: --compare: a: --{name} has no effect: the metrics of a comparison are fixed\n"
+        );
+        assert_eq!(stderr(&output), note);
+        let p50 = &json(&output);
+        let p50 = &metric(p50, "clat_p50_us")["b"]["median"];
+        assert!(p50.as_f64().is_some_and(|p50| p50 > 0.0), "{option}: {p50}");
+    }
+}
+
+#[test]
+fn options_without_effect_on_the_other_side_are_noted() {
+    let folder = folder();
+    data_file(&folder, "disk.img", 1 << 20);
+    let args = "--name=a --filename=disk.img --fixedbufs=1 --compare=ram:1M --compare-pairs=1";
+    let output = bench(&folder, args);
+    assert_eq!(
+        stderr(&output),
+        "forebay: --compare=ram:1M: a: --fixedbufs has no effect on ram:1M: only disks on a file \
+         or block device have an io_uring\n"
+    );
+}
+
+/// A report of one side with reads and, if `writes` is not 0, writes.
+fn report_of(reads: u32, writes: u32) -> String {
+    let of = |ios: u32| {
+        format!(
+            r#"{{"total_ios": {ios}, "iops": {ios}, "bw_bytes": {ios}, "clat_ns": {{"mean": 1,
+            "percentile": {{"50.000000": 1, "99.000000": 1, "99.900000": 1}}}}}}"#
+        )
+    };
+    format!(
+        "printf '{{\\n\"jobs\": [{{\"ctx\": 1, \"read\": {}, \"write\": {}, \"trim\": {}}}]}}\\n'",
+        of(reads),
+        of(writes),
+        of(0)
+    )
+}
+
+#[test]
+fn direction_without_io_on_our_side_fails_the_comparison() {
+    let args = "--name=a --filename=null:1M --rw=read --compare=fio --compare-fail \
+                --compare-format=json";
+    let output = with_fio(&folder(), "fio-3.33", &report_of(9, 9), args);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    let report = json(&output);
+    let rows = report["metrics"].as_array().expect("a list");
+    let write = |name: &str| {
+        let is_it = |row: &&Value| row["metric"] == name && row["direction"] == "write";
+        rows.iter().find(is_it).expect("a row")
+    };
+    assert_eq!(write("iops")["verdict"], "worse");
+    assert_eq!(write("iops")["ratio"]["median"], 0.0);
+    assert_eq!(write("clat_p99_us")["verdict"], "undecided");
+}
+
+#[test]
 fn the_form_of_the_report_does_not_keep_jobs_from_being_compared() {
     let args = "--name=a --filename=ram:1M --rw=randrw --unified_rw_reporting=mixed \
                 --percentile_list=75 --compare=?plug=none --compare-pairs=1 --compare-format=json";

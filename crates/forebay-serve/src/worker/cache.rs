@@ -55,6 +55,7 @@ impl Disks {
         let fills_cache = self.exports[export].caches_reads;
         let key = self.flights.insert(Flight { is_all_there: !fills_cache, ..flight });
         conn.nr_in_flight += 1;
+        conn.nr_cache += 1;
         match fills_cache {
             true => self.caching[export].waiting.push_back((key, 0)),
             false => self.to_settle.push(key),

@@ -7,7 +7,7 @@ use super::payload::Payload;
 use super::slots::Key;
 use crate::listen::Peer;
 use crate::metrics::OpenConnection;
-use crate::pool::{Held, Pool};
+use crate::pool::{Held, Pool, Seat};
 use crate::tls::TlsStream;
 use forebay_nbd::server::{Command, Handshake, NbdError, Request, Transmission};
 use forebay_nbd::wire::Framing;
@@ -16,7 +16,7 @@ use rustix::net::SendFlags;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 /// Capacity of the unparsed bytes of an idle connection: the longest header of a request.
 pub(super) const REST_MIN: usize = Framing::Extended.request_len();
@@ -48,13 +48,17 @@ pub(crate) struct Conn {
     pub(crate) nr_in_flight: u32,
     /// Number of these that are BLOCK_STATUS requests.
     pub(crate) nr_questions: u32,
+    /// How many of them are CACHE.
+    pub(crate) nr_cache: u32,
+    /// CACHE requests that are over, and whose replies wait for the end of an exclusive read.
+    pub(crate) held_back: Vec<Key>,
     /// Bytes of the pool that the connection holds.
     pub(crate) held: Held,
     /// Input waits for memory, for the disk, or for the client to read its replies. Nothing more is
     /// received until then.
     pub(crate) is_stalled: bool,
     /// A large read is in flight whose reply is sent in pieces that must not be interrupted. No
-    /// other request begins until it has ended.
+    /// other request begins, and no CACHE is answered, until it has ended.
     pub(crate) is_exclusive: bool,
     /// Whether the connection is in the worker's `waiting` list.
     pub(crate) is_waiting: bool,
@@ -67,17 +71,8 @@ pub(crate) struct Conn {
     pub(crate) deadline_ns: Option<u64>,
     /// Events for which the socket is registered at the worker's epoll.
     pub(crate) interest: EventFlags,
-    seat: Option<Seat>,
-}
-
-/// A place among the connections that have chosen an export. Relaxed: it is only a count.
-#[derive(Debug)]
-struct Seat(Arc<AtomicUsize>);
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+    /// Place of the connection among those that have chosen an export.
+    pub(crate) seat: Option<Seat>,
 }
 
 /// Transport of the bytes of a connection.
@@ -136,6 +131,8 @@ impl Conn {
             paused: Vec::new(),
             nr_in_flight: 0,
             nr_questions: 0,
+            nr_cache: 0,
+            held_back: Vec::new(),
             held: Held::default(),
             is_stalled: false,
             is_exclusive: false,
@@ -149,18 +146,18 @@ impl Conn {
     }
 
     /// Takes one of the `max` places for connections that have chosen an export, and returns
-    /// whether one was free. The place is released when the connection is dropped.
+    /// whether one was free.
     pub(crate) fn count_in(&mut self, nr_open: &Arc<AtomicUsize>, max: usize) -> bool {
-        let seat = Seat(Arc::clone(nr_open));
-        let is_free = seat.0.fetch_add(1, Ordering::Relaxed) < max;
+        let (seat, nr_before) = Seat::take(nr_open);
         self.seat = Some(seat);
-        is_free
+        nr_before < max
     }
 
     /// Counts a request that has ended.
     #[inline]
     pub(crate) fn ended(&mut self, rq: &Request, has_failed: bool) {
         self.nr_in_flight -= 1;
+        self.nr_cache -= u32::from(rq.command == Ok(Command::Cache));
         let moved = match rq.command {
             Ok(Command::Read { .. } | Command::Write { .. }) => rq.len,
             _ => 0,
@@ -185,10 +182,12 @@ impl Conn {
     }
 
     /// Returns whether a disk has still to complete I/O of this connection. Requests that wait for
-    /// memory do not count, since they wait for the client; nor does BLOCK_STATUS, which may hang.
+    /// memory do not count, since they wait for the client, nor do replies that wait for such a
+    /// request; nor does BLOCK_STATUS, which may hang.
     pub(crate) fn waits_for_disk(&self) -> bool {
         let nr_half = u32::from(self.payload.is_some());
-        self.nr_in_flight > nr_half + self.nr_questions + self.paused.len() as u32
+        let nr_waiting = (self.paused.len() + self.held_back.len()) as u32;
+        self.nr_in_flight > nr_half + self.nr_questions + nr_waiting
     }
 
     /// Sends the TLS close_notify, unless the connection is broken.

@@ -259,8 +259,9 @@ impl Disks {
         }
         if conn.must_be_contiguous(&flight.rq) && !self.has_room_for_all(conn, &flight) {
             // Nothing else may be sent between its waves: so it begins when all earlier requests
-            // are answered, and later ones wait.
-            if conn.nr_in_flight > 0 {
+            // are answered, and later ones wait. A CACHE may take minutes, and other clients
+            // postpone it, so the read does not wait for it; its reply waits for the read.
+            if conn.nr_in_flight > conn.nr_cache {
                 return Begun::NoRoom;
             }
             conn.is_exclusive = true;

@@ -18,7 +18,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 /// The header of a simple reply, bytes.
-const REPLY_LEN: usize = 16;
+pub(super) const REPLY_LEN: usize = 16;
 
 pub(super) struct Driven {
     pub(super) worker: Worker,

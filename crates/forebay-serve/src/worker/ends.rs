@@ -37,7 +37,7 @@ impl Worker {
         let Some(conn) = self.conns.get_mut(flight.conn) else {
             // The client is gone, so its I/O ends here.
             if let Some(buf) = completion.buf {
-                self.disks.pool.give_left(buf);
+                self.disks.pool.give_gone(buf);
             }
             return self.settle(key);
         };
@@ -108,9 +108,15 @@ impl Worker {
         if !flight.is_all_there {
             return; // its payload is incomplete
         }
+        if conn.is_exclusive && flight.rq.command == Ok(Command::Cache) {
+            return conn.held_back.push(key);
+        }
         let flight = self.disks.flights.remove(key).expect("it is there");
+        let mut held_back = Vec::new();
         if flight.wave.is_some() {
-            conn.is_exclusive = false; // an exclusive request is alone on its connection
+            // Only CACHE is in flight beside an exclusive request.
+            conn.is_exclusive = false;
+            held_back = std::mem::take(&mut conn.held_back);
         }
         conn.ended(&flight.rq, flight.failed.is_some());
         if let (Some((_, why)), Some(kind)) = (flight.failed, kind_of(&flight.rq)) {
@@ -125,6 +131,9 @@ impl Worker {
         answer(conn, &flight);
         self.count(flight.export, flight.begun_ns, flight.issued_ns);
         self.mark_dirty(conn_key);
+        for key in held_back {
+            self.settle(key);
+        }
     }
 
     /// Adds the latencies of a request to the statistics.

@@ -48,12 +48,12 @@ impl Worker {
             if let Some(buf) = payload.buf {
                 pool.give(buf, &mut conn.held);
             }
-            pool.leave(&mut conn.held);
+            pool.leave(&mut conn.held, conn.seat.take());
             self.settle(payload.flight);
         } else {
-            pool.leave(&mut conn.held);
+            pool.leave(&mut conn.held, conn.seat.take());
         }
-        for flight in std::mem::take(&mut conn.paused) {
+        for flight in conn.paused.drain(..).chain(conn.held_back.drain(..)) {
             self.settle(flight);
         }
         self.door.closed();

@@ -2,8 +2,8 @@
 //!
 //! A wave is submitted when the data of the one before it are queued for the client, so that a read
 //! of any length takes no more memory than a wave. If a reply has one header for all of its data,
-//! nothing may be sent between its waves: such a read begins only when nothing else is in flight on
-//! its connection, unless it fits into one wave.
+//! nothing may be sent between its waves: such a read begins only when nothing but CACHE is in
+//! flight on its connection, unless it fits into one wave. Replies to CACHE wait for its end.
 
 use super::conn::Conn;
 use super::disks::{Begun, Disks, Flight};
@@ -114,7 +114,7 @@ impl Disks {
     /// Returns the pieces of a read whose client is gone to the pool.
     pub(super) fn drop_pieces(&mut self, wave: Option<Box<Wave>>) {
         for (buf, _) in wave.into_iter().flat_map(|wave| wave.pieces).flatten() {
-            self.pool.give_left(buf);
+            self.pool.give_gone(buf);
         }
     }
 }

@@ -11,6 +11,8 @@ pub struct Measured {
     pub ios_of_jobs: Vec<u64>,
     /// How often a job's thread went to sleep because there was no tag.
     pub nr_tag_sleeps: u64,
+    /// How often a job's thread went to sleep until one of its I/Os had completed.
+    pub nr_completion_sleeps: u64,
     /// How often one of those was woken, and found no tag.
     pub nr_vain_wakes: u64,
     /// How often a worker thread was woken to run the queue.
@@ -32,7 +34,17 @@ impl Measured {
         self.per_s(2 * self.nr_tag_sleeps)
     }
 
-    /// The same of the worker that runs the queue.
+    /// Voluntary context switches of job threads in waits for completions, per second.
+    pub fn completion_switches_per_s(&self) -> f64 {
+        self.per_s(2 * self.nr_completion_sleeps)
+    }
+
+    /// All voluntary context switches, per second: of job threads and of the worker.
+    pub fn switches_per_s(&self) -> f64 {
+        self.per_s(2 * (self.nr_tag_sleeps + self.nr_completion_sleeps + self.nr_worker_runs))
+    }
+
+    /// Voluntary context switches of the worker that runs the queue, per second.
     pub fn run_queue_switches_per_s(&self) -> f64 {
         self.per_s(2 * self.nr_worker_runs)
     }
@@ -87,13 +99,16 @@ mod tests {
             run_ns: 500_000_000,
             ios_of_jobs: vec![10, 30],
             nr_tag_sleeps: 3,
+            nr_completion_sleeps: 5,
             nr_vain_wakes: 1,
             nr_worker_runs: 2,
             tag_waits: Histogram::default(),
         };
         assert_eq!(measured.iops(), 80.0);
         assert_eq!(measured.tag_switches_per_s(), 12.0);
+        assert_eq!(measured.completion_switches_per_s(), 20.0);
         assert_eq!(measured.run_queue_switches_per_s(), 8.0);
+        assert_eq!(measured.switches_per_s(), 40.0);
         assert_eq!(measured.least_share(), 0.5);
     }
 }

@@ -128,6 +128,7 @@ impl<'a> World<'a> {
                 run_ns: load.run_ns,
                 ios_of_jobs: Vec::new(),
                 nr_tag_sleeps: 0,
+                nr_completion_sleeps: 0,
                 nr_vain_wakes: 0,
                 nr_worker_runs: 0,
                 tag_waits: Histogram::default(),
@@ -250,7 +251,10 @@ impl<'a> World<'a> {
             self.after_submission(id, now, submit_ns, false);
         } else {
             match job.reap() {
-                0 => job.doing = Doing::WaitingForEnd,
+                0 => {
+                    job.doing = Doing::WaitingForEnd;
+                    self.measured.nr_completion_sleeps += u64::from(self.is_measured(now));
+                }
                 nr => self.add(now + nr * costs.reap_ns, id),
             }
         }

@@ -1,4 +1,4 @@
-//! Locks of an open file description on ranges of a file: `F_OFD_SETLK` and `F_OFD_GETLK` (fcntl(2)).
+//! Locks of an open file description on ranges of a file: `F_OFD_SETLK`, `F_OFD_GETLK`; fcntl(2).
 // It makes a system call that the standard library does not wrap.
 #![allow(unsafe_code)]
 

@@ -1,9 +1,9 @@
 //! The `fault` driver: wraps another device and lets chosen requests fail.
 //!
-//! What a rule says is in [`mod@rule`].
+//! [`mod@rule`] parses and applies the rules.
 //!
-//! A request that completes here is there to be reaped at once. The inner driver never gets it, and
-//! its waiter knows nothing of it. It need not: `has_ready` reports it to the thread that issued,
+//! A request that completes here can be reaped at once. The inner driver never gets it, and its
+//! waiter does not count it. It need not: `has_ready` reports it to the thread that issued,
 //! which reaps it in the same turn, and kicks the thread that waits if that waits for it. Late
 //! completions are in [`mod@delay`], and failed write-backs in [`mod@write_back`].
 
@@ -12,6 +12,8 @@ mod rule;
 mod write_back;
 
 use self::delay::{Delays, FaultWaiter};
+#[cfg(test)]
+pub(crate) use self::rule::NAMES as RULE_NAMES;
 use self::rule::{Effect, Rule, Rules, rule};
 use self::write_back::{Description, Inode};
 use super::{Device, DriverQueue, Mode, Opened, Waiter};

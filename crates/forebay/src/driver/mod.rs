@@ -24,6 +24,8 @@
 mod aio;
 mod doorbell;
 mod fault;
+#[cfg(test)]
+pub(crate) use fault::RULE_NAMES;
 mod file;
 mod holes;
 mod memory;

@@ -1,10 +1,14 @@
-//! Timerfd of a hardware context: wakes event loops when no completion will.
+//! Alarm of a hardware context: wakes event loops when no completion will.
 //!
 //! A turn may leave work with nothing in flight: the driver was busy, or a gate is closed. Then the
 //! driver's descriptor stays silent, whichever thread made the turn. So each descriptor for an
-//! event loop also watches the alarm of its context ([`AnyOf`](super::event::AnyOf)). A timerfd
-//! stays readable until it is set again, so it wakes every loop of the context, and only a turn
-//! clears it: a loop that reaps without a turn is woken again.
+//! event loop also watches the alarm of its context ([`AnyOf`](super::event::AnyOf)): a timerfd for
+//! later, and an eventfd for now. Both stay readable until the alarm is cleared, so it wakes every
+//! loop of the context, and only a turn clears it: a loop that reaps without a turn is woken again.
+//!
+//! The program may install a seccomp filter that forbids to set timers. If it came first, the alarm
+//! is not made, and the loop gets the error. If it came later, the alarm wakes the loops at once in
+//! place of later: they poll a busy driver, and no wake-up is lost.
 //!
 //! - B1 A turn clears the alarm before it reads the gates and the inbox.
 //! - B2 A turn that leaves work at a busy driver with nothing in flight sets the alarm, if the
@@ -12,64 +16,90 @@
 //! - B3 A thread that opens a gate fires the alarm afterwards, in each context whose token it
 //!   cannot take. The other contexts it turns itself (R4).
 //!
-//! No wake-up is lost between B1 and B3. All changes of the timer are made under one lock. If the
+//! No wake-up is lost between B1 and B3. All changes of the alarm are made under one lock. If the
 //! opener's change comes before the turn's, the turn acquires the open gate by the lock, and runs
-//! the work. If it comes later, the timer stays readable, and another turn follows. The same holds
+//! the work. If it comes later, the alarm stays readable, and another turn follows. The same holds
 //! if the flag hides the opener's change from the turn: the turn then clears nothing.
 
-use crate::runtime::event::TimerFd;
+use crate::runtime::event::{Event, TimerFd};
 use crate::runtime::primitive::{AtomicBool, Mutex, Ordering, lock};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// The alarm of one hardware context. It has no descriptor until an event loop asks for one.
+/// The alarm of one hardware context. It has no descriptors until an event loop asks for them.
 #[derive(Debug)]
 pub(crate) struct Alarm {
-    timer: OnceLock<TimerFd>,
-    /// Held during every change of the timer and of the flag.
-    change: Mutex<()>,
-    /// Whether the timer runs or has expired. Spares turns a system call.
+    fds: OnceLock<Fds>,
+    /// Held during every change of the descriptors and of the flag.
+    change: Mutex<Pending>,
+    /// Whether the alarm is readable now or later. Spares turns a system call.
     is_set: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Fds {
+    timer: TimerFd,
+    event: Event,
+}
+
+/// What the next clear has to take back.
+#[derive(Debug, Default)]
+struct Pending {
+    /// The timer runs or has expired.
+    timer: bool,
+    /// The eventfd was signalled.
+    event: bool,
 }
 
 impl Alarm {
     pub(crate) fn new() -> Alarm {
-        Alarm { timer: OnceLock::new(), change: Mutex::new(()), is_set: AtomicBool::new(false) }
+        Alarm {
+            fds: OnceLock::new(),
+            change: Mutex::new(Pending::default()),
+            is_set: AtomicBool::new(false),
+        }
     }
 
-    /// Returns the descriptor, which is made by the first call.
+    /// Returns the descriptors, which are made by the first call.
     ///
     /// # Errors
-    /// The system's error if it has no room for a descriptor.
-    pub(crate) fn fd(&self) -> io::Result<BorrowedFd<'_>> {
+    /// The system's error if it has no room for a descriptor, or forbids to set a timer.
+    pub(crate) fn fds(&self) -> io::Result<[BorrowedFd<'_>; 2]> {
         let _change = lock(&self.change);
-        if self.timer.get().is_none() {
-            let _ = self.timer.set(TimerFd::new()?);
+        if self.fds.get().is_none() {
+            let _ = self.fds.set(Fds { timer: TimerFd::new()?, event: Event::new()? });
         }
-        Ok(self.timer.get().expect("just made").fd())
+        let Fds { timer, event } = self.fds.get().expect("just made");
+        Ok([timer.fd(), event.fd()])
     }
 
     /// Wakes the loops after `delay`, unless the alarm is set already (B2).
     #[cold]
     pub(crate) fn set(&self, delay: Duration) {
-        let _change = lock(&self.change);
+        let mut pending = lock(&self.change);
+        let Some(Fds { timer, event }) = self.fds.get() else { return };
         // Relaxed, here and below: the flag changes under the lock alone.
-        if !self.is_set.load(Ordering::Relaxed) {
-            self.start(delay);
+        if self.is_set.load(Ordering::Relaxed) {
+            return;
         }
+        match timer.start(delay) {
+            Ok(()) => pending.timer = true,
+            Err(_) => {
+                event.signal();
+                pending.event = true;
+            }
+        }
+        self.is_set.store(true, Ordering::Relaxed);
     }
 
     /// Wakes the loops now (B3).
     pub(crate) fn fire(&self) {
-        let _change = lock(&self.change);
-        self.start(Duration::ZERO);
-    }
-
-    fn start(&self, delay: Duration) {
-        if let Some(timer) = self.timer.get() {
-            timer.start(delay);
+        let mut pending = lock(&self.change);
+        if let Some(Fds { event, .. }) = self.fds.get() {
+            event.signal();
+            pending.event = true;
             self.is_set.store(true, Ordering::Relaxed);
         }
     }
@@ -84,11 +114,15 @@ impl Alarm {
 
     #[cold]
     fn stop(&self) {
-        let _change = lock(&self.change);
-        if let Some(timer) = self.timer.get() {
-            timer.stop();
+        let mut pending = lock(&self.change);
+        if let Some(Fds { timer, event }) = self.fds.get() {
+            if std::mem::take(&mut pending.event) {
+                event.clear();
+            }
+            // A timer that cannot be stopped expires, and a later turn clears it.
+            pending.timer = pending.timer && !timer.stop();
         }
-        self.is_set.store(false, Ordering::Relaxed);
+        self.is_set.store(pending.timer, Ordering::Relaxed);
     }
 
     /// Returns whether the loops are woken now or later; a guess.

@@ -215,7 +215,7 @@ impl Hctx {
         &'a self,
         fds: impl IntoIterator<Item = BorrowedFd<'a>>,
     ) -> io::Result<AnyOf> {
-        let any = AnyOf::new(fds.into_iter().chain([self.alarm.fd()?]))?;
+        let any = AnyOf::new(fds.into_iter().chain(self.alarm.fds()?))?;
         // Relaxed: the change of the run word that asks for the turn publishes it.
         self.is_polled.store(true, Ordering::Relaxed);
         Ok(any)

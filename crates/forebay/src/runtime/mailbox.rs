@@ -322,9 +322,17 @@ pub(crate) enum Wake {
 }
 
 impl Wake {
-    pub(crate) fn fire(self) {
+    /// Wakes a thread; does nothing for a task.
+    pub(crate) fn fire_thread(&self) {
+        if let Wake::Thread(thread) = self {
+            thread.wake();
+        }
+    }
+
+    /// Wakes a task, or frees the mailbox of a dropped future; does nothing for a thread.
+    pub(crate) fn fire_task(self) {
         match self {
-            Wake::Thread(thread) => thread.wake(),
+            Wake::Thread(_) => {}
             Wake::Task(mailbox) => {
                 if let Owner::Task { waker, .. } = &mailbox.owner {
                     let waker = lock(waker).take();

@@ -54,7 +54,8 @@ fn deliver(owner: u64, number: u32) -> bool {
         Delivered::Quietly => false,
         Delivered::ToLeader => true,
         Delivered::ToSleeper(wake) => {
-            wake.fire();
+            wake.fire_thread();
+            wake.fire_task();
             false
         }
     }

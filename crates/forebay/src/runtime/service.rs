@@ -5,18 +5,20 @@
 //! future starts it, if no event loop drives the disk ([`Shared::drive`]).
 //!
 //! - V1 A thread that is started beside a leader follows it, and becomes the leader by its baton
-//!   (W3), like any waiter. It never has enough, so it keeps the baton.
+//!   (W3), like any waiter. It keeps the baton until it steps down, or has wakers to run (V4).
 //! - V2 It steps down when an event loop asks for the disk's descriptor, or when the disk is
-//!   closed. Only a leader steps down. It passes the baton, then turns once more: what came while
-//!   it was kicked was left to it (W6).
+//!   closed. A thread that follows steps down once it leads. A leader that steps down passes the
+//!   baton, then turns once more: what came while it was kicked was left to it (W6).
 //! - V3 When the disk is closed, no other thread leads (a leader has a handle of the disk). So the
-//!   thread has the baton, or gets it, and comes to its end.
+//!   thread has the baton, gets it, or runs wakers, and comes to its end.
+//! - V4 It passes the baton before it runs wakers, and leads again, or follows, after them. A waker
+//!   is foreign code, and may wait for another thread's blocking call, which needs a leader.
 //!
 //! [`Shared::drive`]: super::shared::Shared::drive
 
 use crate::driver::Waiter;
 use crate::runtime::abort::AbortOnUnwind;
-use crate::runtime::hctx::{Hctx, now_ns};
+use crate::runtime::hctx::{Hctx, Token, now_ns};
 use crate::runtime::mailbox::Mailbox;
 use crate::runtime::primitive::{AtomicBool, Ordering, thread};
 use crate::runtime::shared::SHARED;
@@ -97,7 +99,7 @@ impl Service {
 
     /// The disk is closed: the thread ends, and has passed the baton.
     pub(crate) fn end(self, hctx: &Hctx, waiter: &dyn Waiter) {
-        // It may be this one: it woke a task that dropped the last handle.
+        // It may be this one: it runs a waker that has dropped the last handle, and leads no more.
         if self.thread.thread().id() != thread::current().id() {
             self.step_down(hctx);
             if !waiter.misses_kicks() || self.is_gone_soon() {
@@ -146,60 +148,80 @@ impl Server {
 
     fn run(&self) {
         reserve_spare();
-        let hctx = &self.hctxs[SHARED];
+        let (hctx, mailbox) = (&self.hctxs[SHARED], Arc::new(Mailbox::of_thread()));
         if !self.state.is_leading.load(Ordering::Relaxed) {
-            self.follow(hctx);
+            self.follow(hctx, &mailbox);
         }
-        self.lead(hctx);
-        // False: the disk was closed by this thread, in a turn.
+        while let Some(token) = self.lead(hctx) {
+            self.run_wakers(hctx, token);
+            if self.is_over() {
+                break;
+            }
+            self.follow(hctx, &mailbox);
+        }
+        // False after wakers, and if the disk was closed while no kick could end the wait.
         if self.state.is_leading.load(Ordering::Relaxed) {
             self.state.is_leading.store(false, Ordering::Relaxed);
             hctx.run.unblock();
             hctx.hand_off();
             hctx.run_turn();
-            // Its last turns may have ended what the event loop now waits for at the descriptor.
-            hctx.wake_loops();
         }
+        // Its last turns may have ended what the event loop now waits for at the descriptor.
+        hctx.wake_loops();
         self.state.is_gone.store(true, Ordering::Relaxed);
     }
 
-    /// Waits for the baton (V1).
-    fn follow(&self, hctx: &Hctx) {
-        let mailbox = Arc::new(Mailbox::of_thread());
-        while !hctx.run.try_lead() && !wait::follow(hctx, &mailbox, NEVER) {}
+    /// Becomes the leader, or waits for the baton (V1).
+    fn follow(&self, hctx: &Hctx, mailbox: &Arc<Mailbox>) {
+        while !hctx.run.try_lead() && !wait::follow(hctx, mailbox, NEVER) {}
         self.state.is_leading.store(true, Ordering::Relaxed);
     }
 
-    /// Turns and waits in the driver until it is over. It has announced a wait then.
-    fn lead(&self, hctx: &Hctx) {
+    /// Turns and waits in the driver. Returns the token if giving it back runs wakers; or None if
+    /// the thread is to step down, and it has announced a wait then.
+    fn lead<'a>(&self, hctx: &'a Hctx) -> Option<Token<'a>> {
         loop {
-            let timeout = self.turn(hctx);
-            if self.is_over() {
-                return;
+            let token = self.turn(hctx);
+            if token.is_some() {
+                return token;
             }
-            self.waiter.wait(timeout);
             if self.is_over() {
-                return;
+                return None;
+            }
+            self.waiter.wait(hctx.delay_left());
+            if self.is_over() {
+                return None;
             }
             hctx.run.unblock();
         }
     }
 
-    /// Turns until nothing was published meanwhile, and announces the wait. Returns for how long to
-    /// wait at most.
-    fn turn(&self, hctx: &Hctx) -> Option<std::time::Duration> {
+    /// Turns until nothing was published meanwhile, and announces the wait; or returns the token
+    /// after a turn with wakers to run.
+    fn turn<'a>(&self, hctx: &'a Hctx) -> Option<Token<'a>> {
         let token = hctx.try_take().or_else(|| {
             // Until its holder has reaped, the driver says that there is something to reap.
             thread::yield_now();
             hctx.block()
         });
-        // Without it another turns, and knows that we wait.
+        // Without the token another thread turns, and finds this one blocked.
         let mut kept = token;
         while let Some(mut token) = kept {
             hctx.timer.begin();
             token.turn(now_ns(self.is_timed), Commit::Now, None, None);
+            if token.wakes_tasks() {
+                return Some(token);
+            }
             kept = token.release_to_wait();
         }
-        hctx.delay_left()
+        None
+    }
+
+    /// Passes the baton, then gives the token back, which runs wakers (V4). No turn is owed (W6):
+    /// the caller has made one since it waited.
+    fn run_wakers(&self, hctx: &Hctx, token: Token<'_>) {
+        self.state.is_leading.store(false, Ordering::Relaxed);
+        hctx.hand_off();
+        token.finish();
     }
 }

@@ -3,7 +3,7 @@
 //! tags come free, and however many tags there are (T1, T2, T5, T6).
 
 use crate::runtime::gates::Hold;
-use crate::runtime::primitive::{AtomicBool, check_within, thread};
+use crate::runtime::primitive::{AtomicBool, Ordering, check_within, thread};
 use crate::runtime::shared::{SHARED, Shared};
 use crate::runtime::tag_pool::{TagPool, Woken};
 use crate::runtime::toy::{AT_ONCE, By, Caller, How, Posted, Toy};
@@ -108,21 +108,26 @@ struct Hand {
     pool: Arc<TagPool>,
     id: WaitId,
     tag: Tag,
+    is_putting: Arc<AtomicBool>,
 }
 
 impl Hand {
     /// Takes the tag.
     fn take(pool: &Arc<TagPool>) -> Hand {
-        let id = pool.join(&Weak::new(), &Arc::new(AtomicBool::new(false)));
+        let is_putting = Arc::new(AtomicBool::new(false));
+        let id = pool.join(&Weak::new(), &is_putting);
         let tag = pool.set.try_get(&mut 0).expect("the tag is free");
-        Hand { pool: Arc::clone(pool), id, tag }
+        Hand { pool: Arc::clone(pool), id, tag, is_putting }
     }
 
     /// Puts the tag, and returns the disks that this wakes.
     fn put(self) -> Woken {
         let mut woken = Woken::new();
+        // As in `share_tags` in `hctx/pool.rs`.
+        self.is_putting.store(true, Ordering::Relaxed);
         self.pool.set.put(self.tag);
         self.pool.put(self.id, 1, 0, &mut woken);
+        self.is_putting.store(false, Ordering::Release);
         woken
     }
 }
@@ -135,6 +140,7 @@ fn run(mut woken: Woken) {
 }
 
 /// Two disks that share one tag, which is in use, and a read on each of them that waits for it.
+#[cfg(not(blk_shuttle))]
 fn two_in_line() -> (Hand, [Arc<Shared>; 2], [Posted; 2]) {
     let pool = Arc::new(TagPool::new("", 1));
     let hand = Hand::take(&pool);

@@ -6,6 +6,9 @@ use crate::event_loop::await_readable;
 use crate::futures::block_on;
 use crate::seccomp;
 use forebay::{BlockStatus, Buf, Disk, Io, IoError};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
 
 /// Runs `use_it` in a thread, with and after a filter that forbids the call there.
 fn forbid(disk: &Disk, before: impl FnOnce() + Send, after: impl FnOnce() + Send) {
@@ -93,4 +96,66 @@ fn a_future_ends_as_offline_and_the_disk_can_be_closed() {
         forbid(&disk, before, || assert_eq!(flush(), Err(BlockStatus::Offline)));
         drop(disk);
     }
+}
+
+/// Runs `use_it` in another thread, and panics if it does not return.
+fn within_time(disk: &Disk, use_it: impl FnOnce(&Disk) + Send + 'static, whose: &str) {
+    let (disk, (end, ended)) = (disk.clone(), channel());
+    let thread = thread::spawn(move || {
+        use_it(&disk);
+        drop(disk);
+        end.send(()).expect("the test waits");
+    });
+    // It ends too if the thread panics.
+    let is_late = ended.recv_timeout(Duration::from_secs(20))
+        == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+    assert!(!is_late, "{whose}: a call does not return");
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+/// One context of a disk has an owner whose ring has ended. Another thread uses the shared context:
+/// before the owner reaps, or after it has reaped and revived the disk.
+fn read_beside_an_ended_ring(keys: &'static str, is_revived: bool) {
+    let scratch = Scratch::new(1 << 20);
+    let disk = &open(&scratch.spec(keys));
+    let (to_owner, from_test) = channel();
+    let (to_test, from_owner) = channel();
+    // Both ends move into the threads, so that a panic of one ends the other.
+    thread::scope(move |scope| {
+        scope.spawn(move || {
+            let mut queue = disk.queue();
+            seccomp::refuse([(libc::SYS_io_uring_enter, libc::EPERM)]).expect("a filter");
+            submit(&mut queue, Io::read(Buf::new(4096), 0));
+            if is_revived {
+                let done = reap_all(&mut queue);
+                assert_eq!(done[0].result, Err(BlockStatus::Offline));
+                assert!(disk.is_failed());
+                disk.revive();
+            }
+            to_test.send(()).expect("the test waits");
+            from_test.recv().expect("the test goes on");
+        });
+        from_owner.recv().expect("the ring has ended");
+        assert!(!disk.is_failed());
+        let reads = |disk: &Disk| {
+            for n in 0..4 {
+                assert_eq!(disk.read_at(&mut Buf::new(4096), n * 4096), Ok(4096));
+            }
+            assert_eq!(disk.flush(), Ok(()));
+        };
+        within_time(disk, reads, keys);
+        to_owner.send(()).expect("the owner waits");
+    });
+}
+
+const OWNED_KEYS: [&str; 2] = ["nr_hw_queues=2&direct=on", "nr_hw_queues=2&direct=on&service=on"];
+
+#[test]
+fn blocking_calls_return_while_the_ring_of_another_context_has_ended() {
+    OWNED_KEYS.into_iter().for_each(|keys| read_beside_an_ended_ring(keys, false));
+}
+
+#[test]
+fn blocking_calls_return_after_a_disk_with_an_ended_ring_was_revived() {
+    OWNED_KEYS.into_iter().for_each(|keys| read_beside_an_ended_ring(keys, true));
 }

@@ -7,10 +7,11 @@ use crate::nbd_server::{NbdServer, export};
 use crate::seccomp;
 use forebay::{Buf, Disk, Io, IoError, Refusal};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
+use std::thread::{self, Thread, ThreadId};
 use std::time::{Duration, Instant};
 
 /// The longest that a future may take.
@@ -242,4 +243,86 @@ fn futures_start_no_thread_where_none_is_needed() {
             disk.poll();
         }
     });
+}
+
+/// A waker that takes a lock of the program's, as an executor does, unless its thread has it.
+struct Locks {
+    lock: Mutex<()>,
+    holder: ThreadId,
+    /// Receives a message when a call begins, and one when it ends.
+    calls: Sender<()>,
+}
+
+impl Wake for Locks {
+    fn wake(self: Arc<Self>) {
+        self.calls.send(()).expect("the test receives");
+        if thread::current().id() != self.holder {
+            drop(self.lock.lock().expect("no panic"));
+        }
+        self.calls.send(()).expect("the test receives");
+    }
+}
+
+/// When a blocking call ends, as against a future.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ends {
+    /// The call begins after the future's end, while the waker runs.
+    Late,
+    /// The call is under way when the future ends.
+    Later,
+    /// One turn ends both, the future first.
+    Together,
+}
+
+/// Makes blocking calls with the lock that wakers take.
+fn call_with_the_lock(disk: &Disk, spec: &str, ends: Ends) {
+    let (calls, called) = channel();
+    let locks = Arc::new(Locks { lock: Mutex::new(()), holder: thread::current().id(), calls });
+    let waker = Waker::from(Arc::clone(&locks));
+    let mut context = Context::from_waker(&waker);
+    for _ in 0..3 {
+        let held = locks.lock.lock().expect("no panic");
+        // Both are issued by one turn then.
+        let plug = (ends == Ends::Together).then(forebay::plug);
+        let mut future = pin!(disk.start(Io::read(Buf::new(4096), 0)));
+        assert!(future.as_mut().poll(&mut context).is_pending(), "{spec}: its read is delayed");
+        if ends == Ends::Late {
+            called.recv().expect("the waker runs");
+        }
+        assert_eq!(disk.read_at(&mut Buf::new(4096), 1 << 19), Ok(4096), "{spec}");
+        drop((plug, held));
+        if ends != Ends::Late {
+            called.recv().expect("the waker runs");
+        }
+        called.recv().expect("the waker has got the lock");
+        assert!(future.as_mut().poll(&mut context).is_ready(), "{spec}: it has ended");
+    }
+}
+
+/// V4.
+#[test]
+fn a_waker_may_wait_for_a_lock_that_a_thread_holds_during_a_blocking_call() {
+    let scratch = Scratch::new(1 << 20);
+    let spec = |driver| format!("{driver}:{}", scratch.spec("direct=on"));
+    for inner in [spec("file"), spec("aio"), spec("psync"), "ram:1M?nr_bios=64".into()] {
+        for ends in [Ends::Together, Ends::Late, Ends::Later] {
+            let delays = match ends {
+                Ends::Late => ["10ms", "1ms"],
+                Ends::Later => ["20ms", "100ms"],
+                Ends::Together => ["20ms", "20ms"],
+            };
+            let [first, second] = delays.map(|delay| format!("rule=read:delay={delay}:range="));
+            let spec = format!("fault:{inner}&{first}0+4k&{second}512k+4k");
+            for with_service in ["", "&service=on"] {
+                let (end, ended) = channel();
+                let spec = format!("{spec}{with_service}");
+                let whose = format!("{spec}, {ends:?}");
+                thread::spawn(move || {
+                    call_with_the_lock(&open(&spec), &spec, ends);
+                    end.send(()).expect("the test waits");
+                });
+                assert_eq!(ended.recv_timeout(LONG), Ok(()), "{whose}: a thread waits for ever");
+            }
+        }
+    }
 }

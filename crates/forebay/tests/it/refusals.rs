@@ -43,6 +43,12 @@ fn specs() {
          max_sectors_kb, nomerges, nr_bios, nr_hw_queues, nr_requests, plug, queue_depth, \
          read_only, reserved_tags, run_queue, service, tag_set, wake",
     );
+    values();
+}
+
+/// Values of keys that no driver takes.
+#[track_caller]
+fn values() {
     check_open("ram:1M?plug=inner", "plug=inner: expected outermost, per-level or none");
     check_open("ram:1M?nomerges=3", "nomerges=3: expected 0, 1 or 2");
     check_open("ram:1M?run_queue=never", "run_queue=never: expected dedupe or always");

@@ -4,10 +4,12 @@
 use crate::common::{Scratch, open, submit};
 use crate::event_loop::{await_readable, is_readable};
 use crate::holds::freeze;
+use crate::seccomp;
 use forebay::{BioQueue, Buf, Completion, Disk, Hold, Io};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
 use std::time::Duration;
 
 /// The two ways to watch a queue.
@@ -219,5 +221,68 @@ fn a_closure_that_panics_loses_no_wake_up() {
         assert!(is_readable(poll_fd(&mut queue).expect("a descriptor")));
         queue.reap(0, 8, &mut done);
         assert_eq!((done.len(), queue.len()), (3, 0));
+    }
+}
+
+/// Forbids the calling thread to set a timer.
+fn forbid_timers() {
+    seccomp::refuse([(libc::SYS_timerfd_settime, libc::EPERM)]).expect("a filter");
+}
+
+/// Runs `body` in a thread of its own, which a filter may change.
+fn in_a_thread(body: impl FnOnce() + Send) {
+    thread::scope(|scope| {
+        scope.spawn(body).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+#[test]
+fn poll_fd_fails_where_a_filter_forbids_timers() {
+    let scratch = Scratch::new(1 << 20);
+    for spec in specs(&scratch) {
+        let disk = open(&spec);
+        in_a_thread(|| {
+            forbid_timers();
+            let mut queue = disk.queue();
+            let error = queue.poll_fd().expect_err("there is no alarm").to_string();
+            assert!(error.contains("timerfd_settime"), "{spec}: {error}");
+            assert!(disk.poll_fd().is_none(), "{spec}");
+            // The queue works without it.
+            submit_four(&mut queue);
+            let mut done = Vec::new();
+            assert_eq!(queue.reap(4, 4, &mut done), 4, "{spec}");
+        });
+    }
+}
+
+/// The timer may run when the filter comes: then it expires, and can be neither stopped nor set.
+#[test]
+fn a_loop_is_woken_after_a_filter_has_forbidden_timers() {
+    let scratch = Scratch::new(1 << 20);
+    for inner in specs(&scratch) {
+        let spec = &format!("fault:{inner}&rule=read:busy:rate=0.8");
+        for poll_fd in POLL_FDS {
+            in_a_thread(|| {
+                let disk = open(spec);
+                let (mut queue, mut done) = (disk.queue(), Vec::new());
+                for round in 0..6 {
+                    done.clear();
+                    settle(&mut queue, poll_fd, &mut done, spec);
+                    let held = (round % 3 == 2).then(|| disk.quiesce());
+                    let plug = forebay::plug();
+                    submit_four(&mut queue);
+                    drop(plug);
+                    if round == 0 {
+                        forbid_timers();
+                    }
+                    drop(held);
+                    drain(&mut queue, poll_fd, &mut done, spec);
+                    assert_eq!(done.len(), 4, "{spec}");
+                }
+                // Longer than the delay of a busy driver.
+                thread::sleep(Duration::from_millis(10));
+                settle(&mut queue, poll_fd, &mut done, spec);
+            });
+        }
     }
 }

@@ -5,7 +5,7 @@ use forebay_fio::sample::DirectionSample;
 
 use super::measure::{Measured, Run};
 use super::metric::{FEW, Metric};
-use super::spread::{PAIRS_THAT_DECIDE, Spread, Verdict};
+use super::spread::{PAIRS_THAT_DECIDE, Spread, Verdict, shown};
 
 /// A metric with its values, ratios and verdict.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,8 +32,12 @@ impl Row {
         let is_few = Metric::OF_RUN.contains(&metric) && medians.iter().flatten().all(|&m| m < FEW);
         let ratios: Vec<f64> = ratios(&pairs).flatten().filter(|_| !is_few).collect();
         let ratio = Spread::of(ratios.iter().copied());
-        let judge = |(ratio, tolerance)| Verdict::of(ratio, tolerance);
-        let verdict = ratio.zip(metric.tolerance()).map(judge);
+        // Pairs in which both sides have a value are a selection, which proves nothing.
+        let is_partial = pairs.iter().any(|[a, b]| a.is_some() != b.is_some());
+        let verdict = metric.tolerance().and_then(|tolerance| match is_partial {
+            true => Some(Verdict::Undecided),
+            false => ratio.map(|ratio| Verdict::of(ratio, tolerance)),
+        });
         Self { metric, direction, pairs, medians, ratio, verdict }
     }
 
@@ -63,15 +67,28 @@ impl Row {
         ratios(&self.pairs)
     }
 
+    /// Returns the number of pairs that have a ratio.
+    pub(super) fn nr_ratios(&self) -> usize {
+        self.ratios().flatten().count()
+    }
+
+    /// Returns a remark such as `3 of 5 pairs` if only some pairs have a ratio.
+    pub(super) fn pairs_used(&self) -> Option<String> {
+        let (nr, all) = (self.nr_ratios(), self.pairs.len());
+        let is_judged = self.ratio.is_some() || self.verdict.is_some();
+        (is_judged && nr < all).then(|| format!("{nr} of {all} pairs"))
+    }
+
     fn is_known(&self) -> bool {
         self.pairs.iter().flatten().flatten().any(|&value| value > 0.0)
     }
 }
 
-/// Returns A/B for each pair; `None` where a value is not known or is 0.
+/// Returns A/B for each pair, which is infinity where B alone is 0; `None` where a value is not
+/// known or both are 0.
 fn ratios(pairs: &[[Option<f64>; 2]]) -> impl Iterator<Item = Option<f64>> + '_ {
     pairs.iter().map(|&[a, b]| match (a, b) {
-        (Some(a), Some(b)) if a > 0.0 && b > 0.0 => Some(a / b),
+        (Some(a), Some(b)) if a > 0.0 || b > 0.0 => Some(a / b),
         _ => None,
     })
 }
@@ -87,7 +104,10 @@ pub(super) fn rows(measured: &Measured) -> Vec<Row> {
     let mut rows = Vec::new();
     for &direction in &directions {
         for metric in Metric::OF_DIRECTION {
-            let value = |run| figures(run, direction).and_then(|d| metric.of_direction(d));
+            let value = |run| match figures(run, direction) {
+                Some(figures) => metric.of_direction(figures),
+                None => metric.of_idle_direction(),
+            };
             let pairs = measured.pairs.iter().map(|[a, b]| [value(a), value(b)]);
             rows.push(Row::new(metric, named(direction), pairs.collect()));
         }
@@ -158,11 +178,11 @@ impl Comparison {
         for row in self.rows.iter().filter(|row| row.metric == Metric::Iops) {
             if let Some(ratio) = row.ratio.filter(|ratio| ratio.max > 1.25 * ratio.min) {
                 all.push(format!(
-                    "The ratios of {} range from {:.2} to {:.2}: the machine or the device was \
-                     not quiet. Take more pairs or longer runs.",
+                    "The ratios of {} range from {} to {}: the machine or the device was not \
+                     quiet. Take more pairs or longer runs.",
                     row.title(),
-                    ratio.min,
-                    ratio.max
+                    shown(ratio.min),
+                    shown(ratio.max)
                 ));
             }
         }
@@ -193,8 +213,8 @@ impl Comparison {
         }));
         let rest = [
             "ok: the whole interval keeps the limit. worse: none of it does. undecided: a part of \
-             it does, there are fewer than 5 pairs, or ratios beyond the limit differ by more than \
-             a factor of 2.",
+             it does, there are fewer than 5 pairs, ratios beyond the limit differ by more than a \
+             factor of 2, or a side has no sample in some pair.",
             "Latency: completion latency, from submission to completion.",
             "CPU: user and system time of the whole process, without that of an empty run.",
             "Context switches: voluntary and involuntary ones of the job threads.",
@@ -204,11 +224,12 @@ impl Comparison {
         all
     }
 
-    /// Returns the level of the confidence intervals, percent; `None` if there are too few pairs.
-    /// The rows have the same number of pairs, but for those with values that are not known.
+    /// Returns the level of the confidence intervals of all pairs, percent; `None` if there are too
+    /// few pairs. Rows with fewer ratios than pairs have another level.
     pub(super) fn level(&self) -> Option<f64> {
         let interval = |row: &Row| row.ratio.and_then(|ratio| ratio.interval);
-        self.rows.iter().filter_map(interval).map(|interval| interval.level * 100.0).next()
+        let complete = self.rows.iter().filter(|row| row.nr_ratios() == self.nr_pairs);
+        complete.filter_map(interval).map(|interval| interval.level * 100.0).next()
     }
 }
 
@@ -236,6 +257,73 @@ mod tests {
         assert_eq!((calls.medians[1], calls.ratio, calls.verdict), (None, None, None));
     }
 
+    /// Returns the sample measurement with writes on the sides for which `has_writes`.
+    fn with_writes(has_writes: impl Fn(usize, usize) -> bool) -> Measured {
+        let mut measured = measured();
+        for (nth, pair) in measured.pairs.iter_mut().enumerate() {
+            for (side, run) in pair.iter_mut().enumerate() {
+                if has_writes(nth, side) {
+                    let mut more = run.sample.directions[0].clone();
+                    more.direction = Direction::Write;
+                    run.sample.directions.push(more);
+                }
+            }
+        }
+        measured
+    }
+
+    fn write_row(rows: &[Row], metric: Metric) -> &Row {
+        let is_it = |row: &&Row| (row.metric, row.direction) == (metric, Some(Direction::Write));
+        rows.iter().find(is_it).expect("a row")
+    }
+
+    #[test]
+    fn direction_without_io_on_one_side_is_zero_iops() {
+        let only_b = rows(&with_writes(|_, side| side == 1));
+        for metric in [Metric::Iops, Metric::Bandwidth] {
+            let row = write_row(&only_b, metric);
+            assert_eq!(row.medians[0], Some(0.0));
+            assert_eq!(row.ratio.map(|ratio| (ratio.min, ratio.max)), Some((0.0, 0.0)));
+            assert_eq!(row.verdict, Some(Verdict::Worse));
+        }
+        let only_a = rows(&with_writes(|_, side| side == 0));
+        let row = write_row(&only_a, Metric::Iops);
+        assert_eq!(row.ratio.map(|ratio| ratio.median), Some(f64::INFINITY));
+        assert_eq!(row.verdict, Some(Verdict::Ok));
+        // In one pair of five.
+        let rows = rows(&with_writes(|nth, side| nth > 0 || side == 1));
+        let ratio = write_row(&rows, Metric::Iops).ratio.expect("pairs");
+        assert_eq!((ratio.min, ratio.interval.map(|interval| interval.low)), (0.0, Some(0.0)));
+    }
+
+    #[test]
+    fn latency_without_a_sample_on_one_side_is_undecided() {
+        for only in [0, 1] {
+            let rows = rows(&with_writes(|_, side| side == only));
+            for metric in [Metric::P50, Metric::P99] {
+                let row = write_row(&rows, metric);
+                assert_eq!((row.ratio, row.verdict), (None, Some(Verdict::Undecided)));
+            }
+            assert_eq!(write_row(&rows, Metric::Mean).medians[1 - only], None);
+        }
+        // Nine pairs with a ratio would decide, but the tenth has none.
+        let mut pairs = vec![[Some(1.0), Some(1.0)]; 9];
+        assert_eq!(Row::new(Metric::P99, None, pairs.clone()).verdict, Some(Verdict::Ok));
+        pairs.push([Some(1.0), None]);
+        assert_eq!(Row::new(Metric::P99, None, pairs).verdict, Some(Verdict::Undecided));
+        // Without latencies on either side there is nothing to judge.
+        assert_eq!(Row::new(Metric::P99, None, vec![[None; 2]; 5]).verdict, None);
+    }
+
+    #[test]
+    fn caution_shows_small_ratios_with_their_digits() {
+        let mut comparison = super::super::samples::comparison();
+        let ratios = [0.001, 0.002, 0.002, 0.002, 0.004];
+        comparison.rows[0].ratio = Spread::of(ratios);
+        let cautions = comparison.cautions();
+        assert!(cautions[0].contains(" range from 0.0010 to 0.0040: "), "{cautions:?}");
+    }
+
     #[test]
     fn hardly_any_of_either_have_no_ratio() {
         let row = |a, b| Row::new(Metric::Switches, None, vec![[Some(a), Some(b)]; 5]);
@@ -245,13 +333,7 @@ mod tests {
 
     #[test]
     fn directions_are_named_if_there_are_several() {
-        let mut measured = measured();
-        for run in measured.pairs.iter_mut().flatten() {
-            let mut more = run.sample.directions[0].clone();
-            more.direction = Direction::Write;
-            run.sample.directions.push(more);
-        }
-        let titles: Vec<_> = rows(&measured).iter().map(Row::title).collect();
+        let titles: Vec<_> = rows(&with_writes(|_, _| true)).iter().map(Row::title).collect();
         assert!(titles.contains(&"read latency p99, us".to_owned()), "{titles:?}");
         assert!(titles.contains(&"write IOPS".to_owned()), "{titles:?}");
         assert!(titles.contains(&"CPU per I/O, us".to_owned()), "{titles:?}");

@@ -40,17 +40,20 @@ const OF_THE_LAYER: &[&str] = &[
     "lock",
 ];
 
-/// Keys of files that fio has options for, or that select the engine.
+/// Keys of files that become options of fio ([`twin_of_file`]), that have no effect on the load, or
+/// that are noted ([`notes`]).
 const OF_FILES: &[&str] = &[
     "direct",
     "read_only",
     "logical_block_size",
     "engine",
-    "nr_threads",
     "fixed_buffers",
     "sqpoll",
     "sqpoll_idle_ms",
 ];
+
+/// Keys that need io_uring, in Forebay and in fio.
+const OF_RINGS: [&str; 2] = ["fixed_buffers", "sqpoll"];
 
 /// Returns the jobs for fio that do the same as `jobs`.
 ///
@@ -65,6 +68,47 @@ pub(super) fn twins(jobs: &[Job], targets: &[Target]) -> Result<Vec<Job>, Failur
             .map_err(|reason| Failure::Usage(format!("--compare=fio: {}: {reason}", job.name)))
     };
     jobs.iter().enumerate().map(twin).collect()
+}
+
+/// Returns descriptions of the disks of fio's side: the engine, the file, and options about it.
+pub(super) fn descriptions(twins: &[Job], targets: &[Target]) -> Vec<String> {
+    let describe = |target: &Target| {
+        let twin = &twins[target.job];
+        let mut parts: Vec<String> =
+            twin.ioengine.map(|engine| engine.word().to_owned()).into_iter().collect();
+        if twin.ioengine != Some(Engine::Null) {
+            parts.push(target.spec.target().to_owned());
+        }
+        let options = [
+            ("direct", twin.direct),
+            ("fixedbufs", twin.fixedbufs),
+            ("sqthread_poll", twin.sqthread_poll),
+        ];
+        let given = options.into_iter().filter(|(_, value)| *value == Some(true));
+        parts.extend(given.map(|(name, _)| format!("{name}=1")));
+        parts.join(", ")
+    };
+    targets.iter().map(describe).collect()
+}
+
+/// Returns notes about differences of the sides that fio has no option for.
+pub(super) fn notes(twins: &[Job], targets: &[Target]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if twins.iter().any(|job| job.ioengine == Some(Engine::Null)) {
+        notes.push(
+            "fio's engine null completes an I/O in the call that submits it: the comparison shows \
+             what the layer costs."
+                .to_owned(),
+        );
+    }
+    if targets.iter().any(|target| target.spec.get("sqpoll_idle_ms").is_some()) {
+        notes.push(
+            "fio has no counterpart of sqpoll_idle_ms: its polling thread sleeps after the \
+             kernel's default of 1 s without work."
+                .to_owned(),
+        );
+    }
+    notes
 }
 
 fn twin(job: &Job, spec: &Spec) -> Result<Job, String> {
@@ -104,6 +148,8 @@ fn twin(job: &Job, spec: &Spec) -> Result<Job, String> {
         twin.ioengine = Some(Engine::Null);
         twin.filename = None;
         twin.direct = None;
+        // fio's engine null does not know them.
+        (twin.fixedbufs, twin.sqthread_poll) = (None, None);
         // The whole device, whose size fio does not know.
         let rest = capacity.saturating_sub(job.offset.of(capacity));
         twin.size = job.size.filter(|size| matches!(size, Size::Bytes(1..))).or(match job.size {
@@ -113,18 +159,42 @@ fn twin(job: &Job, spec: &Spec) -> Result<Job, String> {
         twin.offset = Size::Bytes(job.offset.of(capacity));
         return Ok(twin);
     }
-    let engine = match spec.driver() {
-        "aio" => Engine::Libaio,
-        "psync" => Engine::Psync,
+    twin_of_file(twin, spec).map_err(|key| {
+        let engine = job.ioengine.map_or("", Engine::word);
+        format!(
+            "fio's engine {engine} has no counterpart of the key `{key}` of {place}; leave it out, \
+             or use --ioengine=io_uring"
+        )
+    })
+}
+
+/// Returns the job on the file of `spec`, with the keys of the file as options of fio.
+///
+/// # Errors
+/// A key that the engine of the job does not have in fio.
+fn twin_of_file(job: Job, spec: &Spec) -> Result<Job, &'static str> {
+    let is_on = |value: &str| matches!(value, "on" | "1" | "yes" | "true");
+    let mut twin = job;
+    let engine = match (spec.driver(), spec.get("engine")) {
+        ("aio", _) | (_, Some("aio")) => Engine::Libaio,
+        ("psync", _) | (_, Some("psync")) => Engine::Psync,
         _ => Engine::IoUring,
     };
-    twin.ioengine = Some(job.ioengine.unwrap_or(engine));
+    let engine = *twin.ioengine.get_or_insert(engine);
     // fio separates files by colons.
-    twin.filename = job.filename.is_some().then(|| spec.target().replace(':', "\\:"));
-    twin.direct = match spec.get("direct") {
-        Some(value) => Some(matches!(value, "on" | "1" | "yes" | "true")),
-        None => job.direct,
-    };
+    twin.filename = twin.filename.is_some().then(|| spec.target().replace(':', "\\:"));
+    twin.direct = spec.get("direct").map(is_on).or(twin.direct);
+    if engine != Engine::IoUring {
+        // fio's other engines do not know these options.
+        (twin.fixedbufs, twin.sqthread_poll) = (None, None);
+        let is_used = |key: &&str| spec.get(key).is_some_and(|value| value != "off");
+        return OF_RINGS.into_iter().find(is_used).map_or(Ok(twin), Err);
+    }
+    if spec.get("fixed_buffers").is_some() {
+        // All jobs of the disk use its registered memory, unless they refuse.
+        twin.fixedbufs = twin.fixedbufs.or(Some(true));
+    }
+    twin.sqthread_poll = spec.get("sqpoll").map(is_on).or(twin.sqthread_poll);
     Ok(twin)
 }
 
@@ -212,6 +282,83 @@ mod tests {
             "--name=a --ioengine=io_uring --rw=read --bs=4096 --size=1048576 --numjobs=2 --name=b \
              --ioengine=psync --rw=write --bs=4096 --size=2097152",
         );
+    }
+
+    #[test]
+    fn keys_of_files_become_options_of_fio() {
+        check(
+            "--name=a --filename=x?sqpoll=on&fixed_buffers=64k",
+            "--name=a --filename=x --ioengine=io_uring --rw=read --bs=4096 --fixedbufs=1 \
+             --sqthread_poll=1",
+        );
+        check(
+            "--name=a --filename=x --fixedbufs=1 --name=b --filename=x --name=c --fixedbufs=0",
+            "--name=a --filename=x --ioengine=io_uring --rw=read --bs=4096 --fixedbufs=1 --name=b \
+             --filename=x --ioengine=io_uring --rw=read --bs=4096 --fixedbufs=1 --name=c \
+             --ioengine=io_uring --rw=read --bs=4096 --fixedbufs=0",
+        );
+        check(
+            "--name=a --filename=x?sqpoll=off",
+            "--name=a --filename=x --ioengine=io_uring --rw=read --bs=4096 --sqthread_poll=0",
+        );
+        check(
+            "--name=a --filename=x?engine=psync",
+            "--name=a --filename=x --ioengine=psync --rw=read --bs=4096",
+        );
+        check(
+            "--name=a --filename=x?engine=aio",
+            "--name=a --filename=x --ioengine=libaio --rw=read --bs=4096",
+        );
+        check(
+            "--name=a --filename=null:1M --fixedbufs=1 --sqthread_poll=1",
+            "--name=a --ioengine=null --rw=read --bs=4096 --size=1048576",
+        );
+    }
+
+    #[test]
+    fn keys_of_files_without_an_equal_are_refused() {
+        assert_eq!(
+            twin("--name=a --filename=x?engine=psync&nr_threads=4").expect_err("no equal"),
+            "--compare=fio: a: fio has no counterpart of the key `nr_threads` of x; leave it out"
+        );
+        assert_eq!(
+            twin("--name=a --ioengine=libaio --filename=x?engine=io_uring&sqpoll=on")
+                .expect_err("no equal"),
+            "--compare=fio: a: fio's engine libaio has no counterpart of the key `sqpoll` of x; \
+             leave it out, or use --ioengine=io_uring"
+        );
+    }
+
+    #[test]
+    fn titles_are_those_of_the_jobs_that_fio_runs() {
+        let titles = |args: &str| {
+            let Ok(Parsed::Run(command)) = parse(args.split(' ').map(Into::into)) else {
+                panic!("{args}")
+            };
+            let targets = plan(&command.jobs).expect(args);
+            let twins = twins(&command.jobs, &targets).expect(args);
+            descriptions(&twins, &targets)
+        };
+        assert_eq!(
+            titles("--name=a --filename=x?sqpoll=on&plug=none --direct=1 --fixedbufs=1"),
+            ["io_uring, x, direct=1, fixedbufs=1, sqthread_poll=1"]
+        );
+        assert_eq!(titles("--name=a --filename=x?engine=psync --direct=0"), ["psync, x"]);
+        assert_eq!(titles("--name=a --filename=null:1M?plug=none"), ["null"]);
+        assert_eq!(titles("--name=a --numjobs=2"), ["io_uring, a.0.0", "io_uring, a.1.0"]);
+    }
+
+    #[test]
+    fn idle_time_of_the_polling_thread_is_noted() {
+        let Ok(Parsed::Run(command)) =
+            parse(["--name=a", "--filename=x?sqpoll=on&sqpoll_idle_ms=5"].map(Into::into))
+        else {
+            panic!("two options")
+        };
+        let targets = plan(&command.jobs).expect("a plan");
+        let twins = twins(&command.jobs, &targets).expect("twins");
+        let notes = notes(&twins, &targets);
+        assert!(notes[0].starts_with("fio has no counterpart of sqpoll_idle_ms: "), "{notes:?}");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! A comparison as one JSON value. Values are not rounded; units end the names.
+//! A comparison as one JSON value. Values are not rounded; units end the names. A ratio of infinity
+//! is null, because JSON has no word for it.
 
 use serde_json::{Value, json};
 
@@ -47,6 +48,7 @@ fn row(row: &Row) -> Value {
                 "values": values,
             })
         }),
+        "pairs": row.nr_ratios(),
         "limit": row.metric.tolerance().map(limit),
         "verdict": row.verdict.map(Verdict::word),
     })
@@ -74,6 +76,7 @@ mod tests {
                 "interval": { "low": 0.6, "high": 0.6, "level": 0.9375 },
                 "values": [0.6, 0.6, 0.6, 0.6, 0.6]
             },
+            "pairs": 5,
             "limit": null,
             "verdict": null,
         });

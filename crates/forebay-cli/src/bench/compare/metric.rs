@@ -127,6 +127,11 @@ impl Metric {
         }
     }
 
+    /// Returns the value of a direction in which a run did no I/O. It has no latencies.
+    pub(super) fn of_idle_direction(self) -> Option<f64> {
+        matches!(self, Self::Iops | Self::Bandwidth).then_some(0.0)
+    }
+
     pub(super) fn of_run(self, run: &Run, before: &Before) -> Option<f64> {
         let ios = run.sample.total_ios();
         let per_io = |count: u64| Some(count as f64 / ios as f64);

@@ -1,13 +1,14 @@
 //! `forebay bench --compare`: the same jobs in turn with fio's engine, or on another device.
 //!
-//! - [`asked`]: the options; [`side`], with [`fio`]: what the two sides run; [`workload`]: the load
-//!   in a line;
+//! - [`asked`]: the options; [`checks`]: options that are refused or have no effect;
+//! - [`side`], with [`fio`]: the jobs of the two sides; [`workload`]: the load in a line;
 //! - [`measure`], with [`child`] and [`progress`]: the runs, pair by pair;
 //! - [`comparison`], with [`metric`] and [`spread`]: ratios, their confidence, and verdicts;
 //! - [`text`], [`json`], [`svg`] with [`axis`]: reports; [`machine`]: the machine's name.
 
 mod asked;
 mod axis;
+mod checks;
 mod child;
 mod comparison;
 mod fio;
@@ -32,7 +33,7 @@ pub(super) use self::asked::{Asked, help, help_of, take};
 use self::comparison::Comparison;
 use self::progress::Progress;
 use self::side::{FIO, Side};
-use super::plan::Target;
+use super::plan::{self, Target};
 use super::stop::Stop;
 use crate::failure::Failure;
 use crate::output::{self, Sink};
@@ -67,14 +68,13 @@ pub(super) fn main(
         nr_pairs: measured.pairs.len(),
         is_counted: measured.before.iter().all(|before| before.syscalls.is_some()),
         machine: machine::describe(),
-        notes: sides.iter().filter_map(|side| side.note.clone()).collect(),
+        notes: sides.iter().flat_map(|side| side.notes.clone()).collect(),
         rows: comparison::rows(&measured),
     };
+    // Other formats are refused.
     let format = asked.format.unwrap_or(match command.run.format {
-        OutputFormat::Json | OutputFormat::JsonPlus => Format::Json,
-        OutputFormat::Normal | OutputFormat::NormalJson | OutputFormat::NormalJsonPlus => {
-            Format::Text
-        }
+        OutputFormat::Json => Format::Json,
+        _ => Format::Text,
     });
     sink.write(&match format {
         Format::Text => text::render(&comparison, sink.has_colours()),
@@ -88,42 +88,47 @@ pub(super) fn main(
     Ok(())
 }
 
-/// Refuses jobs that cannot be compared, whatever the sides are.
-fn check(jobs: &[Job]) -> Result<(), Failure> {
-    let refuse =
-        |job: &Job, reason: &str| Err(Failure::Usage(format!("--compare: {}: {reason}", job.name)));
-    if let Some(job) = jobs.iter().find(|job| job.group != jobs[0].group) {
-        return refuse(
-            job,
-            "it starts another group (stonewall, new_group, or a second job file), and only one \
-             group can be compared; compare the groups one by one with --section",
-        );
-    }
-    let has_logs =
-        |job: &&Job| [&job.logs.bw, &job.logs.lat, &job.logs.iops].iter().any(|log| log.is_some());
-    match jobs.iter().find(has_logs) {
-        None => Ok(()),
-        Some(job) => refuse(
-            job,
-            "each run would overwrite the logs of the one before; leave out write_bw_log, \
-             write_lat_log and write_iops_log",
-        ),
-    }
-}
-
 /// Returns both sides. Whatever can be refused before the first run is refused here.
 fn sides(command: &CommandLine, targets: &[Target], asked: &Asked) -> Result<[Side; 2], Failure> {
+    let planned = planned(command, targets, asked)?;
+    super::prepare(&command.jobs, targets)?;
+    if let Some((jobs, targets)) = &planned.other {
+        super::prepare(jobs, targets).map_err(|error| side::about(&asked.with, error))?;
+    }
+    planned.notes.iter().for_each(|note| output::stderr(&format!("forebay: {note}\n")));
+    Ok(planned.sides)
+}
+
+/// Both sides before their disks are opened.
+#[derive(Debug)]
+struct Planned {
+    sides: [Side; 2],
+    /// The jobs of side B and their disks, if they are Forebay's.
+    other: Option<(Vec<Job>, Vec<Target>)>,
+    /// Notes about options without effect.
+    notes: Vec<String>,
+}
+
+fn planned(command: &CommandLine, targets: &[Target], asked: &Asked) -> Result<Planned, Failure> {
     let jobs = &command.jobs;
-    check(jobs)?;
+    checks::run(&command.run, asked)?;
+    checks::jobs(jobs)?;
     side::check_word(&asked.with)?;
-    super::prepare(jobs, targets)?;
+    let mut notes = checks::notes(jobs);
     let ours = Side::ours(jobs, targets)?;
     if asked.with == FIO {
-        return Ok([ours, Side::fio(jobs, targets)?]);
+        return Ok(Planned { sides: [ours, Side::fio(jobs, targets)?], other: None, notes });
     }
     let with = asked.with.as_str();
     let other = side::on_other(jobs, with)?;
-    let targets = side::plan_other(&other, with)?;
-    super::prepare(&other, &targets).map_err(|error| side::about(with, error))?;
-    Ok([ours, Side::ours(&other, &targets)?])
+    let other_targets = side::plan_other(&other, with)?;
+    checks::sides((jobs, targets), (&other, &other_targets), with)?;
+    let known = plan::notes(jobs, targets);
+    let more = plan::notes(&other, &other_targets).into_iter().filter(|it| !known.contains(it));
+    notes.extend(more.map(|note| format!("--compare={with}: {note}")));
+    let sides = [ours, Side::ours(&other, &other_targets)?];
+    Ok(Planned { sides, other: Some((other, other_targets)), notes })
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,7 +13,7 @@ use forebay_fio::arguments::{self, quoted};
 use forebay_fio::job::{Engine, Job};
 use forebay_fio::options::{Kind, OPTIONS, nearest};
 
-use super::fio;
+use super::{checks, fio};
 use crate::bench::filename;
 use crate::bench::plan::{Target, plan};
 use crate::failure::Failure;
@@ -29,8 +29,8 @@ pub(super) struct Side {
     /// Its short name.
     pub(super) name: &'static str,
     program: OsString,
-    /// A note for the reader of the figures.
-    pub(super) note: Option<String>,
+    /// Notes for readers of the figures.
+    pub(super) notes: Vec<String>,
     /// The arguments before the jobs.
     first: Vec<String>,
     jobs: Vec<Job>,
@@ -45,7 +45,7 @@ impl Side {
             title: format!("forebay, {}", devices(targets)),
             name: "forebay",
             program: program.into(),
-            note: None,
+            notes: Vec::new(),
             first: vec!["bench".to_owned()],
             jobs: grouped(jobs),
         })
@@ -55,18 +55,11 @@ impl Side {
     pub(super) fn fio(jobs: &[Job], targets: &[Target]) -> Result<Self, Failure> {
         let twins = fio::twins(jobs, targets)?;
         let version = fio::version(&twins)?;
-        let mut engines: Vec<_> =
-            twins.iter().filter_map(|job| job.ioengine.map(Engine::word)).collect();
-        engines.dedup();
         Ok(Self {
-            title: format!("{version}, {}, {}", engines.join(", "), devices(targets)),
+            title: format!("{version}, {}", listed(fio::descriptions(&twins, targets), "; ")),
             name: FIO,
             program: FIO.into(),
-            note: twins.iter().any(|job| job.ioengine == Some(Engine::Null)).then(|| {
-                "fio's engine null completes an I/O in the call that submits it: the comparison \
-                 shows what the layer costs."
-                    .to_owned()
-            }),
+            notes: fio::notes(&twins, targets),
             // Jobs are threads on both sides. A process for each job would have another cost.
             first: vec!["--thread".to_owned()],
             jobs: grouped(&twins),
@@ -106,40 +99,47 @@ impl Side {
     }
 }
 
-/// One group, whose percentiles are those of all jobs. How a report is to look is left out: what is
-/// compared is read from it.
+/// Returns the jobs as one group, so that percentiles are those of all jobs, and without options
+/// that change the form of the report, from which the figures are read.
 fn grouped(jobs: &[Job]) -> Vec<Job> {
-    const OF_THE_REPORT: [&str; 2] = ["percentile_list", "unified_rw_reporting"];
     let grouped = |job: &Job| {
         let mut job = Job { group_reporting: true, ..job.clone() };
-        job.texts.retain(|(name, _)| !OF_THE_REPORT.contains(name));
+        job.texts.retain(|(name, _)| !checks::OF_THE_REPORT.contains(name));
         job
     };
     jobs.iter().map(grouped).collect()
 }
 
-/// The devices of a side. Only the jobs decide `read_only` and `nr_bios`: a reader has not given
-/// them.
+/// Returns the devices of a side, without the keys `read_only` and `nr_bios`, which follow from the
+/// jobs alone.
 fn devices(targets: &[Target]) -> String {
-    let mut all: Vec<String> = Vec::new();
-    for target in targets {
+    let device = |target: &Target| {
         let text = target.spec.to_string();
         let (place, keys) = text.split_once('?').unwrap_or((&text, ""));
         let keys: Vec<_> = keys
             .split('&')
             .filter(|key| !key.is_empty() && *key != "read_only=on" && !key.starts_with("nr_bios="))
             .collect();
-        let text = match keys.is_empty() {
+        match keys.is_empty() {
             true => place.to_owned(),
             false => format!("{place}?{}", keys.join("&")),
-        };
+        }
+    };
+    listed(targets.iter().map(device).collect(), ", ")
+}
+
+/// Returns the different texts of a list in one line; of many, the first two and the number of the
+/// others.
+fn listed(texts: Vec<String>, separator: &str) -> String {
+    let mut all: Vec<String> = Vec::new();
+    for text in texts {
         if !all.contains(&text) {
             all.push(text);
         }
     }
     match all.len() {
-        0..=3 => all.join(", "),
-        more => format!("{}, {} and {} more", all[0], all[1], more - 2),
+        0..=3 => all.join(separator),
+        more => format!("{}{separator}{} and {} more", all[0], all[1], more - 2),
     }
 }
 
@@ -185,9 +185,7 @@ pub(super) fn on_other(jobs: &[Job], with: &str) -> Result<Vec<Job>, Failure> {
         job.filename = Some(with.to_owned());
         // A key of the spec overrides the option of the same name.
         job.policies.retain(|(name, _)| pairs.iter().all(|(key, _)| key != name));
-        if pairs.iter().any(|&(key, _)| key == "direct") {
-            job.direct = None;
-        }
+        pairs.iter().for_each(|(key, _)| clear_option_of(key, &mut job));
         // The engine null would put a null device in the place of any other.
         job.ioengine = job.ioengine.filter(|&engine| engine != Engine::Null);
         job
@@ -216,11 +214,21 @@ fn with_keys(job: &Job, pairs: &[(&str, &str)]) -> Result<Job, String> {
                 let mut spec = Spec::parse(filename).map_err(|error| error.to_string())?;
                 spec.set(key, value);
                 job.filename = Some(spec.to_string());
-                job.direct = job.direct.filter(|_| key != "direct");
+                clear_option_of(key, &mut job);
             }
         }
     }
     Ok(job)
+}
+
+/// Clears the option of fio that sets the same key of a file, because options override keys.
+fn clear_option_of(key: &str, job: &mut Job) {
+    match key {
+        "direct" => job.direct = None,
+        "sqpoll" => job.sqthread_poll = None,
+        "fixed_buffers" => job.fixedbufs = None,
+        _ => {}
+    }
 }
 
 /// Plans the jobs of the other side. Its errors name `--compare`.
@@ -285,6 +293,21 @@ mod tests {
             &["a.0.0?kick=per-device", "a.1.0?kick=per-device"],
         );
         check("--rw=write --filename=x --direct=1", "?direct=off", &["x?direct=off"]);
+    }
+
+    /// An option that sets the same key as `--compare` must not overwrite it.
+    #[test]
+    fn keys_of_the_other_side_override_the_options_of_the_same_setting() {
+        let args = "--name=a --rw=write --filename=x";
+        check(&format!("{args} --sqthread_poll=1"), "?sqpoll=off", &["x?sqpoll=off"]);
+        check(&format!("{args} --sqthread_poll=1"), "y?sqpoll=off", &["y?sqpoll=off"]);
+        check(&format!("{args} --direct=1"), "?direct=off", &["x?direct=off"]);
+        check(&format!("{args} --fixedbufs=1"), "?fixed_buffers=8k", &["x?fixed_buffers=8k"]);
+        // A job with fixedbufs=0 would not use the registered memory.
+        for with in ["?fixed_buffers=8k", "y?fixed_buffers=8k"] {
+            let other = on_other(&jobs(&format!("{args} --fixedbufs=0")), with).expect(with);
+            assert_eq!(other[0].fixedbufs, None, "{with}");
+        }
     }
 
     #[test]

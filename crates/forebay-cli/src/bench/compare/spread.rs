@@ -81,11 +81,13 @@ impl Interval {
     }
 }
 
-/// Returns a ratio for people: with two digits after the point, more if it is small.
+/// Returns a ratio for people: with two digits after the point, more if it is small; `inf` for
+/// infinity.
 pub(super) fn shown(ratio: f64) -> String {
     match ratio {
         10.0.. => format!("{ratio:.1}"),
         0.1.. => format!("{ratio:.2}"),
+        0.0 => "0".to_owned(),
         _ => format!("{ratio:.4}"),
     }
 }
@@ -212,6 +214,7 @@ mod tests {
     #[test]
     fn small_ratios_have_more_digits() {
         assert_eq!([68.871, 1.0249, 0.1, 0.00031].map(shown), ["68.9", "1.02", "0.10", "0.0003"]);
+        assert_eq!(shown_range(0.0, f64::INFINITY), "0-inf");
         assert_eq!(shown_range(0.85, 19.0), "0.85-19.0");
     }
 
@@ -248,6 +251,15 @@ mod tests {
         check(&quiet, Tolerance::AtLeast(0.97), Verdict::Ok);
         // As fast or faster in every pair.
         check(&[0.98, 3.0, 4.0, 5.0, 19.0], Tolerance::AtLeast(0.97), Verdict::Ok);
+    }
+
+    #[test]
+    fn ratios_of_zero_and_infinity_are_in_order() {
+        let (iops, p99) = (Tolerance::AtLeast(0.97), Tolerance::AtMost(1.15));
+        check(&[0.0; 5], iops, Verdict::Worse);
+        check(&[f64::INFINITY; 5], iops, Verdict::Ok);
+        check(&[f64::INFINITY; 5], p99, Verdict::Worse);
+        check(&[0.0, 1.0, 1.0, 1.0, f64::INFINITY], iops, Verdict::Undecided);
     }
 
     #[test]

@@ -104,7 +104,7 @@ fn notes(comparison: &Comparison) -> Vec<String> {
 /// once has no pairs.
 fn is_plotted(row: &Row) -> bool {
     let metrics = [Metric::Iops, Metric::Mean, Metric::P50, Metric::P99, Metric::P999, Metric::Cpu];
-    metrics.contains(&row.metric) && row.ratio.is_some()
+    metrics.contains(&row.metric) && (row.ratio.is_some() || row.verdict.is_some())
 }
 
 fn panel(row: &Row) -> String {
@@ -164,10 +164,14 @@ fn panel_heading(row: &Row, unit: &str, is_log: bool) -> String {
         "<tspan class=\"name\">{name}</tspan> <tspan class=\"dim\">{unit}{better}{scale}</tspan>"
     );
     let mut svg = text("", left, 16.0, &content);
-    let Some(ratio) = row.ratio else { return svg };
-    let interval = ratio.interval.map_or(String::new(), |interval| {
+    let ratio = row.ratio.map_or("-".to_owned(), |ratio| shown(ratio.median));
+    let interval = row.ratio.and_then(|ratio| ratio.interval).map_or(String::new(), |interval| {
         format!(", interval {}", shown_range(interval.low, interval.high))
     });
+    let range = row
+        .ratio
+        .map_or(String::new(), |ratio| format!(", range {}", shown_range(ratio.min, ratio.max)));
+    let pairs = row.pairs_used().map_or(String::new(), |pairs| format!(", {pairs}"));
     let verdict = row.verdict.map_or("", Verdict::word);
     let class = match row.verdict {
         Some(Verdict::Worse) => "worse",
@@ -175,10 +179,8 @@ fn panel_heading(row: &Row, unit: &str, is_log: bool) -> String {
         _ => "name",
     };
     let content = format!(
-        "A/B <tspan class=\"name\">{}</tspan><tspan class=\"dim\">{interval}, range {}</tspan> \
-         <tspan class=\"{class}\">{verdict}</tspan>",
-        shown(ratio.median),
-        shown_range(ratio.min, ratio.max)
+        "A/B <tspan class=\"name\">{ratio}</tspan><tspan class=\"dim\">{interval}{range}{pairs}\
+         </tspan> <tspan class=\"{class}\">{verdict}</tspan>"
     );
     svg += &text("", left, 36.0, &content);
     svg
@@ -280,6 +282,19 @@ mod tests {
         let svg = render(&comparison);
         assert_eq!(svg.matches("log scale").count(), 1);
         assert!(svg.contains("latency p99</tspan> <tspan class=\"dim\">s, lower"), "{svg}");
+    }
+
+    #[test]
+    fn row_without_a_ratio_has_its_verdict_and_the_values_of_one_side() {
+        let mut comparison = comparison();
+        let row = comparison.rows.iter_mut().find(|row| row.metric == Metric::P99).expect("p99");
+        row.pairs.iter_mut().for_each(|pair| pair[1] = None);
+        (row.ratio, row.verdict) = (None, Some(Verdict::Undecided));
+        let svg = render(&comparison);
+        let heading = "A/B <tspan class=\"name\">-</tspan><tspan class=\"dim\">, 0 of 5 pairs\
+                       </tspan> <tspan class=\"undecided\">undecided<";
+        assert!(svg.contains(heading), "{svg}");
+        assert_eq!((svg.matches("<circle").count(), svg.matches("class=\"b\"").count()), (31, 26));
     }
 
     #[test]

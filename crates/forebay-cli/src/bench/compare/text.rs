@@ -119,8 +119,12 @@ fn cells(row: &Row) -> [String; NR_CELLS] {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let interval = row.ratio.and_then(|ratio| ratio.interval);
     let limit = row.metric.tolerance().as_ref().map(Tolerance::to_string).unwrap_or_default();
+    let title = match row.pairs_used() {
+        Some(pairs) => format!("{} ({pairs})", row.title()),
+        None => row.title(),
+    };
     [
-        row.title(),
+        title,
         a,
         b,
         or_dash(row.ratio.map(|ratio| shown(ratio.median))),
@@ -228,6 +232,17 @@ A, B: the median of the runs of each side. ";
                     range from 0.90 to 2.00: the machine or the device was not quiet.\n  Take more \
                     pairs or longer runs.\nA, B: ";
         assert!(text.contains(note), "{text}");
+    }
+
+    #[test]
+    fn rows_with_fewer_ratios_name_their_number() {
+        let mut comparison = comparison();
+        let row = &mut comparison.rows[4];
+        row.pairs[0][1] = None;
+        assert_eq!(cells(row)[0], "latency p99, us (4 of 5 pairs)");
+        // The level of the legend is that of the other rows.
+        comparison.rows.rotate_left(4);
+        assert_eq!(comparison.level(), Some(93.75));
     }
 
     #[test]

@@ -37,6 +37,8 @@ pub(super) struct Measured {
     /// The reads that each job has reaped.
     pub(super) ios_of_jobs: Vec<u64>,
     pub(super) nr_tag_sleeps: u64,
+    /// Sleeps of job threads, whatever for.
+    pub(super) nr_sleeps: u64,
     pub(super) nr_vain_wakes: u64,
     /// Turns that were asked for while another was due or under way.
     pub(super) nr_redundant_runs: u64,
@@ -91,6 +93,7 @@ pub(super) fn measure(
             nr_ios: (after.nr_bytes - before.nr_bytes) as f64 / cell.work.block_bytes as f64,
             ios_of_jobs: ios.collect(),
             nr_tag_sleeps: after.nr_tag_sleeps - before.nr_tag_sleeps,
+            nr_sleeps: after.nr_sleeps.saturating_sub(before.nr_sleeps),
             nr_vain_wakes: after.nr_vain_wakes - before.nr_vain_wakes,
             nr_redundant_runs: after.nr_redundant_runs - before.nr_redundant_runs,
             waits,
@@ -103,6 +106,7 @@ struct Looked {
     ios: Vec<u64>,
     nr_bytes: u64,
     nr_tag_sleeps: u64,
+    nr_sleeps: u64,
     nr_vain_wakes: u64,
     nr_redundant_runs: u64,
 }
@@ -113,6 +117,7 @@ fn look(disk: &Disk, board: &Board) -> Looked {
         ios: board.ios(),
         nr_bytes: stats.queue.op(Op::Read).bytes,
         nr_tag_sleeps: stats.tag_sleeps,
+        nr_sleeps: board.voluntary_switches(),
         nr_vain_wakes: stats.queue.vain_wakeups,
         nr_redundant_runs: stats.skipped_runs,
     }
@@ -151,6 +156,8 @@ mod tests {
             assert!(measured.nr_ios > 0.0, "{wake}");
             assert!(measured.ios_of_jobs.iter().sum::<u64>() > 0, "{wake}");
             assert_eq!(measured.nr_tag_sleeps == 0, wake == "fair", "{wake}");
+            // Under `fair`, too: threads wait for completions.
+            assert!(measured.nr_sleeps > 0, "{wake}");
             assert!(measured.waits.count() > 0 && measured.waits.max() > 0, "{wake}");
         }
     }

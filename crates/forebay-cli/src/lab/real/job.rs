@@ -1,11 +1,13 @@
 //! A job's thread in real time: it keeps so many reads in flight until it has to end.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use forebay::{BioQueue, Buf, Completion, Disk, Histogram, Io};
 use forebay_fio::random::Xoshiro256;
+
+use crate::bench::usage;
 
 /// The places that are read are always the same.
 const SEED: u64 = 1;
@@ -45,6 +47,8 @@ struct Seat {
     nr_ios: AtomicU64,
     /// Since when it waits for a tag, ns from the start; 0: it does not.
     waits_since_ns: AtomicU64,
+    /// The id of its thread; 0 before that has started.
+    thread: AtomicI32,
 }
 
 impl Board {
@@ -67,6 +71,13 @@ impl Board {
         let now = self.now_ns();
         let since = self.jobs.iter().map(|seat| seat.waits_since_ns.load(Ordering::Relaxed));
         since.filter(|&since| since > 0).map(|since| now.saturating_sub(since)).collect()
+    }
+
+    /// Returns the voluntary context switches of all job threads since their start, as the kernel
+    /// counts them: one for each sleep, whatever for.
+    pub(super) fn voluntary_switches(&self) -> u64 {
+        let threads = self.jobs.iter().map(|seat| seat.thread.load(Ordering::Relaxed));
+        threads.filter(|&id| id != 0).map(usage::voluntary_switches).sum()
     }
 
     fn now_ns(&self) -> u64 {
@@ -100,9 +111,11 @@ struct Job<'a> {
 
 /// Works until it is over. Says how long its reads waited for tags.
 pub(super) fn run(disk: &Disk, work: Work, board: &Board, id: u32) -> Histogram {
+    let seat = &board.jobs[id as usize];
+    seat.thread.store(rustix::thread::gettid().as_raw_nonzero().get(), Ordering::Relaxed);
     let mut job = Job {
         work,
-        seat: &board.jobs[id as usize],
+        seat,
         board,
         queue: disk.queue(),
         reads: vec![Read::default(); work.depth as usize],

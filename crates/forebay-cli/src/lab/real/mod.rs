@@ -10,7 +10,7 @@ mod progress;
 use std::time::Duration;
 
 use super::published::{self, Tags};
-use super::rows::{Bound, Outcome, Row, metric};
+use super::rows::{Bound, Outcome, Row, add_switch_ratios, metric};
 use super::virtual_time::{self, RUN_JOBS, RUN_TAGS, WAKES, by_metric};
 use super::{notes, virtual_time::device};
 use crate::bench::stop::Stop;
@@ -112,12 +112,15 @@ fn rows_of(table: &Tags, wake: WakePolicy, nr_jobs: u32, measured: &Measured) ->
         note: String::new(),
     };
     let us = |ns: u64| ns as f64 / 1e3;
-    let sleeps = measured.per_s(2 * measured.nr_tag_sleeps);
+    // The two counts are not of the same moment.
+    let nr_others = measured.nr_sleeps.saturating_sub(measured.nr_tag_sleeps);
+    let [of_tags, of_others] = [measured.nr_tag_sleeps, nr_others].map(|nr| measured.per_s(2 * nr));
     let least_share = measured.least_share();
     let mut rows = vec![
         row(metric::IOPS, measured.iops(), iops, Some(Bound::Share(table.bound))),
-        row(metric::SWITCHES, sleeps, switches, None),
-        row(metric::TAG_SWITCHES, sleeps, None, None),
+        row(metric::SWITCHES, of_tags + of_others, switches, None),
+        row(metric::TAG_SWITCHES, of_tags, None, None),
+        row(metric::COMPLETION_SWITCHES, of_others, None, None),
         // The library has no worker that runs queues.
         row(metric::RUN_SWITCHES, 0.0, None, None),
         row(metric::VAIN_WAKES, measured.per_s(measured.nr_vain_wakes), None, None),
@@ -264,6 +267,7 @@ fn run_all(mut lists: Vec<Vec<Planned>>, seconds: Option<u64>) -> Result<Outcome
                 None => nr_missing += 1,
             }
         }
+        add_switch_ratios(&mut of_list);
         rows.extend(by_metric(of_list));
     }
     Ok(Outcome { rows, nr_missing })

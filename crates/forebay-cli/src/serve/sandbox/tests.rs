@@ -9,32 +9,39 @@ use std::os::unix::net::UnixListener;
 use super::*;
 use forebay::Disk;
 
+#[path = "../../../../forebay/tests/support/skip.rs"]
+mod skip;
+
+/// First version of Landlock, which restricts access to files.
+const FILES: ABI = ABI::V1;
+/// First version that restricts TCP too.
+const TCP: ABI = ABI::V4;
+
 /// Returns whether the kernel supports all of this version of Landlock. The code under test, in
 /// contrast, uses whatever is supported.
 fn kernel_has(version: ABI) -> bool {
-    Ruleset::default()
+    let rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(version))
-        .and_then(|rules| rules.handle_access(AccessNet::from_all(version)))
-        .and_then(Ruleset::create)
-        .is_ok()
+        .handle_access(AccessFs::from_all(version));
+    let net = AccessNet::from_all(version);
+    let rules = match net.is_empty() {
+        true => rules,
+        false => rules.and_then(|rules| rules.handle_access(net)),
+    };
+    rules.and_then(Ruleset::create).is_ok()
 }
 
-/// Runs `body` in a confined thread. If the kernel cannot confine it, the test is skipped, or fails
-/// under `FOREBAY_REQUIRE_TOOLS=1`.
-#[allow(clippy::print_stderr)]
-#[track_caller]
-fn confined(needs: Needs, body: impl FnOnce() + Send) {
-    if !kernel_has(ABI::V4) {
-        let is_required = std::env::var_os("FOREBAY_REQUIRE_TOOLS").is_some_and(|is| is == "1");
-        assert!(!is_required, "this kernel has no Landlock 4: use Linux 6.7 or newer");
+/// Runs `body` in a confined thread. If the kernel does not have the version of Landlock that the
+/// test needs, the test is skipped, also under `FOREBAY_REQUIRE_TOOLS=1`.
+fn confined(needed: ABI, needs: Needs, body: impl FnOnce() + Send) {
+    if !kernel_has(needed) {
         let test = std::thread::current().name().unwrap_or_default().to_owned();
-        eprintln!("{test}: SKIPPED: this kernel has no Landlock 4 (Linux 6.7)");
-        return;
+        let reason = format!("this kernel has no Landlock of version {}", needed as i32);
+        return skip::skip_always(&test, &reason);
     }
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| match confine(&needs).landlock {
-            Landlock::Version(version) if version >= 4 => body(),
+            Landlock::Version(version) if version >= needed as i32 => body(),
             other => panic!("the kernel has Landlock, but it is not in force: {other:?}"),
         });
         thread.join().unwrap();
@@ -58,7 +65,7 @@ fn files_that_are_open_can_be_opened_again_and_no_others() {
         let link = format!("/proc/self/fd/{}", file.as_raw_fd());
         OpenOptions::new().read(true).write(write).open(link)
     };
-    confined(Needs::default(), || {
+    confined(FILES, Needs::default(), || {
         again(&writable, true).unwrap().write_all(b"x").unwrap();
         again(&readable, false).unwrap();
         assert!(is_refused(again(&readable, true)), "the file was open for reading");
@@ -76,7 +83,7 @@ fn files_that_are_open_can_be_opened_again_and_no_others() {
 #[test]
 fn a_file_without_a_name_can_be_opened_again() {
     let file = tempfile::tempfile().unwrap();
-    confined(Needs::default(), || {
+    confined(FILES, Needs::default(), || {
         let link = format!("/proc/self/fd/{}", file.as_raw_fd());
         OpenOptions::new().write(true).open(link).unwrap();
     });
@@ -87,14 +94,14 @@ fn no_port_can_be_had_and_no_peer_reached_that_was_not_there() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let open = TcpStream::connect(address).unwrap();
-    confined(Needs::default(), || {
+    confined(TCP, Needs::default(), || {
         listener.accept().unwrap();
         (&open).write_all(b"x").unwrap();
         assert!(is_refused(TcpListener::bind("127.0.0.1:0")));
         assert!(is_refused(TcpListener::bind("127.0.0.1:45671")));
         assert!(is_refused(TcpStream::connect(address)));
     });
-    confined(Needs { connects: true, ..Needs::default() }, || {
+    confined(TCP, Needs { connects: true, ..Needs::default() }, || {
         TcpStream::connect(address).unwrap();
         assert!(is_refused(TcpListener::bind("127.0.0.1:45671")));
         assert!(is_refused(File::open("/proc/1/status")));
@@ -109,7 +116,7 @@ fn a_socket_file_can_be_removed_at_the_end() {
     let path = folder.path().join("s");
     let _listener = UnixListener::bind(&path).unwrap();
     let needs = Needs { socket_files: vec![path.clone()], ..Needs::default() };
-    confined(needs, move || {
+    confined(FILES, needs, move || {
         std::fs::remove_file(&path).unwrap();
         assert!(is_refused(File::create(path)), "the file can be removed, but not created");
     });
@@ -117,7 +124,7 @@ fn a_socket_file_can_be_removed_at_the_end() {
 
 #[test]
 fn threads_that_are_started_later_are_confined_as_well() {
-    confined(Needs::default(), || {
+    confined(FILES, Needs::default(), || {
         let later = std::thread::spawn(|| is_refused(File::open("/etc/passwd")));
         assert!(later.join().unwrap());
     });
@@ -131,7 +138,7 @@ fn a_disk_goes_on_and_opens_its_file_anew_for_a_queue_of_its_own() {
     std::fs::write(&path, vec![7; 1 << 20]).unwrap();
     for engine in ["file", "aio", "psync"] {
         let disk = Disk::open(&format!("{engine}:{}", path.display())).unwrap();
-        confined(Needs::default(), move || {
+        confined(FILES, Needs::default(), move || {
             let mut queue = disk.queue();
             queue.submit(forebay::Io::read(disk.buf(4096), 0)).unwrap();
             let mut ended = Vec::new();

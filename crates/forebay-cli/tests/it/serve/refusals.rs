@@ -66,6 +66,16 @@ fn what_is_wrong_with_a_disk_or_a_place_is_said_once_with_what_to_do() {
     check(&["disk.img", "--nbd=unix:."], 1, busy);
 }
 
+#[test]
+fn options_that_contradict_the_spec_are_refused() {
+    let message = "disk.img?read_only=off: read_only=off contradicts --read-only";
+    check(&["disk.img?read_only=off", "--read-only"], 2, message);
+    let message = "--shared: disk.img?exclusive=on: exclusive=on lets no other program use the";
+    check(&["disk.img?exclusive=on", "--shared"], 2, message);
+    let message = "--shared has no effect: disk.img?lock=off has a key lock";
+    check(&["disk.img?lock=off", "--shared"], 2, message);
+}
+
 /// Runs it, and returns what it prints; it must end by itself, as wrong usage.
 #[track_caller]
 fn usage_error(args: &[&str]) -> String {

@@ -12,17 +12,18 @@ use tempfile::TempDir;
 use super::certificates::Authority;
 use super::{Echoed, start_echo};
 
-/// Returns whether the program exists. If not, prints that the test is skipped, and fails under
+#[path = "../../../../forebay/tests/support/skip.rs"]
+mod skip;
+
+/// Returns whether the program exists. If not, the test is skipped, or fails under
 /// `FOREBAY_REQUIRE_TOOLS=1`.
-#[allow(clippy::print_stderr)]
+#[track_caller]
 pub(super) fn is_there(test: &str) -> bool {
-    if Command::new("gnutls-cli").arg("--version").output().is_ok() {
-        return true;
+    let is_there = Command::new("gnutls-cli").arg("--version").output().is_ok();
+    if !is_there {
+        skip::skip(test, "gnutls-cli is not installed: apt-get install gnutls-bin");
     }
-    let required = std::env::var_os("FOREBAY_REQUIRE_TOOLS").is_some_and(|value| value == "1");
-    assert!(!required, "gnutls-cli is missing: apt-get install gnutls-bin");
-    eprintln!("{test}: SKIPPED: there is no gnutls-cli");
-    false
+    is_there
 }
 
 /// Runs one session with these options of gnutls-cli, between the directories of the server and of

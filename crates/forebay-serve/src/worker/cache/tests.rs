@@ -1,8 +1,10 @@
 //! Number and class of CACHE pieces, and their priority.
 
-use super::super::driven::{Driven, is_answered, send};
+use super::super::driven::{Driven, REPLY_LEN, is_answered, send};
 use super::*;
 use crate::config::Limits;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 
 const READ: u16 = 0;
 const CACHE: u16 = 5;
@@ -108,6 +110,93 @@ fn a_client_that_leaves_ends_its_requests_and_gives_its_memory_back() {
     assert!(driven.worker.disks.pool.is_whole());
 }
 
+/// Length of a read that is sent in waves. With simple replies, nothing may be sent between them.
+const LARGE_LEN: usize = 3 << 20;
+
+/// Returns bytes without two equal words of 4 bytes.
+fn pattern() -> Vec<u8> {
+    (0..LARGE_LEN as u32 / 4).flat_map(u32::to_be_bytes).collect()
+}
+
+/// Appends the bytes that have arrived, and returns whether there are `len` of them.
+fn has_arrived(client: &mut UnixStream, stream: &mut Vec<u8>, len: usize) -> bool {
+    let mut bytes = vec![0; len - stream.len()];
+    if let Ok(nr) = client.read(&mut bytes) {
+        stream.extend_from_slice(&bytes[..nr]);
+    }
+    stream.len() == len
+}
+
+#[test]
+fn large_read_does_not_wait_for_a_cache_request_of_the_same_client() {
+    let mut driven = driven();
+    driven.disk.write_at(&pattern(), 0).expect("memory");
+    let (mut client, mut other) = (driven.connect(), driven.connect());
+    for _ in 0..20 {
+        send(&mut client, CACHE, 0, LEN);
+    }
+    driven.round();
+    send(&mut client, READ, 0, LARGE_LEN as u32);
+    let mut stream = Vec::new();
+    let mut nr_rounds = 0;
+    while !has_arrived(&mut client, &mut stream, REPLY_LEN + LARGE_LEN) {
+        send(&mut other, READ, 0, 4096);
+        driven.round();
+        assert!(is_answered(&mut other, 4096));
+        nr_rounds += 1;
+        assert!(nr_rounds < 200, "{} bytes have arrived", stream.len());
+    }
+    assert!(stream[REPLY_LEN..] == pattern());
+}
+
+/// Returns a worker and its client, which reads nothing, in the middle of a large read. A CACHE
+/// request of the client ends there, as after the last of its pieces.
+fn cache_that_ends_within_a_large_read() -> (Driven, UnixStream) {
+    let mut driven = driven();
+    driven.disk.write_at(&pattern(), 0).expect("memory");
+    let mut client = driven.connect();
+    send(&mut client, CACHE, 0, LEN);
+    send(&mut client, READ, 0, LARGE_LEN as u32);
+    // The read gets all the memory that a client may hold, and CACHE waits for some.
+    driven.round();
+    assert_eq!(nr_reads(&driven), 8, "two waves");
+    let disks = &mut driven.worker.disks;
+    let (cache, _) = disks.caching[0].waiting.pop_front().expect("it waits");
+    disks.flights.get_mut(cache).expect("it waits").is_all_there = true;
+    disks.to_settle.push(cache);
+    driven.round();
+    (driven, client)
+}
+
+#[test]
+fn reply_to_cache_waits_for_the_end_of_a_large_read() {
+    let (mut driven, mut client) = cache_that_ends_within_a_large_read();
+    let mut stream = Vec::new();
+    for _ in 0..1000 {
+        if has_arrived(&mut client, &mut stream, REPLY_LEN + LARGE_LEN + REPLY_LEN) {
+            break;
+        }
+        driven.round();
+    }
+    let (read, cache) = stream.split_at(REPLY_LEN + LARGE_LEN);
+    assert!(read[REPLY_LEN..] == pattern(), "the data of the read are contiguous");
+    assert_eq!(cache, [&[0x67, 0x44, 0x66, 0x98][..], &[0; 12]].concat());
+    assert_eq!(driven.worker.disks.flights.len(), 0);
+    assert!(driven.worker.disks.pool.is_whole());
+}
+
+#[test]
+fn client_that_leaves_within_a_large_read_leaves_no_cache_request_behind() {
+    let (mut driven, client) = cache_that_ends_within_a_large_read();
+    drop(client);
+    for _ in 0..4 {
+        driven.round();
+    }
+    assert_eq!(driven.worker.conns.len(), 0);
+    assert_eq!(driven.worker.disks.flights.len(), 0);
+    assert!(driven.worker.disks.pool.is_whole());
+}
+
 #[test]
 fn where_a_read_fills_no_cache_it_ends_at_once() {
     let mut driven = Driven::new("ram:8M", Limits::default(), |_| {});
@@ -128,7 +217,7 @@ fn a_read_error_is_reported_and_ends_the_request() {
         driven.round();
     }
     let mut reply = [0; 16];
-    std::io::Read::read_exact(&mut client, &mut reply).expect("a reply");
+    client.read_exact(&mut reply).expect("a reply");
     assert_eq!(reply[4..8], 5_u32.to_be_bytes(), "EIO");
     assert_eq!(nr_reads(&driven), 3);
     assert_eq!(driven.worker.disks.flights.len(), 0);

@@ -75,6 +75,22 @@ pub(super) enum Effect {
     ForeignSync,
 }
 
+/// The names of the effects other than statuses, and of the conditions. The docs name each.
+#[cfg(test)]
+pub(crate) const NAMES: [&str; 11] = [
+    "short=",
+    "busy",
+    "delay=",
+    "lie",
+    "nofua",
+    "writeback=",
+    "foreign_sync",
+    "range=",
+    "rate=",
+    "nth=",
+    "after=",
+];
+
 /// Parses a rule.
 pub(super) fn rule(text: &str) -> Result<Rule, SpecError> {
     let bad =

@@ -406,3 +406,23 @@ fn rules_that_can_have_no_effect_are_refused_with_the_reason() {
         crate::Disk::open(&format!("fault:{spec}")).unwrap_or_else(|error| panic!("{error}"));
     }
 }
+
+#[test]
+fn each_name_of_an_effect_or_a_condition_is_parsed() {
+    for name in super::rule::NAMES {
+        let part = match name {
+            "short=" => "short=512",
+            "delay=" => "delay=1ms",
+            "writeback=" => "writeback=io",
+            "range=" => "range=0+512",
+            "rate=" => "rate=0.5",
+            "nth=" => "nth=2",
+            "after=" => "after=2",
+            _ => name,
+        };
+        // A device that is always busy never ends a request.
+        let is_effect = super::rule::rule(&format!("write:{part}:nth=2")).is_ok();
+        let is_condition = super::rule::rule(&format!("write:io:{part}")).is_ok();
+        assert!(is_effect != is_condition, "{name}");
+    }
+}

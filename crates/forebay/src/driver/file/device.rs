@@ -30,7 +30,7 @@ pub(super) struct FileDevice {
     defers: bool,
     /// What all rings have in common.
     base: Option<Base>,
-    /// Why its rings have ended.
+    /// Why rings of it have ended.
     verdict: Verdict,
 }
 
@@ -142,8 +142,7 @@ impl Device for FileDevice {
         let mut driver = UringDriver::new(ring, Kernel, event, mode, file, self.ranges, commands);
         driver.inline = Inline::new(self.writes, mode, depth);
         driver.forbidden = Forbidden::new(&self.verdict);
-        let mut waiter = UringWaiter::new(driver.ring(), tells, Arc::clone(driver.left()))?;
-        waiter.verdict = self.verdict.clone();
+        let waiter = UringWaiter::new(driver.ring(), tells, Arc::clone(driver.left()))?;
         Ok(DriverQueue { driver: Box::new(driver), waiter: Arc::new(waiter) })
     }
 }

@@ -26,20 +26,15 @@ pub(super) fn is_forbidden(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES | libc::ENOSYS))
 }
 
-/// Why the rings of a device have ended; one for all of its queues.
+/// The reason why rings of a device have ended, for messages; one for all of its queues. Each ring
+/// ends by itself: a filter may concern a thread that uses only one of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Verdict(Arc<AtomicI32>);
 
 impl Verdict {
-    /// Returns whether one has ended.
-    #[inline]
-    pub(super) fn is_known(&self) -> bool {
-        // Relaxed, here and below: a number that stands for itself.
-        self.0.load(Ordering::Relaxed) != 0
-    }
-
-    /// Returns why, if one has.
+    /// Returns the reason, if a ring has ended.
     pub(super) fn text(&self) -> Option<String> {
+        // Relaxed, here and below: a number that stands for itself.
         let errno = self.0.load(Ordering::Relaxed);
         (errno != 0).then(|| {
             format!(

@@ -226,6 +226,7 @@ impl<E: Enter> UringDriver<E> {
     #[cold]
     fn end_ring(&mut self, error: &io::Error) {
         self.forbidden.end(error);
+        self.left.end_ring();
         self.end_entries();
         let nr_ended = self.forbidden.nr_failed() + self.inline.nr() + self.queued.len();
         let nr_left = (self.nr_in_flight as usize).saturating_sub(nr_ended);

@@ -12,7 +12,7 @@
 #![allow(unsafe_code)]
 
 use super::event::Event;
-use super::forbidden::{self, PAUSE, Verdict};
+use super::forbidden::{self, PAUSE};
 use crate::driver::Waiter;
 use io_uring::{EnterFlags, IoUring};
 use std::io;
@@ -29,21 +29,23 @@ pub(super) struct UringWaiter {
     /// What tells of completions, where the kernel defers them.
     event: Option<Arc<Event>>,
     left: Arc<Left>,
-    /// Whether the ring has ended.
-    pub(super) verdict: Verdict,
     nr_syscalls: AtomicU64,
 }
 
-/// How many entries the driver has left in the ring for the next wait to submit. It is a number and
-/// nothing else: the entries are published by the ring's tail.
+/// The state that a driver and the waits beside it share: the number of entries that the driver has
+/// left in the ring for the next wait to submit, and whether the ring has ended. The entries
+/// themselves are published by the ring's tail.
 ///
-/// All is sequentially consistent for the end of a ring alone, which must not end entries that a
-/// wait submits: the wait says that it submits, then takes the number; the driver takes the number
-/// back, then looks whether a wait submits.
+/// The number and the mark of a wait are sequentially consistent because of the end of a ring, which
+/// must not end entries that a wait submits. The wait sets its mark, then takes the number. The
+/// driver takes the number back, then reads the mark.
 #[derive(Debug, Default)]
 pub(super) struct Left {
     nr: AtomicU32,
     is_submitting: AtomicBool,
+    /// The system call is forbidden in a thread that used this ring. Other rings of the device go
+    /// on, so a wait on one of them must not stop to submit.
+    is_over: AtomicBool,
 }
 
 impl Left {
@@ -62,6 +64,18 @@ impl Left {
     /// Leaves nothing to a wait. Returns whether there was something.
     pub(super) fn take_back(&self) -> bool {
         self.nr.swap(0, Ordering::SeqCst) > 0
+    }
+
+    /// For the driver: the ring has ended, and no wait submits to it any more.
+    pub(super) fn end_ring(&self) {
+        // Release, with the acquire in `is_over`: the driver has made its last system call.
+        self.is_over.store(true, Ordering::Release);
+    }
+
+    /// Returns whether the ring has ended.
+    #[inline]
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
     }
 
     /// Whether a wait is submitting, or about to.
@@ -115,15 +129,14 @@ impl UringWaiter {
         // SAFETY: the ring is open as long as it is borrowed.
         let fd = unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) };
         let ring = fd.try_clone_to_owned()?;
-        let (verdict, nr_syscalls) = (Verdict::default(), AtomicU64::new(0));
-        Ok(UringWaiter { ring, event, left, verdict, nr_syscalls })
+        Ok(UringWaiter { ring, event, left, nr_syscalls: AtomicU64::new(0) })
     }
 }
 
 impl Waiter for UringWaiter {
     fn wait(&self, timeout: Option<Duration>) {
-        if self.verdict.is_known() {
-            // No kick would end it.
+        if self.left.is_over() {
+            // No kick would end the system call.
             return std::thread::sleep(timeout.map_or(PAUSE, |timeout| timeout.min(PAUSE)));
         }
         let timespec = timeout.map(|timeout| Timespec {
@@ -167,7 +180,7 @@ impl Waiter for UringWaiter {
     }
 
     fn misses_kicks(&self) -> bool {
-        self.verdict.is_known()
+        self.left.is_over()
     }
 
     fn begins(&self) -> bool {

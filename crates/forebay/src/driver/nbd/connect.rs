@@ -133,7 +133,7 @@ fn cannot_connect(address: &Address, error: &io::Error) -> String {
         (io::ErrorKind::NotFound, Address::Unix(_)) => {
             "; there is no such socket: start the server"
         }
-        (io::ErrorKind::ConnectionRefused, _) => "; nobody listens there: start the server",
+        (io::ErrorKind::ConnectionRefused, _) => "; no program listens there: start the server",
         (io::ErrorKind::PermissionDenied, Address::Unix(_)) => {
             "; the socket's permissions do not allow it"
         }

@@ -123,8 +123,8 @@ fn features(uri: &Uri, export: &Negotiated, limits: &QueueLimits) -> Vec<Feature
         Feature::either(
             "tls",
             uri.tls,
-            "nbds://: nothing is sent in the clear",
-            "nbd:// goes without",
+            "nbds://: all data is encrypted",
+            "nbd:// is not encrypted; nbds:// is",
         ),
         Feature::either(
             "multi_conn",

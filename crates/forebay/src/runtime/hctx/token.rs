@@ -92,8 +92,10 @@ impl<'a> Token<'a> {
     fn came_back_but_for_disks(self) -> Woken {
         let Token { wakes, disks, abort, .. } = self;
         if let Some(mut wakes) = wakes {
-            // If a waker panics, the others are not woken: then rather no process.
-            wakes.drain(..).for_each(Wake::fire);
+            // If a waker panics, the rest is not woken, and the process aborts. Threads come first:
+            // a waker may wait for a lock that one of them holds.
+            wakes.iter().for_each(Wake::fire_thread);
+            wakes.drain(..).for_each(Wake::fire_task);
             thread::put_spare(wakes);
         }
         abort.disarm();

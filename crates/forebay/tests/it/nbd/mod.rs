@@ -159,7 +159,7 @@ fn what_cannot_be_had_is_refused_by_name() {
         (format!("nbd:unix:{socket}:exportname=no"), "the server has no export `no`"),
         (String::from("nbd+unix:///disk"), "`socket` is missing: ?socket=PATH"),
         (String::from("nbd+vsock://1/x"), "sockets of virtual machines"),
-        (String::from("nbd://127.0.0.1:1/x"), "nobody listens there"),
+        (String::from("nbd://127.0.0.1:1/x"), "no program listens there"),
         (
             format!("nbd+unix:///?socket=/{}", "x".repeat(200)),
             "a socket's path has at most 107 bytes",

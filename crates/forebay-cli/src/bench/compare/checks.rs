@@ -1,0 +1,134 @@
+//! Options that a comparison refuses, and notes about those that have no effect in it.
+//!
+//! An accepted option has its effect. So what a comparison cannot honour is an error if the user
+//! would miss it, and else a note.
+
+use forebay::Spec;
+use forebay_fio::job::{Job, OutputFormat, RunOptions};
+
+use super::asked::{Asked, Format};
+use crate::bench::plan::Target;
+use crate::failure::Failure;
+
+/// Options about the form of the report. The runs do without them, because the figures are read
+/// from their reports.
+pub(super) const OF_THE_REPORT: [&str; 5] = [
+    "percentile_list",
+    "clat_percentiles",
+    "lat_percentiles",
+    "slat_percentiles",
+    "unified_rw_reporting",
+];
+
+/// Refuses options of the run that a comparison cannot honour.
+pub(super) fn run(run: &RunOptions, asked: &Asked) -> Result<(), Failure> {
+    let is_other = asked.format.is_some_and(|format| format != Format::Json);
+    let formats = match run.format {
+        OutputFormat::JsonPlus => Some(
+            "--output-format=json+ has no effect: a comparison has no histograms; use \
+             --compare-format=json",
+        ),
+        OutputFormat::NormalJson | OutputFormat::NormalJsonPlus => Some(
+            "--output-format with several formats has no effect: a comparison is printed in one; \
+             use --compare-format",
+        ),
+        OutputFormat::Json if is_other => {
+            Some("--output-format=json contradicts --compare-format; leave out one of them")
+        }
+        OutputFormat::Json | OutputFormat::Normal => None,
+    };
+    let reports = run.status_interval.map(|_| {
+        "--status-interval has no effect: a comparison prints one report at its end; leave it out"
+    });
+    let lines = run.eta_newline.map(|_| {
+        "--eta-newline has no effect: the progress line of a comparison stays in place; leave it \
+         out"
+    });
+    let messages: Vec<_> = [formats, reports, lines]
+        .into_iter()
+        .flatten()
+        .map(|message| format!("--compare: {message}"))
+        .collect();
+    match messages.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Several { messages, usage: true }),
+    }
+}
+
+/// Refuses jobs that cannot be compared, whatever the sides are.
+pub(super) fn jobs(jobs: &[Job]) -> Result<(), Failure> {
+    let refuse =
+        |job: &Job, reason: &str| Err(Failure::Usage(format!("--compare: {}: {reason}", job.name)));
+    if let Some(job) = jobs.iter().find(|job| job.group != jobs[0].group) {
+        return refuse(
+            job,
+            "it starts another group (stonewall, new_group, or a second job file), and only one \
+             group can be compared; compare the groups one by one with --section",
+        );
+    }
+    let has_logs =
+        |job: &&Job| [&job.logs.bw, &job.logs.lat, &job.logs.iops].iter().any(|log| log.is_some());
+    match jobs.iter().find(has_logs) {
+        None => Ok(()),
+        Some(job) => refuse(
+            job,
+            "each run would overwrite the logs of the one before; leave out write_bw_log, \
+             write_lat_log and write_iops_log",
+        ),
+    }
+}
+
+/// Returns notes about options of the jobs that have no effect in a comparison.
+pub(super) fn notes(jobs: &[Job]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for job in jobs {
+        for name in OF_THE_REPORT {
+            if job.texts.iter().any(|(given, _)| *given == name) {
+                notes.push(format!(
+                    "--compare: {}: --{name} has no effect: the metrics of a comparison are fixed",
+                    job.name
+                ));
+            }
+        }
+    }
+    notes
+}
+
+/// Refuses a comparison of jobs with themselves, if `with` has keys that were to make a difference.
+/// Without keys, or on the device that the jobs name in the same words, it is intended: it shows
+/// how much equal runs differ.
+pub(super) fn sides(
+    (jobs, targets): (&[Job], &[Target]),
+    (other_jobs, other_targets): (&[Job], &[Target]),
+    with: &str,
+) -> Result<(), Failure> {
+    let is_intended =
+        !with.contains('?') || jobs.iter().all(|job| job.filename.as_deref() == Some(with));
+    let settings = |targets: &[Target]| -> Vec<_> {
+        targets.iter().map(|target| settings(&target.spec)).collect()
+    };
+    let refuses = |job: &Job| job.fixedbufs == Some(false);
+    let are_same_jobs =
+        jobs.iter().zip(other_jobs).all(|(job, other)| refuses(job) == refuses(other));
+    if is_intended || !are_same_jobs || settings(targets) != settings(other_targets) {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "--compare={with}: both sides would run the same jobs on the same disks: the keys have no \
+         effect or are those of side A; leave them out, or give other values"
+    )))
+}
+
+/// Returns the place of a disk and its keys in alphabetical order, with switches in one notation.
+fn settings(spec: &Spec) -> (String, Vec<String>) {
+    let text = spec.to_string();
+    let (place, keys) = text.split_once('?').unwrap_or((&text, ""));
+    let setting = |pair: &str| match pair.split_once('=') {
+        Some((key, "on" | "1" | "yes" | "true")) => format!("{key}=on"),
+        Some((key, "off" | "0" | "no" | "false")) => format!("{key}=off"),
+        _ => pair.to_owned(),
+    };
+    let mut keys: Vec<_> = keys.split('&').map(setting).collect();
+    keys.sort();
+    (place.to_owned(), keys)
+}

@@ -1,0 +1,210 @@
+//! Bugs of the drivers, of open files, and of durable calls.
+
+use super::{Bug, Edit, Test};
+
+const CALL: &str = "crates/forebay/src/driver/psync/call.rs";
+const COMMANDS: &str = "crates/forebay/src/driver/file/commands.rs";
+const DURABLE: &str = "crates/forebay/src/durable.rs";
+const FUA: &str = "crates/forebay-core/src/flush/fua.rs";
+const PLACE: &str = "crates/forebay/src/claim/place.rs";
+
+pub(super) const BUGS: &[Bug] = &[
+    Bug {
+        name: "psync-flush-does-nothing",
+        what: "a flush of psync makes no fdatasync",
+        edits: &[Edit {
+            file: CALL,
+            from: "    let call = if metadata { libc::fsync } else { libc::fdatasync };",
+            to: "    if !metadata {\n        return Ok(0);\n    }\n    let call = libc::fsync;",
+        }],
+        test: Test::it("forebay", "fallback::a_flush_leaves_out_metadata_and_an_fsync_does_not"),
+        says: "",
+    },
+    Bug {
+        name: "psync-fua-dropped",
+        what: "a FUA write of psync is a plain write",
+        edits: &[Edit { file: CALL, from: "(_, _) if fua =>", to: "(_, _) if fua && nr < 0 =>" }],
+        test: Test::it("forebay", "fallback::without_a_durable_write_a_flush_follows_the_write"),
+        says: "",
+    },
+    Bug {
+        name: "uring-fua-dropped",
+        what: "a FUA write of one vector is a plain write on io_uring",
+        edits: &[Edit {
+            file: COMMANDS,
+            from: "_mut(command.addr);\n        \
+                   let flags = if command.fua { libc::RWF_DSYNC } else { 0 };",
+            to: "_mut(command.addr);\n        let flags = 0;",
+        }],
+        test: Test::unit(
+            "forebay",
+            "driver::file::tests::entries::one_stretch_of_memory_takes_no_vector",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "uring-fua-made-inline",
+        what: "the submitting thread makes FUA writes by itself, without syncing them",
+        edits: &[Edit {
+            file: "crates/forebay/src/driver/file/inline.rs",
+            from: "if !is_whole || rq.fua {",
+            to: "if !is_whole {",
+        }],
+        test: Test::unit(
+            "forebay",
+            "driver::file::tests::inline::parts_of_blocks_and_what_is_to_be_durable_go_by_the_ring",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "durable-write-without-fua",
+        what: "write_durable_at does not ask for FUA",
+        edits: &[Edit {
+            file: DURABLE,
+            from: "flags: BioFlags::FUA, ..range",
+            to: "flags: BioFlags::NONE, ..range",
+        }],
+        test: Test::it("forebay", "durability::a_durable_write_needs_no_flush_or_one"),
+        says: "",
+    },
+    Bug {
+        name: "durable-wait-does-nothing",
+        what: "Durable::wait returns before its point is durable",
+        edits: &[Edit {
+            file: DURABLE,
+            from: "false => self.disk.run_without_memory(Bio::flush_up_to(self.point)),",
+            to: "false => Ok(()),",
+        }],
+        test: Test::it("forebay", "durability::a_write_is_durable_once_its_point_was_waited_for"),
+        says: "",
+    },
+    Bug {
+        name: "exclusive-ignored",
+        what: "exclusive=on has no effect",
+        edits: &[Edit {
+            file: "crates/forebay/src/settings.rs",
+            from: "        self.exclusive == Some(true)\n",
+            to: "        false\n",
+        }],
+        test: Test::it(
+            "forebay",
+            "claims::a_file_that_is_open_for_one_disk_is_refused_to_others_by_name",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "aio-fua-dropped",
+        what: "a FUA write of aio is a plain write",
+        edits: &[Edit {
+            file: "crates/forebay/src/driver/aio/driver.rs",
+            from: "iocb.rw_flags = if rq.fua { libc::RWF_DSYNC } else { 0 };",
+            to: "iocb.rw_flags = 0;",
+        }],
+        test: Test::unit(
+            "forebay",
+            "driver::aio::tests::a_durable_write_says_so_in_its_control_block",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "nbd-fua-not-sent",
+        what: "the NBD driver sends no FUA",
+        edits: &[Edit {
+            file: "crates/forebay/src/driver/nbd/queue.rs",
+            from: "Op::Write => Command::Write { fua: rq.fua },",
+            to: "Op::Write => Command::Write { fua: false },",
+        }],
+        test: Test::it("forebay", "nbd::flags::a_durable_write_has_the_flag_and_no_flush"),
+        says: "",
+    },
+    Bug {
+        name: "rings-not-restricted",
+        what: "the rings of a disk are not restricted",
+        edits: &[Edit {
+            file: "crates/forebay/src/driver/file/restrictions.rs",
+            from: "    submitter\n        .register_restrictions(&mut list(&NEW_OPCODES))\n        \
+                   .or_else(|_| submitter.register_restrictions(&mut list(&[])))?;\n",
+            to: "    let _ = list(&NEW_OPCODES);\n",
+        }],
+        test: Test::it("forebay", "rings::each_ring_of_an_open_disk_is_restricted"),
+        says: "",
+    },
+    Bug {
+        name: "owned-ring-for-all-threads",
+        what: "the ring of an owned context is not for its thread alone",
+        edits: &[Edit {
+            file: "crates/forebay/src/driver/file/device.rs",
+            from: "        .setup_single_issuer()\n        .setup_defer_taskrun()\n        \
+                   .setup_taskrun_flag()\n",
+            to: "",
+        }],
+        test: Test::it("forebay", "rings::the_ring_of_an_owned_context_is_its_threads_alone"),
+        says: "",
+    },
+    Bug {
+        name: "failed-fua-loses-nothing",
+        what: "F8: a FUA write that fails is not recorded as a failed flush",
+        edits: &[Edit {
+            file: FUA,
+            from: "        self.note_failure(result.err().unwrap_or(BlockStatus::Io));\n",
+            to: "",
+        }],
+        test: Test::it(
+            "forebay-core",
+            "fua::failed_fua_write_is_a_failed_flush_whatever_its_status",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "flush-ends-before-fua",
+        what: "F8: a flush ends while FUA writes that were at the device with it are still there",
+        edits: &[Edit {
+            file: FUA,
+            from: "if flush.is_settling && !flush.fua.is_waited_for() {",
+            to: "if flush.is_settling {",
+        }],
+        test: Test::it("forebay-core", "fua::flush_ends_after_the_fua_writes_beside_it"),
+        says: "",
+    },
+    Bug {
+        name: "two-syncs-of-a-page-cache",
+        what: "F8: a native FUA write is issued beside another sync of a page cache",
+        edits: &[Edit {
+            file: FUA,
+            from: "match self.hctx.limits.fua_queueable || is_alone {",
+            to: "match self.hctx.limits.fua_is_sync || is_alone {",
+        }],
+        test: Test::it("forebay-core", "fua::one_sync_of_a_page_cache_is_at_the_device_at_a_time"),
+        says: "",
+    },
+    Bug {
+        name: "place-checked-by-a-late-file",
+        what: "O1: a place checks for lost writes by a file that it opens for the check",
+        edits: &[Edit {
+            file: PLACE,
+            from: "        let file = self.writable.get().unwrap_or(&self.file);\n",
+            to: "        let path = format!(\"/proc/self/fd/{}\", self.file.as_raw_fd());\n        \
+                 let file = &File::open(path).expect(\"the file opens again\");\n",
+        }],
+        test: Test::it(
+            "forebay",
+            "write_back::flush_of_a_second_disk_does_not_hide_an_error_another_program_got",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "late-file-not-checked",
+        what: "O2: a context that opens the file later makes no check for lost writes",
+        edits: &[Edit {
+            file: "crates/forebay/src/runtime/shared.rs",
+            from: "                self.check_after_open();\n",
+            to: "",
+        }],
+        test: Test::it(
+            "forebay",
+            "write_back::flush_through_a_file_opened_later_does_not_hide_an_error_another_\
+             program_got",
+        ),
+        says: "",
+    },
+];

@@ -1,0 +1,232 @@
+//! Bugs of the runtime in `forebay` (waiting, holds, forks, shared tags) and of what the core does
+//! for it.
+
+use super::{Bug, Edit, Test};
+
+const TAG_POOL: &str = "crates/forebay/src/runtime/tag_pool.rs";
+const TOKEN: &str = "crates/forebay/src/runtime/hctx/token.rs";
+const WAIT: &str = "crates/forebay/src/runtime/wait.rs";
+
+const BUSY_DRIVER: &str = "wakeups::a_plug_or_a_blocking_call_at_a_busy_driver_wakes_the_loop";
+
+pub(super) const BUGS: &[Bug] = &[
+    Bug {
+        name: "flush-waiters-not-joined",
+        what: "each flush is for one waiter, and none joins another's",
+        edits: &[
+            Edit {
+                file: "crates/forebay-core/src/flush/turn.rs",
+                from: "if is_counted && flush.is_running && flush.in_hand >= wanted.up_to() {",
+                to: "if false {",
+            },
+            Edit {
+                file: "crates/forebay-core/src/flush/turn.rs",
+                from: "core::mem::swap(&mut flush.pending, &mut flush.running);",
+                to: "flush.running.push(flush.pending.remove(0));",
+            },
+        ],
+        test: Test::it(
+            "forebay",
+            "durability::threads_whose_flushes_were_held_back_share_two_at_most",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "shares-of-tags-ignored",
+        what: "a disk may take more than its share of a shared set of tags",
+        edits: &[Edit { file: TAG_POOL, from: "_ => self.shares.share(),", to: "_ => u32::MAX," }],
+        test: Test::unit(
+            "forebay",
+            "runtime::tag_models::a_disk_that_has_all_tags_keeps_its_share_of_them",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "async-depth-ignored",
+        what: "background requests take any number of tags",
+        edits: &[
+            Edit {
+                file: "crates/forebay-core/src/classes.rs",
+                from: "(BioFlags::BACKGROUND) && self.nr_background >= self.async_depth",
+                to: "(BioFlags::BACKGROUND) && self.nr_background == u32::MAX",
+            },
+            Edit {
+                file: "crates/forebay-core/src/classes.rs",
+                from: "true => nr_free.min(self.async_depth.saturating_sub(self.nr_background)),",
+                to: "true => nr_free,",
+            },
+        ],
+        test: Test::it("forebay", "tags::background_io_leaves_tags_to_others"),
+        says: "",
+    },
+    Bug {
+        name: "freeze-does-not-wait",
+        what: "freeze returns while I/O is in flight",
+        edits: &[Edit {
+            file: "crates/forebay/src/runtime/hctx.rs",
+            from: "self.left.load(Ordering::Relaxed) & DRAINED != 0",
+            to: "true",
+        }],
+        test: Test::it("forebay", "holds::a_freeze_waits_for_what_is_in_and_lets_nothing_else_in"),
+        says: "",
+    },
+    Bug {
+        name: "fork-not-noticed",
+        what: "the child of a fork may submit to the queues of its parent",
+        edits: &[Edit {
+            file: "crates/forebay/src/queue.rs",
+            from: "if self.shared.is_foreign() {\n            \
+                   return Err((Refusal::Forked, bio, buf));",
+            to: "if self.shared.is_foreign() && buf.is_none() {\n            \
+                 return Err((Refusal::Forked, bio, buf));",
+        }],
+        test: Test::it("forebay", "holds::a_child_of_a_fork_is_refused_and_the_parent_goes_on"),
+        says: "",
+    },
+    Bug {
+        name: "parks-without-looking-again",
+        what: "W2: a follower that announced itself does not check for a leader again",
+        edits: &[Edit {
+            file: WAIT,
+            from: "if !mailbox.is_reached(goal) && hctx.run.has_leader() {\n        mailbox",
+            to: "if !mailbox.is_reached(goal) {\n        mailbox",
+        }],
+        test: Test::model("runtime::wait::models::two_threads_whose_bios_complete_at_once"),
+        says: "",
+    },
+    Bug {
+        name: "parks-without-a-leader",
+        what: "W1: a thread parks on a context with work that has no leader",
+        edits: &[Edit {
+            file: WAIT,
+            from: "let leads = hctx.run.try_lead() || follow(hctx, mailbox, goal);",
+            to: "let leads = follow(hctx, mailbox, goal);",
+        }],
+        test: Test::model("runtime::wait::models::two_threads_whose_bios_complete_at_once"),
+        says: "",
+    },
+    Bug {
+        name: "baton-not-used",
+        what: "W3: a follower that received the baton does not lead",
+        edits: &[Edit {
+            file: WAIT,
+            from: "    end_wait(hctx, mailbox) == Doing::Baton\n",
+            to: "    end_wait(hctx, mailbox);\n    false\n",
+        }],
+        test: Test::model("runtime::wait::models::two_threads_whose_bios_complete_at_once"),
+        says: "",
+    },
+    Bug {
+        name: "leader-not-kicked",
+        what: "W4: a delivery to the blocked leader does not kick it",
+        edits: &[Edit {
+            file: TOKEN,
+            from: "        if kick && hctx.is_shared {\n",
+            to: "        if kick && !hctx.is_shared {\n",
+        }],
+        test: Test::model("runtime::wait::models::two_threads_whose_bios_complete_at_once"),
+        says: "",
+    },
+    Bug {
+        name: "woken-for-tags-asks-for-no-turn",
+        what: "a thread that was woken for tags does not ask for the turn that gives it some",
+        edits: &[Edit {
+            file: WAIT,
+            from: "        hctx.ask_again(mailbox);\n",
+            to: "        let _ = hctx;\n",
+        }],
+        test: Test::model("runtime::tag_models::two_threads_wait_for_tags_where_waits_begin_bios"),
+        says: "deadlock",
+    },
+    Bug {
+        name: "left-to-a-wait-for-ever",
+        what: "W5: a leader that stops does not begin what it left to its wait",
+        edits: &[Edit {
+            file: WAIT,
+            from: "    let is_due = shared.waiter().take_back();\n",
+            to: "    let is_due = false;\n",
+        }],
+        test: Test::model(
+            "runtime::take_back_models::a_leader_that_stops_begins_what_it_left_to_its_wait",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "wake-up-for-tags-not-donated",
+        what: "T5: a wake-up for shared tags is lost with a disk that cannot use it",
+        edits: &[Edit {
+            file: TAG_POOL,
+            from: "waits.donate(1, nr_busy, &mut |id| out(id));",
+            to: "let _ = (nr_busy, out);",
+        }],
+        test: Test::unit(
+            "forebay",
+            "runtime::tag_models::a_wake_up_that_a_quiesced_disk_cannot_use_is_passed_on",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "put-of-one-tag-wakes-none",
+        what: "T2: a single tag that is put into a shared set wakes no disk",
+        edits: &[Edit {
+            file: TAG_POOL,
+            from: "if nr_put > 0 && self.count.anybody_waits() {",
+            to: "if nr_put > 1 && self.count.anybody_waits() {",
+        }],
+        test: Test::unit("forebay", "runtime::tag_models::each_tag_that_is_put_wakes_one_disk"),
+        says: "",
+    },
+    Bug {
+        name: "put-of-tags-wakes-none",
+        what: "T2: tags that are put into a shared set wake no disk",
+        edits: &[Edit {
+            file: TAG_POOL,
+            from: "if nr_put > 0 && self.count.anybody_waits() {",
+            to: "if nr_put == u32::MAX {",
+        }],
+        test: Test::unit(
+            "forebay",
+            "runtime::tag_models::a_disk_that_has_all_tags_keeps_its_share_of_them",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "alarm-not-cleared",
+        what: "B1: a turn leaves the alarm of an event loop set",
+        edits: &[Edit { file: TOKEN, from: "            hctx.alarm.clear();\n", to: "" }],
+        test: Test::it("forebay", BUSY_DRIVER),
+        says: "",
+    },
+    Bug {
+        name: "alarm-not-set",
+        what: "B2: a turn that leaves work at a busy driver sets no alarm for the event loop",
+        edits: &[Edit { file: TOKEN, from: "hctx.alarm.set(RESOURCE_DELAY);", to: "" }],
+        test: Test::it("forebay", BUSY_DRIVER),
+        says: "",
+    },
+    Bug {
+        name: "alarm-not-fired",
+        what: "B3: a thread that opens a gate wakes no event loop",
+        edits: &[Edit {
+            file: "crates/forebay/src/runtime/hctx.rs",
+            from: "            self.alarm.fire();\n",
+            to: "",
+        }],
+        test: Test::it(
+            "forebay",
+            "wakeups::a_plug_that_ends_behind_a_gate_wakes_the_loop_when_the_gate_opens",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "future-starts-no-thread",
+        what: "a future on a disk that nothing drives starts no thread",
+        edits: &[Edit {
+            file: "crates/forebay/src/runtime/shared.rs",
+            from: "            false => self.start_service(),\n",
+            to: "            false => Ok(()),\n",
+        }],
+        test: Test::model("future::models::a_future_is_woken_by_the_thread_that_it_starts"),
+        says: "",
+    },
+];

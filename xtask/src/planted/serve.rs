@@ -1,0 +1,220 @@
+//! Bugs of the NBD server and of `bench`.
+
+use super::{Bug, Edit, Test};
+
+const DISKS: &str = "crates/forebay-serve/src/worker/disks.rs";
+const ROUND: &str = "crates/forebay-serve/src/worker/mod.rs";
+
+const FUA_OF_EACH_COMMAND: &str =
+    "flags::fua_of_each_command_is_a_flush_before_the_reply_and_without_it_there_is_none";
+
+pub(super) const BUGS: &[Bug] = &[
+    Bug {
+        name: "serve-flush-answered-at-once",
+        what: "FLUSH is answered without a flush of the disk",
+        edits: &[Edit {
+            file: DISKS,
+            from: "self.begin_whole(conn, flight, Io::flush()),",
+            to: "self.begin_whole(conn, flight, Io::flush_up_to(0)),",
+        }],
+        test: Test::unit("forebay-serve", "worker::tests::flushes_of_several_clients_are_one"),
+        says: "",
+    },
+    Bug {
+        name: "serve-pool-without-budget",
+        what: "a worker lends memory beyond its budget",
+        edits: &[Edit {
+            file: "crates/forebay-serve/src/pool.rs",
+            from: "self.lent_bytes + piece <= self.budget_bytes && (more == 0 ||",
+            to: "(more <= left || left < more ||",
+        }],
+        test: Test::unit("forebay-serve", "pool::tests::greedy_clients_leave_everybody_a_share"),
+        says: "",
+    },
+    Bug {
+        name: "serve-handshake-never-cut-off",
+        what: "a client may stay in its handshake for ever",
+        edits: &[Edit {
+            file: "crates/forebay-serve/src/worker/life.rs",
+            from: "conn.deadline_ns = Some(self.disks.now_ns + HANDSHAKE_NS);",
+            to: "conn.deadline_ns = Some(self.disks.now_ns + 1000 * HANDSHAKE_NS);",
+        }],
+        test: Test::it("forebay-cli", "serve::hostile::floods::who_chooses_no_export_is_cut_off"),
+        says: "",
+    },
+    Bug {
+        name: "serve-bytes-counted-twice",
+        what: "the metrics count the bytes of a read twice",
+        edits: &[Edit {
+            file: "crates/forebay-serve/src/metrics/traffic.rs",
+            from: "RequestKind::Read => self.read_bytes.add(bytes),",
+            to: "RequestKind::Read => self.read_bytes.add(2 * bytes),",
+        }],
+        test: Test::unit(
+            "forebay-serve",
+            "metrics::registry::tests::what_a_connection_has_counted_stays_with_its_export",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "serve-stages-not-timed",
+        what: "the metrics record 0 ns for every stage of a request",
+        edits: &[Edit {
+            file: "crates/forebay-serve/src/metrics/registry.rs",
+            from: "self.exports[export][stage as usize].record(ns);",
+            to: "self.exports[export][stage as usize].record(ns.min(0));",
+        }],
+        test: Test::unit(
+            "forebay-serve",
+            "metrics::registry::tests::times_of_all_workers_are_added_up",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "serve-client-certificate-not-asked-for",
+        what: "--tls-verify-peer lets in clients without a certificate",
+        edits: &[Edit {
+            file: "crates/forebay-serve/src/tls.rs",
+            from: "    let builder = if verify_peer {",
+            to: "    let builder = if verify_peer && folder.as_os_str().is_empty() {",
+        }],
+        test: Test::unit(
+            "forebay-serve",
+            "tls::tests::peers::with_verification_only_clients_that_the_authority_knows_are_served",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "serve-holes-reported-as-data",
+        what: "BLOCK_STATUS reports holes as data",
+        edits: &[Edit {
+            file: "crates/forebay-serve/src/worker/status.rs",
+            from: "ExtentKind::Hole => (extent.len, STATE_HOLE | STATE_ZERO),",
+            to: "ExtentKind::Hole => (extent.len, (STATE_HOLE | STATE_ZERO) & 0),",
+        }],
+        test: Test::it("forebay-cli", "serve::libnbd::the_map_shows_data_and_holes"),
+        says: "",
+    },
+    Bug {
+        name: "nbd-fast-zero-ignored",
+        what: "FAST_ZERO is accepted and ignored",
+        edits: &[Edit {
+            file: "crates/forebay-nbd/src/server/transmission.rs",
+            from: "let fast = flags & CMD_FLAG_FAST_ZERO != 0;",
+            to: "let fast = false;",
+        }],
+        test: Test::unit(
+            "forebay-nbd",
+            "server::tests::requests::only_fast_zeroes_are_not_supported",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "bench-latency-doubled",
+        what: "bench reports twice the completion latency",
+        edits: &[Edit {
+            file: "crates/forebay-cli/src/bench/tally.rs",
+            from: "self.stats.record_complete(op.direction, moved, clat_ns, lat_ns),",
+            to: "self.stats.record_complete(op.direction, moved, 2 * clat_ns, lat_ns),",
+        }],
+        test: Test::it(
+            "forebay-cli",
+            "bench::completion_latency_is_the_total_less_the_submission_latency",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "serve-without-plug",
+        what: "a worker submits without a plug, so nothing is merged",
+        edits: &[
+            Edit {
+                file: ROUND,
+                from: "            let _plug = forebay::plug();\n            let events",
+                to: "            let events",
+            },
+            Edit {
+                file: ROUND,
+                from: "                let _plug = forebay::plug();\n                moved",
+                to: "                moved",
+            },
+        ],
+        test: Test::unit(
+            "forebay-serve",
+            "worker::tests::neighbours_that_one_client_sends_together_are_one_request",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "serve-write-fua-dropped",
+        what: "FUA of WRITE has no effect",
+        edits: &[Edit {
+            file: "crates/forebay-serve/src/worker/payload.rs",
+            from: "let io = if is_fua { io.fua() } else { io };",
+            to: "let _ = is_fua;",
+        }],
+        test: Test::clients(FUA_OF_EACH_COMMAND),
+        says: "command 1 of 4096 bytes asked for no flush",
+    },
+    Bug {
+        name: "serve-trim-fua-dropped",
+        what: "FUA of TRIM has no effect",
+        edits: &[Edit {
+            file: DISKS,
+            from: "let io = Io::discard(rq.offset, rq.len);\n                \
+                   self.begin_whole(conn, flight, if fua { io.fua() } else { io })",
+            to: "let io = Io::discard(rq.offset, rq.len);\n                \
+                 self.begin_whole(conn, flight, if fua { io } else { io })",
+        }],
+        test: Test::clients(FUA_OF_EACH_COMMAND),
+        says: "command 4 of 65536 bytes asked for no flush",
+    },
+    Bug {
+        name: "serve-write-zeroes-fua-dropped",
+        what: "FUA of WRITE_ZEROES has no effect",
+        edits: &[Edit {
+            file: DISKS,
+            from: "};\n                \
+                   self.begin_whole(conn, flight, if fua { io.fua() } else { io })",
+            to: "};\n                \
+                 self.begin_whole(conn, flight, if fua { io } else { io })",
+        }],
+        test: Test::clients(FUA_OF_EACH_COMMAND),
+        says: "command 6 of 65536 bytes asked for no flush",
+    },
+    Bug {
+        name: "serve-no-hole-ignored",
+        what: "NO_HOLE has no effect",
+        edits: &[Edit {
+            file: DISKS,
+            from: "let io = match !no_hole && self.exports[export].discards_to_zeroes {",
+            to: "let io = match (no_hole, self.exports[export].discards_to_zeroes).1 {",
+        }],
+        test: Test::clients("flags::no_hole_keeps_the_space_and_without_it_the_range_is_discarded"),
+        says: "",
+    },
+    Bug {
+        name: "serve-not-confined",
+        what: "Landlock fails to be set up",
+        edits: &[Edit {
+            file: "crates/forebay-cli/src/serve/sandbox.rs",
+            from: "        .handle_access(AccessFs::from_all(KNOWN))?\n",
+            to: "        .handle_access(BitFlags::<AccessFs>::empty())?\n",
+        }],
+        test: Test::it(
+            "forebay-cli",
+            "serve::confinement::a_server_is_confined_by_the_landlock_of_the_kernel",
+        ),
+        says: "",
+    },
+    Bug {
+        name: "bench-times-exchanged",
+        what: "the report of bench exchanges user and system time",
+        edits: &[Edit {
+            file: "crates/forebay-fio/src/report/mod.rs",
+            from: "(percent(stats.usage.user_us), percent(stats.usage.system_us))",
+            to: "(percent(stats.usage.system_us), percent(stats.usage.user_us))",
+        }],
+        test: Test::it("forebay-cli", "bench::user_time_and_system_time_are_not_exchanged"),
+        says: "",
+    },
+];
