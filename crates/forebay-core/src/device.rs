@@ -1,11 +1,11 @@
-//! What the hardware contexts of one disk, and the disks on one file, know of each other.
+//! State that the hardware contexts of a disk share, and state that all disks on one file share.
 
 use crate::durability::Durability;
 use crate::retry::{Counts, Retries};
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// What the disks on one file or device share.
+/// The state that all disks on one file or device share: durable points and running retries.
 #[derive(Clone, Debug)]
 pub struct Backing {
     durability: Arc<Durability>,
@@ -13,31 +13,32 @@ pub struct Backing {
 }
 
 impl Backing {
-    /// For any number of disks, of which the first has at most `nr_hctxs` hardware contexts.
+    /// Creates the state for any number of disks. The first has at most `nr_hctxs` hardware
+    /// contexts.
     pub fn shared(nr_hctxs: u32) -> Backing {
         Backing { durability: Arc::default(), retries: Arc::new(Retries::shared(nr_hctxs)) }
     }
 
-    /// For one disk.
+    /// Creates the state for a single disk.
     fn of_one(nr_hctxs: u32) -> Backing {
         Backing { durability: Arc::default(), retries: Arc::new(Retries::new(nr_hctxs)) }
     }
 
-    /// What is durable of all that was written by any of the disks.
+    /// Returns the durable points and losses of all writes, whichever disk submitted them.
     pub fn durability(&self) -> &Arc<Durability> {
         &self.durability
     }
 
-    /// Returns whether it is that of the same file.
+    /// Returns whether both are the state of the same file or device.
     pub fn is(&self, other: &Backing) -> bool {
         Arc::ptr_eq(&self.retries, &other.retries)
     }
 }
 
-/// The state of a disk beyond its hardware contexts, which share it.
+/// The state that all hardware contexts of a disk share.
 #[derive(Debug)]
 pub struct DeviceState {
-    /// The device is gone.
+    /// Whether the device is gone.
     failed: AtomicBool,
     pub(crate) retries: Arc<Retries>,
     pub(crate) durability: Arc<Durability>,
@@ -45,29 +46,30 @@ pub struct DeviceState {
 }
 
 impl DeviceState {
-    /// The state of a disk that has at most `nr_hctxs` hardware contexts, and is well.
+    /// Creates the state of a working disk with at most `nr_hctxs` hardware contexts.
     pub fn new(nr_hctxs: u32) -> DeviceState {
         DeviceState::on(&Backing::of_one(nr_hctxs), nr_hctxs)
     }
 
-    /// As [`new`](DeviceState::new), of a disk on a file or device that others may be on, too.
+    /// Creates the state like [`new`](DeviceState::new), for a disk on a file or device that other
+    /// disks may use too.
     pub fn on(backing: &Backing, nr_hctxs: u32) -> DeviceState {
         let Backing { durability, retries } = backing.clone();
         let counts = retries.writes().join(nr_hctxs);
         DeviceState { failed: AtomicBool::new(false), retries, durability, counts }
     }
 
-    /// What of it is durable.
+    /// Returns the durable points and losses.
     pub fn durability(&self) -> &Arc<Durability> {
         &self.durability
     }
 
-    /// What it shares with other disks on the same file or device.
+    /// Returns the state shared with other disks on the same file or device.
     pub fn backing(&self) -> Backing {
         Backing { durability: Arc::clone(&self.durability), retries: Arc::clone(&self.retries) }
     }
 
-    /// The place of the count of a context's writes in `retries`.
+    /// Returns the index of a context's write count in `retries`.
     pub(crate) fn count_at(&self, hctx: u32) -> u32 {
         self.counts.of(hctx)
     }
@@ -75,19 +77,19 @@ impl DeviceState {
     /// Returns whether the device is gone: a request ended with
     /// [`Offline`](crate::BlockStatus::Offline), and [`revive`](DeviceState::revive) was not called
     /// since. Requests that are not at the driver yet end with the same status.
-    // Relaxed, here and below: it stands for itself. A request that is issued a moment too late
-    // is answered by the device.
+    // Relaxed, here and below: the flag orders no other data. If a request is issued a moment too
+    // late, the device answers it.
     #[inline]
     pub fn is_failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// The device is gone.
+    /// Marks the device as gone.
     pub(crate) fn fail(&self) {
         self.failed.store(true, Ordering::Relaxed);
     }
 
-    /// The device is back.
+    /// Marks the device as working again.
     pub fn revive(&self) {
         self.failed.store(false, Ordering::Relaxed);
     }

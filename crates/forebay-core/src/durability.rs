@@ -1,59 +1,60 @@
-//! What of a disk is durable: numbers that all its hardware contexts share.
+//! Durable points and losses of a disk, shared by all its hardware contexts.
 //!
-//! - Each batch of writes that end gets a number, the *durable point* of its bios, before they end.
-//! - A flush is issued with the newest number in hand. When it has succeeded everything up to that
-//!   number is durable, whoever wrote it.
-//! - When it has failed, what ended since the last durable point is *lost-unknown*: after a failed
-//!   flush a device, or a kernel, may have dropped it, and another flush proves nothing. Whoever
-//!   asks for that to be durable fails, until somebody acknowledges the loss.
+//! - Each batch of completed writes draws a number before its bios end: their *durable point*.
+//! - A flush takes the newest number when it is issued. When the flush has succeeded, all writes up
+//!   to that number are durable, whichever context they ended on.
+//! - When it has failed, all writes that ended after the last durable point are *lost-unknown*. A
+//!   device or a kernel may have dropped them, and another flush proves nothing. Flushes and waits
+//!   that cover them fail until the loss is acknowledged.
 //!
-//! Nothing waits here, and nothing is locked: contexts end writes, issue flushes and ask, at once.
+//! Nothing here blocks or takes a lock. Contexts end writes, issue flushes and query at once.
 //!
 //! Counterpart in Linux: none for the block layer; `errseq_t` for the errors of a file.
 
 use crate::primitive::{AtomicU64, Ordering};
 use core::ops::RangeInclusive;
 
-/// How many losses that nobody has acknowledged are told apart. Of more, each counts as a loss of
-/// everything.
+/// The number of losses whose ranges are kept. An older loss that is not acknowledged counts as a
+/// loss of all writes.
 const NR_LOSSES: usize = 8;
 
-/// The point of what was written before the disk was opened.
+/// The durable point of writes from before the disk was opened.
 const FIRST: u64 = 1;
 
-/// The durable points of a disk. All methods may be called by any thread at any time.
+/// The durable points and losses of a disk. Any thread may call any method at any time.
 #[derive(Debug)]
 pub struct Durability {
-    /// The number of the batch of writes that ended last.
+    /// The number of the last batch of writes that ended.
     point: AtomicU64,
     durable: AtomicU64,
-    /// How many flushes have failed.
+    /// The number of failed flushes.
     nr_failures: AtomicU64,
-    /// How many losses there were, and of how many everybody knows.
+    /// The number of losses so far, and how many of them are acknowledged.
     nr_losses: AtomicU64,
     nr_acknowledged: AtomicU64,
     losses: [Loss; NR_LOSSES],
 }
 
-/// What a failed flush may have lost: points after the first, up to the second.
+/// The durable points that a failed flush may have lost: those after `after`, up to `up_to`.
 #[derive(Debug)]
 struct Loss {
     after: AtomicU64,
     up_to: AtomicU64,
-    /// Which loss this is, from 1 on; 0 while it is being written.
+    /// The number of this loss, from 1; 0 while it is being written.
     number: AtomicU64,
 }
 
-/// Durable points of which nobody knows whether they are on stable storage, since a flush failed.
+/// A range of durable points whose writes may be lost, because a flush failed. It is unknown
+/// whether they are on stable storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LostWrites {
-    /// What ended up to this point is not concerned.
+    /// Writes up to and including this point are not affected.
     pub after: u64,
-    /// Nor is what ended after this one.
+    /// The last affected point. Writes after it are not affected.
     pub up_to: u64,
 }
 
-/// What somebody wants to be durable.
+/// The writes that a flush or a wait has to cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// Everything up to a point.
@@ -63,7 +64,7 @@ pub(crate) enum Wanted {
 }
 
 impl Wanted {
-    /// The point that a flush has to have in hand.
+    /// Returns the point that a flush must have when it is issued.
     pub(crate) fn up_to(self) -> u64 {
         match self {
             Wanted::All(point) | Wanted::Point(point) => point,
@@ -85,8 +86,8 @@ impl Default for Durability {
 }
 
 impl Durability {
-    /// Of a disk to which nothing was written yet, as far as is known: its first flush has
-    /// something to do.
+    /// Creates the state of a newly opened disk. Writes from before the open may not be durable, so
+    /// the first flush is not elided.
     pub fn new() -> Durability {
         Durability {
             point: AtomicU64::new(FIRST),
@@ -102,51 +103,54 @@ impl Durability {
         }
     }
 
-    /// The durable point of the writes that ended last: every write that has ended has this one or
+    /// Returns the durable point of the writes that ended last. Every ended write has this point or
     /// an earlier one.
     pub fn point(&self) -> u64 {
-        // Acquire: with the release of each number up to the one that is read (changes of one
-        // word form one chain). So who issues a flush after this does so after those writes have
-        // completed at the device.
+        // Acquire: pairs with the release of every number up to the one read, because all changes
+        // of the word form one release sequence. So a flush that is issued after this load is
+        // issued after those writes have completed at the device.
         self.point.load(Ordering::Acquire)
     }
 
-    /// Everything up to this point was made durable by a flush; unless it is
+    /// Returns the point up to which flushes have made all writes durable, except those that are
     /// [lost](Durability::lost).
     pub fn durable(&self) -> u64 {
-        // Acquire: with the release in `flushed`. What is concluded from it is that the flush
-        // has ended.
+        // Acquire: pairs with the release in `flushed`. The caller concludes that the flush has
+        // ended.
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Whether everything up to `point` is on stable storage for certain.
+    /// Returns whether all writes up to `point` are known to be on stable storage.
     pub fn is_durable(&self, point: u64) -> bool {
-        // In this order: a loss is noted before a later flush can be issued, and so before
-        // that can move the durable point over it.
+        // In this order: a loss is recorded before a later flush can be issued. So it is recorded
+        // before that flush can move the durable point past it.
         let is_flushed = self.durable() >= point;
         is_flushed && self.check(Wanted::All(point)).is_some()
     }
 
-    /// A batch of writes that the device has completed is about to end: its number.
+    /// Draws the number of a batch of writes that the device has completed. The caller ends their
+    /// bios afterwards.
     #[inline]
     pub fn writes_end(&self) -> u64 {
-        // AcqRel: see `point`. Who is told of the end comes after this, and so sees it.
+        // AcqRel: see `point`. The bios end after this, so code that sees their end sees the
+        // number.
         self.point.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// A flush that was issued when `point` was the newest has succeeded.
+    /// Records the success of a flush that was issued when `point` was the newest number.
     pub fn flushed(&self, point: u64) {
         self.durable.fetch_max(point, Ordering::AcqRel);
     }
 
-    /// As [`writes_end`](Durability::writes_end), of writes that were at the device when a flush
-    /// failed: their number, which is lost. They may have been in the cache already.
+    /// Draws a number as [`writes_end`](Durability::writes_end) does, for writes that were at the
+    /// device when a flush failed. Their data may already have been in the cache, so the returned
+    /// point is within a loss.
     pub fn doubtful_writes_end(&self) -> u64 {
         let point = self.writes_end();
         let acknowledged = self.nr_acknowledged.load(Ordering::Acquire);
         let losses = told_apart(acknowledged, self.nr_losses.load(Ordering::Acquire));
-        // Who is told of one of those is told of these too. Not of one that is being noted just
-        // now: nobody knows yet where it ends.
+        // A recorded loss reports these writes too. A loss that is being recorded does not, because
+        // its end is not known yet.
         let noted = losses.filter_map(|number| self.noted_loss(number));
         let point_lost = noted.filter(|lost| lost.after < lost.up_to).map(|lost| lost.up_to).max();
         point_lost.unwrap_or_else(|| {
@@ -155,26 +159,26 @@ impl Durability {
         })
     }
 
-    /// How many flushes have failed. Who draws a number first and does not see a failure here then
-    /// has a number that the failure counts as lost.
+    /// Returns the number of failed flushes. If a thread draws a number and then does not see a
+    /// failure here, that failure counts the number as lost.
     pub fn nr_failures(&self) -> u64 {
         self.nr_failures.load(Ordering::Acquire)
     }
 
-    /// A flush has failed just now. Whoever has writes at the device is to look at
-    /// `nr_failures`.
+    /// Records a failed flush. Contexts with writes at the device check `nr_failures` when those
+    /// complete.
     pub fn flush_failed(&self) {
         self.nr_failures.fetch_add(1, Ordering::AcqRel);
-        // Changes of the point form one chain, and this is one: a number that is drawn before it is
-        // in the range; who draws a later one sees the failure.
+        // All changes of `point` form one release sequence, and this `fetch_add` is part of it. A
+        // number drawn before it is in the range. A thread that draws a later one sees the failure.
         self.note_loss(|| (self.durable(), self.point.fetch_add(0, Ordering::AcqRel)));
     }
 
     fn note_loss(&self, range: impl FnOnce() -> (u64, u64)) {
         let number = self.nr_losses.fetch_add(1, Ordering::AcqRel) + 1;
         let loss = &self.losses[(number % NR_LOSSES as u64) as usize];
-        // Each with release, after the count: who reads one that replaces what it looks for sees
-        // by the count that it was replaced.
+        // Each store is a release after the count. A reader that finds a newer loss in the slot
+        // therefore sees from the count that its own was replaced.
         loss.number.store(0, Ordering::Release);
         let (after, up_to) = range();
         loss.after.store(after, Ordering::Release);
@@ -182,35 +186,36 @@ impl Durability {
         loss.number.store(number, Ordering::Release);
     }
 
-    /// What a failed flush has lost, as long as nobody has acknowledged it.
+    /// Returns the range of all losses that are not acknowledged.
     pub fn lost(&self) -> Option<LostWrites> {
         self.lost_since(self.nr_acknowledged.load(Ordering::Acquire)).0
     }
 
-    /// Says that the losses so far are known, and what they are: whoever asks for these points
-    /// from now on is not told any more. (Whoever waits already is.)
+    /// Acknowledges all losses so far and returns their range. Flushes and waits that begin later
+    /// do not fail because of them. Those that began earlier still do.
     pub fn acknowledge_loss(&self) -> Option<LostWrites> {
         let (lost, nr_losses) = self.lost_since(self.nr_acknowledged.load(Ordering::Acquire));
         self.nr_acknowledged.fetch_max(nr_losses, Ordering::AcqRel);
         lost
     }
 
-    /// For who begins to wait: how many losses there are, unless one of them that is not
-    /// acknowledged concerns what is wanted.
+    /// Checks the losses that are not acknowledged, when a wait begins. Returns `None` if one of
+    /// them covers `wanted`, otherwise the number of losses so far.
     pub(crate) fn check(&self, wanted: Wanted) -> Option<u64> {
         let acknowledged = self.nr_acknowledged.load(Ordering::Acquire);
         self.check_since(acknowledged, wanted)
     }
 
-    /// For who waits since there were `nr_losses`: likewise, of those that came later, acknowledged
-    /// or not.
+    /// Checks all losses after the first `nr_losses`, acknowledged or not, for a wait that began at
+    /// that number. Returns the same as [`check`](Durability::check).
     pub(crate) fn check_since(&self, nr_losses: u64, wanted: Wanted) -> Option<u64> {
         let now = self.nr_losses.load(Ordering::Acquire);
         let is_lost = told_apart(nr_losses, now).any(|number| wanted.is_in(self.loss(number)));
         (!is_lost).then_some(now)
     }
 
-    /// All losses since there were `nr_losses`, as one range; and how many there are now.
+    /// Returns the union of all losses after the first `nr_losses`, and the number of losses so
+    /// far.
     fn lost_since(&self, nr_losses: u64) -> (Option<LostWrites>, u64) {
         let now = self.nr_losses.load(Ordering::Acquire);
         let losses = told_apart(nr_losses, now).map(|number| self.loss(number));
@@ -221,7 +226,7 @@ impl Durability {
         (all, now)
     }
 
-    /// One loss; of everything, where it is not known yet, or any more.
+    /// Returns one loss: of all writes if its range is not yet recorded, or no longer kept.
     fn loss(&self, number: u64) -> LostWrites {
         let all = || LostWrites { after: 0, up_to: self.point() };
         self.noted_loss(number).unwrap_or_else(all)
@@ -237,8 +242,9 @@ impl Durability {
     }
 }
 
-/// The losses after the first number, up to the second. Of all that are not told apart any more,
-/// one stands for the others: a gone device may fail any number of flushes.
+/// Returns the numbers of the losses after the first `nr_losses`, up to `now`. One number stands
+/// for all whose ranges are no longer kept, because a device that is gone may fail any number of
+/// flushes.
 fn told_apart(nr_losses: u64, now: u64) -> RangeInclusive<u64> {
     (nr_losses + 1).max(now.saturating_sub(NR_LOSSES as u64))..=now
 }

@@ -15,10 +15,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
-#![allow(
-    clippy::vec_box,
-    reason = "boxes of bios are on their way; nobody owns the memory of a list"
-)]
+#![allow(clippy::vec_box, reason = "a bio is boxed once, and lists pass the box on")]
 
 extern crate alloc;
 #[cfg(any(blk_loom, blk_shuttle))]

@@ -1,9 +1,9 @@
-//! Reasons for refusing a bio. A bio is checked once, at the border, before anything is submitted.
+//! Reasons for refusing a bio. Each bio is checked once, when it is submitted.
 
 use crate::bio::Op;
 use core::fmt;
 
-/// Why a bio was refused. None of it was queued, and the caller gets it back.
+/// Why a bio was refused. No part of it was queued, and the caller gets it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -56,9 +56,9 @@ pub enum Refusal {
     WouldBlock,
     /// The disk was opened before this process was forked.
     Forked,
-    /// A future needs a thread of the disk, and the system starts none.
+    /// A future needs the service thread of the disk, and the system cannot start one.
     NoThread {
-        /// The system's error number.
+        /// The system's error number (`errno`).
         errno: i32,
     },
 }
@@ -98,8 +98,9 @@ impl fmt::Display for Refusal {
             }
             Refusal::NoThread { errno } => write!(
                 f,
-                "no thread of the disk can be started to complete futures (error {errno}); raise \
-                 the limit of processes (ulimit -u), or drive the disk by `Disk::poll_fd`"
+                "cannot start the service thread that futures need (errno {errno}); raise the \
+                 process limit (ulimit -u), or drive the disk from an event loop with \
+                 `Disk::poll_fd`"
             ),
             Refusal::Forked => f.write_str(
                 "the disk was opened by the parent of this process; open it again after the fork",

@@ -1,5 +1,5 @@
-//! The disk: what a user opens, and its blocking calls.
-// It vouches for borrowed memory.
+//! An open disk, with its blocking calls and its administration.
+// Blocking calls pass the addresses of borrowed memory to drivers.
 #![allow(unsafe_code)]
 
 use crate::buf::Buf;
@@ -20,16 +20,16 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An open disk. Handles are cheap to clone and name the same disk.
+/// An open disk. A clone is another handle of the same disk and costs little.
 ///
-/// Blocking calls wait for their own I/O; everything that the thread has plugged goes first, and
-/// merges with it. Any number of threads may use a disk at once: it is `Send` and `Sync`, and what
-/// stays on its thread is a [`BioQueue`].
+/// `Disk` is `Send` and `Sync`: any number of threads may use it at once. Only a [`BioQueue`] stays
+/// on its thread. A blocking call first unplugs everything that its thread has plugged, which may
+/// merge with its own I/O. Then it waits for its own I/O only.
 ///
-/// Offsets and lengths are bytes, and whole logical blocks
-/// ([`logical_block_size`](QueueLimits::logical_block_size)); what is not is refused. So is, with
-/// `direct=on`, memory that does not suit the device (a [`Buf`](crate::Buf) does); and all I/O in a
-/// child of a fork.
+/// Offsets and lengths are in bytes and must be whole logical blocks
+/// ([`logical_block_size`](QueueLimits::logical_block_size)). Other I/O is refused
+/// ([`IoError::Refused`]). With `direct=on`, memory that does not fit the device's alignment is
+/// refused too; a [`Buf`](crate::Buf) fits every device. In a child of a fork all I/O is refused.
 ///
 /// Counterpart in Linux: `struct gendisk`.
 ///
@@ -45,10 +45,11 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Opens the disk that a spec names. See [`Spec`] for the grammar.
+    /// Opens the disk that a spec names. See [`Spec`] for the syntax.
     ///
     /// # Errors
-    /// What is wrong with the spec, or with what it names, and what to do.
+    /// Fails if the spec is invalid, or its file, device or server cannot be opened as it demands.
+    /// The text of the error gives the reason and a remedy.
     pub fn open(spec: &str) -> Result<Disk, OpenError> {
         Disk::open_spec(&Spec::parse(spec)?)
     }
@@ -56,7 +57,7 @@ impl Disk {
     /// Opens the disk that a parsed spec names.
     ///
     /// # Errors
-    /// As [`Disk::open`].
+    /// Same as [`Disk::open`].
     pub fn open_spec(spec: &Spec) -> Result<Disk, OpenError> {
         let mut keys = Keys::of(spec);
         let settings = Settings::take(&mut keys)?;
@@ -86,37 +87,40 @@ impl Disk {
         Ok(Disk { shared: Shared::new(info, opened.device, service, tags, opened.claim)? })
     }
 
-    /// What the disk is and can do.
+    /// Returns the properties and features of the disk.
     pub fn info(&self) -> &DiskInfo {
         self.shared.info()
     }
 
-    /// The limits in force.
+    /// Returns the effective limits.
     pub fn limits(&self) -> &QueueLimits {
         &self.info().limits
     }
 
-    /// The size, bytes; `None` where it grows.
+    /// Returns the size in bytes, or `None` for a file that grows (`capacity=growing`).
     pub fn capacity_bytes(&self) -> Option<u64> {
         self.limits().capacity_bytes
     }
 
-    /// The counters so far.
+    /// Returns the counters since the disk was opened. Does not stop I/O, so counters that change
+    /// meanwhile may not match each other.
     pub fn stats(&self) -> DiskStats {
         self.shared.stats()
     }
 
-    /// A new queue of completions on this disk.
+    /// Creates a completion queue on this disk, for the calling thread.
     pub fn queue(&self) -> BioQueue {
         BioQueue::new(Arc::clone(&self.shared))
     }
 
-    /// A buffer of `len` zero bytes, from the memory that the disk has registered with its device
-    /// (`fixed_buffers=`), which spares the device looking it up for each I/O; from the heap where
-    /// that is used up, or there is none. It suits every disk, and may outlive this one.
+    /// Allocates a buffer of `len` zero bytes from the memory that the disk has registered with its
+    /// device (`fixed_buffers=`). The kernel need not look up and pin such memory for each I/O. If
+    /// none is free, or none is registered, the buffer is from the heap.
+    ///
+    /// The buffer works with every disk, and may outlive this one.
     ///
     /// # Panics
-    /// As [`Buf::new`].
+    /// Same as [`Buf::new`].
     ///
     /// ```
     /// use forebay::{Disk, Io};
@@ -131,10 +135,12 @@ impl Disk {
         registered.unwrap_or_else(|| Buf::new(len))
     }
 
-    /// Reads `buf.len()` bytes from `offset` on. Says how many: fewer only at the end of a file.
+    /// Reads `buf.len()` bytes at byte `offset`, and waits until they are read. Returns the number
+    /// of bytes read, which is less than `buf.len()` only at the end of a file.
     ///
     /// # Errors
-    /// Why it was refused, or why it failed: what `buf` holds then is not known.
+    /// Fails if the read is refused, or if it ends with a failure. After a failure the contents of
+    /// `buf` are unspecified.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<u64, IoError> {
         let segments = segments_of(buf.as_mut_ptr().expose_provenance(), buf.len());
         let bio = Bio { segments, ..Bio::range(Op::Read, offset, buf.len() as u64) };
@@ -142,10 +148,12 @@ impl Disk {
         unsafe { self.run(bio) }
     }
 
-    /// Writes `buf` at `offset`. It is durable after the next [`flush`](Disk::flush).
+    /// Writes `buf` at byte `offset`, and waits until it is written. Returns the number of bytes
+    /// written. The data is durable after the next [`flush`](Disk::flush) that succeeds.
     ///
     /// # Errors
-    /// Why it was refused, or why it failed.
+    /// Fails if the write is refused, or if it ends with a failure. After a failure the contents of
+    /// the range are unspecified.
     pub fn write_at(&self, buf: &[u8], offset: u64) -> Result<u64, IoError> {
         let segments = segments_of(buf.as_ptr().expose_provenance(), buf.len());
         let bio = Bio { segments, ..Bio::range(Op::Write, offset, buf.len() as u64) };
@@ -153,42 +161,45 @@ impl Disk {
         unsafe { self.run(bio) }
     }
 
-    /// Makes every write that has ended durable; of a file, as `fdatasync` does.
+    /// Makes every write that ended before this call durable, and waits until it is. On a file this
+    /// is `fdatasync`.
     ///
     /// # Errors
-    /// Why it failed: then nothing is known of what was written since the last flush. Also where an
-    /// earlier one did, as long as nobody has [acknowledged](Disk::acknowledge_loss) that.
+    /// Fails if the flush fails. Then all writes since the last successful flush may be lost. Later
+    /// flushes fail too, until the loss is [acknowledged](Disk::acknowledge_loss).
     pub fn flush(&self) -> Result<(), IoError> {
         self.run_without_memory(Bio::flush())
     }
 
-    /// Says that `len` bytes from `offset` on are not needed any more. What they read as is the
-    /// disk's choice.
+    /// Discards `len` bytes at byte `offset`: the device may free their space. What the range reads
+    /// as afterwards depends on the device. Waits until the discard has ended.
     ///
     /// # Errors
-    /// Why it was refused, or why it failed.
+    /// Fails if the discard is refused, or if it ends with a failure.
     pub fn discard(&self, offset: u64, len: u64) -> Result<(), IoError> {
         self.run_without_memory(Bio::range(Op::Discard, offset, len))
     }
 
-    /// Makes `len` bytes from `offset` on read as zeroes.
+    /// Makes `len` bytes at byte `offset` read as zeroes, and waits until they do.
     ///
     /// # Errors
-    /// Why it was refused, or why it failed.
+    /// Fails if the operation is refused, or if it ends with a failure.
     pub fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), IoError> {
         self.run_without_memory(Bio::range(Op::WriteZeroes, offset, len))
     }
 
-    /// Tells what is known of `len` bytes from `offset` on: `out`, whose contents are forgotten,
-    /// gets at most `max` extents, front to back, without gaps, never more than was asked for and
-    /// never beyond the end of the disk. What is unknown is [`ExtentKind::Data`]. Costs a few
-    /// system calls for each extent, none of which moves data; may wait for the device, beside the
-    /// layer: what was submitted and has not ended may be told as it was before.
+    /// Reports which parts of `len` bytes at byte `offset` hold data. Clears `out`, and fills it
+    /// with at most `max` extents, in order and without gaps. The extents never exceed the range or
+    /// the end of the disk. Unknown content is [`ExtentKind::Data`].
+    ///
+    /// Each extent costs a few system calls, which move no data. The call may wait for the device.
+    /// It bypasses the layer: for I/O that has not ended, it may report the state before or after.
     ///
     /// # Errors
-    /// [`IoError::Ended`]: why the device cannot tell. [`IoError::Refused`]: in a child of a fork.
+    /// [`IoError::Ended`] if the device cannot report extents, or is gone. [`IoError::Refused`] in
+    /// a child of a fork.
     ///
-    /// Counterparts: `SEEK_DATA` and `SEEK_HOLE`; `NBD_CMD_BLOCK_STATUS`.
+    /// Counterparts: `SEEK_DATA` and `SEEK_HOLE` of `lseek`; `NBD_CMD_BLOCK_STATUS`.
     ///
     /// ```
     /// use forebay::{Disk, Extent, ExtentKind};
@@ -251,8 +262,8 @@ impl Disk {
         IoFuture::new(Arc::clone(&self.shared), io)
     }
 
-    /// Makes the progress that can be made at once on the I/O of futures, and of all others that
-    /// share a hardware context. Never waits.
+    /// Reaps completions of the shared hardware context and issues waiting I/O, without blocking.
+    /// This makes progress for futures, and for all other users of that context.
     pub fn poll(&self) {
         self.shared.poll_shared();
     }
@@ -261,21 +272,22 @@ impl Disk {
     /// is readable at first. From the first call on the event loop drives the disk: futures start
     /// no thread, and a thread that a future has started ends. (`service=on` keeps its thread.)
     ///
-    /// None if the driver's completions are there at once, or come by the clock (`model`, and `ram`
-    /// with service times: their futures use a thread of the disk); if the system has no room for a
-    /// descriptor; and in a child of a fork.
+    /// `None` if completions are present at once or come by a timer (`model`, and `ram` with
+    /// service times: futures on them use a thread of the disk), if the process or the system can
+    /// open no more descriptors, and in a child of a fork.
     pub fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.shared.poll_fd()
     }
 
-    /// Changes how many requests each hardware context may have at the driver at once (the setting
-    /// `nr_requests`). What is there already stays. May be called while the disk is in use; a
-    /// context that a thread owns hears of it at its next turn. [`Disk::info`] goes on to say what
-    /// the disk was opened with, and one tag is left to those that are not reserved, however few.
+    /// Sets how many requests each hardware context may have at the driver at once (the setting
+    /// `nr_requests`). Requests that are already there stay. At least one tag remains for I/O that
+    /// is not reserved, however low the number.
+    ///
+    /// May be called while the disk is in use. A hardware context that a thread owns applies it at
+    /// its next turn. [`Disk::info`] still returns the setting that the disk was opened with.
     ///
     /// # Errors
-    /// [`SpecError::BadValue`] if it is none, or more than the `queue_depth` that the disk was
-    /// opened with.
+    /// [`SpecError::BadValue`] if the number is 0, or greater than the disk's `queue_depth`.
     ///
     /// Counterpart in Linux: `/sys/block/X/queue/nr_requests`.
     pub fn set_nr_requests(&self, nr_requests: u32) -> Result<(), SpecError> {
@@ -283,7 +295,7 @@ impl Disk {
             return Err(SpecError::BadValue {
                 key: String::from("nr_requests"),
                 value: nr_requests.to_string(),
-                expected: "a number of 1 to the queue_depth of the open disk",
+                expected: "a number from 1 to the queue_depth of the open disk",
             });
         }
         self.shared.set_nr_requests(nr_requests);
@@ -322,11 +334,11 @@ impl Disk {
         self.freeze_within(None)
     }
 
-    /// As [`freeze`](Disk::freeze), but waits for `timeout` at most.
+    /// Freezes the disk as [`freeze`](Disk::freeze) does, but waits at most for `timeout`.
     ///
     /// # Errors
-    /// As `freeze`; and [`FreezeError::TimedOut`] if admitted I/O has not ended in that time. Then
-    /// the disk admits I/O again.
+    /// Same as `freeze`. Also [`FreezeError::TimedOut`] if admitted I/O has not ended in that time;
+    /// the disk then admits I/O again.
     pub fn freeze_timeout(&self, timeout: Duration) -> Result<Hold, FreezeError> {
         self.freeze_within(Some(timeout))
     }
@@ -337,8 +349,8 @@ impl Disk {
         Ok(hold)
     }
 
-    /// Quiesces the disk: once this returns, no request is handed to the driver. What is in flight
-    /// there ends as usual.
+    /// Quiesces the disk: after this returns, the layer passes no request to the driver. Requests
+    /// that the driver already has end as usual.
     ///
     /// Counterpart in Linux: `blk_mq_quiesce_queue`.
     pub fn quiesce(&self) -> Hold {
@@ -347,28 +359,28 @@ impl Disk {
         hold
     }
 
-    /// Stops the disk: as [`Disk::quiesce`], without waiting for requests that are being handed
-    /// over at the moment.
+    /// Stops the disk: same as [`Disk::quiesce`], but does not wait for threads that are passing
+    /// requests to the driver at the moment.
     ///
     /// Counterpart in Linux: `blk_mq_stop_hw_queues`.
     pub fn stop(&self) -> Hold {
         Hold::new(&self.shared, Gate::Stopped)
     }
 
-    /// Whether the device is gone: some I/O ended with
-    /// [`BlockStatus::Offline`](crate::BlockStatus::Offline). Everything that is not at the driver
-    /// ends so until [`Disk::revive`] is called.
+    /// Returns whether the device is gone: some I/O has ended with
+    /// [`BlockStatus::Offline`](crate::BlockStatus::Offline). All I/O that is not yet at the driver
+    /// ends with that status until [`Disk::revive`] is called.
     pub fn is_failed(&self) -> bool {
         self.shared.device_state().is_failed()
     }
 
-    /// Why the device is gone, in the device's own words, if it is and there are any: of an NBD
-    /// server, why the connection to it was given up.
+    /// Returns why the device is gone, as a text for people. `None` if the device works, or its
+    /// driver has no reason to report. For an NBD export: why the connection was given up.
     pub fn failure(&self) -> Option<String> {
         self.shared.device().failure()
     }
 
-    /// Says that a device that was gone is back.
+    /// Lets I/O reach the device again after it was gone. Call it when the device is back.
     pub fn revive(&self) {
         self.shared.device_state().revive();
     }
@@ -379,9 +391,11 @@ impl Disk {
         unsafe { self.run(bio) }.map(|_| ())
     }
 
+    /// Submits a bio and waits until it has ended.
+    ///
     /// # Safety
-    /// The memory of `bio` is valid for the operation, and nobody else uses it as the operation
-    /// excludes, until this returns.
+    /// Until this returns, the memory of `bio` must be valid for the operation. Until then no other
+    /// code may write to it, nor, for a read, access it at all.
     pub(crate) unsafe fn run(&self, bio: Bio) -> Result<u64, IoError> {
         // SAFETY: the caller's obligations are passed on.
         Ok(unsafe { self.shared.run(bio) }??)

@@ -1,5 +1,5 @@
-//! Waiting until what was written is on stable storage, together with everybody else who does.
-// It vouches for memory that is borrowed.
+//! Durable points of a disk: waits until writes are on stable storage, with shared flushes.
+// Durable writes pass the addresses of borrowed memory to drivers.
 #![allow(unsafe_code)]
 
 use crate::disk::Disk;
@@ -10,15 +10,16 @@ use forebay_core::{Bio, BioFlags, LostWrites, Op};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A durable point of a disk, to be waited for: made by [`Disk::durable`].
+/// A durable point of a disk that a caller can wait for. Made by [`Disk::durable`].
 ///
-/// Every write has one when it has ended ([`Completion::durable_point`]), and so does a moment
-/// ([`Disk::durable_point`]). A point stands for all that had ended by then, as a record of a log
-/// stands for those before it. To wait for it takes a flush that was issued after that; whose it
-/// was does not matter. One flush at a time is at the device, and all that were waiting when it was
-/// issued share it: group commit without a timer.
+/// A write gets a durable point when it ends ([`Completion::durable_point`]).
+/// [`Disk::durable_point`] returns the current one. A point covers all writes that had ended when
+/// it was taken, like a position in a log. It is durable when a flush has succeeded that was issued
+/// later, whichever thread submitted that flush. At most one flush is at the device at a time. All
+/// waiters that exist when it is issued share it: group commit without a timer.
 ///
-/// Dropping it does nothing. Any thread may wait.
+/// Any thread may wait, and several may wait for the same point. Dropping a `Durable` has no
+/// effect.
 ///
 /// [`Completion::durable_point`]: crate::Completion::durable_point
 ///
@@ -29,7 +30,7 @@ use std::task::{Context, Poll};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-#[must_use = "nothing is waited for until `wait` is called, or it is awaited"]
+#[must_use = "a durable point does nothing unless `wait` is called or it is awaited"]
 pub struct Durable {
     disk: Disk,
     point: u64,
@@ -40,11 +41,12 @@ impl Durable {
         Durable { disk: disk.clone(), point }
     }
 
-    /// Waits until everything up to this point is on stable storage. Returns at once if they are.
+    /// Waits until all writes up to this point are on stable storage. Returns at once if they are.
+    /// Blocks the thread; await the `Durable` in asynchronous code.
     ///
     /// # Errors
-    /// Why they may not be: the flush failed; or one that would have covered them did, and nobody
-    /// has acknowledged that since ([`Disk::acknowledge_loss`]).
+    /// Fails if the flush fails, or if an earlier flush that covers these writes has failed and
+    /// that loss is not acknowledged ([`Disk::acknowledge_loss`]).
     pub fn wait(&self) -> Result<(), IoError> {
         match self.disk.is_durable(self.point) {
             true => Ok(()),
@@ -65,17 +67,18 @@ impl IntoFuture for Durable {
     }
 }
 
-/// A [`Durable`] that is awaited. What is said of [`IoFuture`] about progress, threads and dropping
-/// is true for it.
+/// The future of a [`Durable`]: ready when all writes up to its point are on stable storage.
+///
+/// Progress, threads and dropping are those of [`IoFuture`].
 #[derive(Debug)]
-#[must_use = "it is submitted when it is polled"]
+#[must_use = "a flush is submitted when its future is polled"]
 pub struct DurableFuture {
-    /// None where there is nothing to wait for.
+    /// `None` if the point was durable when the future was made.
     flush: Option<IoFuture>,
 }
 
 impl Future for DurableFuture {
-    /// As [`Durable::wait`].
+    /// Same as the result of [`Durable::wait`].
     type Output = Result<(), IoError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -90,20 +93,21 @@ impl Future for DurableFuture {
 
 /// Durability.
 impl Disk {
-    /// Makes every write that has ended durable, and all metadata of the file, as `fsync` does;
-    /// [`flush`](Disk::flush) is `fdatasync`. It is never elided.
+    /// Makes every write that ended before this call durable, with all metadata of the file, as
+    /// `fsync` does. ([`flush`](Disk::flush) is `fdatasync`.) It is never elided.
     ///
     /// # Errors
-    /// As [`flush`](Disk::flush).
+    /// Same as [`flush`](Disk::flush).
     pub fn fsync(&self) -> Result<(), IoError> {
         self.run_without_memory(Bio::fsync())
     }
 
-    /// Writes `buf` at `offset`. It is durable when this returns: by the write itself where the
-    /// device can do that (FUA), or by a flush after it, which others share.
+    /// Writes `buf` at byte `offset`, and waits until it is durable. Returns the number of bytes
+    /// written. The write itself makes the data durable if the device supports that (FUA).
+    /// Otherwise a flush follows, which other callers share.
     ///
     /// # Errors
-    /// Why it was refused, or why it failed; also where the flush did.
+    /// Fails if the write is refused, or if the write or the flush fails.
     pub fn write_durable_at(&self, buf: &[u8], offset: u64) -> Result<u64, IoError> {
         let segments = segments_of(buf.as_ptr().expose_provenance(), buf.len());
         let range = Bio::range(Op::Write, offset, buf.len() as u64);
@@ -112,15 +116,15 @@ impl Disk {
         unsafe { self.run(bio) }
     }
 
-    /// A durable point, to be waited for: of a write that has ended
-    /// ([`Completion::durable_point`](crate::Completion::durable_point)), or of a moment
-    /// ([`durable_point`](Disk::durable_point)).
+    /// Returns a durable point that the caller can wait for. `point` is that of an ended write
+    /// ([`Completion::durable_point`](crate::Completion::durable_point)) or one that
+    /// [`durable_point`](Disk::durable_point) returned.
     pub fn durable(&self, point: u64) -> Durable {
         Durable::new(self, point)
     }
 
-    /// The durable point of now: of everything that has ended so far, whoever wrote it by this
-    /// disk. 0 where every write is durable when it ends.
+    /// Returns the current durable point. It covers all writes to this disk that have ended so far,
+    /// by any thread. 0 if every write is durable when it ends (no volatile cache).
     pub fn durable_point(&self) -> u64 {
         match self.limits().volatile_cache {
             true => self.shared.device_state().durability().point(),
@@ -128,30 +132,34 @@ impl Disk {
         }
     }
 
-    /// Whether everything up to this point is on stable storage for certain.
+    /// Returns whether all writes up to this point are known to be on stable storage. Never waits.
     pub fn is_durable(&self, point: u64) -> bool {
         self.shared.device_state().durability().is_durable(point)
     }
 
-    /// Returns what a failed flush may have lost, until the loss is acknowledged: flushes that
-    /// cover any of it, and waits for it, fail until then. Another flush would prove nothing: after
-    /// a failed one a kernel may call pages clean that were not written.
+    /// Returns the range of durable points whose writes a failed flush may have lost, until the
+    /// loss is acknowledged. Until then, flushes that cover any of them fail, and so do waits for
+    /// them. A later flush proves nothing: after a failed one the kernel may mark pages clean that
+    /// it has not written.
     ///
-    /// A durable write that fails counts as a failed flush where the driver makes it durable by a
-    /// sync (files, NBD): the error may be that of an earlier write. So does an error that another
-    /// program was told of, when a thread or a disk opens the same file later.
+    /// If the driver makes a durable write durable by a sync (files, NBD), a failure of that write
+    /// counts as a failed flush, because the error may be that of an earlier write. A write-back
+    /// error that was reported to another program also counts, once a thread or a disk opens the
+    /// same file later.
     pub fn lost_writes(&self) -> Option<LostWrites> {
         self.shared.device_state().durability().lost()
     }
 
-    /// Acknowledges the losses so far, and returns them: the caller writes the data again, or does
-    /// without. Flushes work again; a wait that began before this fails all the same.
+    /// Acknowledges all losses so far and returns their range. The caller should write the data
+    /// again, or give it up. Flushes then work again. A wait that began earlier still fails.
     ///
-    /// Waits for a sync if there is a loss and the file system keeps its errors elsewhere (a
-    /// network, FUSE, overlay or btrfs), so that no file that is opened later reports it again.
+    /// If there is a loss, and the file system may keep its errors elsewhere (network, FUSE,
+    /// overlay, btrfs), this waits for a sync. Otherwise a file opened later might report the same
+    /// loss again.
     ///
-    /// Losses end with the last disk that is open on a file. A disk that is opened later reports
-    /// what the kernel reports to a file that is opened then.
+    /// All disks of the process on one file share its losses. Closing the last of them discards
+    /// losses. A disk that is opened later reports the errors that the kernel reports to a newly
+    /// opened file.
     pub fn acknowledge_loss(&self) -> Option<LostWrites> {
         self.shared.acknowledge_loss()
     }

@@ -1,4 +1,4 @@
-//! Errors: one type per kind of operation, each with a remedy.
+//! Error types, one per kind of operation. Messages name the object, the reason and a remedy.
 
 use crate::Io;
 use crate::driver::names;
@@ -121,8 +121,8 @@ pub enum OpenError {
     },
     /// Another program has locked the whole file.
     #[error(
-        "{}: another program has locked it, as exclusive=on does; end that first (lslocks says \
-         which it is), or use read_only=on&lock=off",
+        "{}: another program has locked it, as exclusive=on does; stop that program (lslocks \
+         names it), or use read_only=on&lock=off",
         path.display()
     )]
     Locked {
@@ -244,36 +244,43 @@ pub enum OpenError {
     },
 }
 
-/// A disk that could not be frozen. It is not frozen then.
+/// A failure to freeze a disk ([`Disk::freeze`](crate::Disk::freeze)). The call leaves no hold
+/// behind.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FreezeError {
-    /// The disk is quiesced, and I/O that it has admitted ends only when it is not.
-    #[error("{disk}: not frozen: the disk is quiesced, with I/O admitted; drop that hold first")]
+    /// The disk is quiesced, so I/O that it has admitted cannot end.
+    #[error(
+        "{disk}: cannot freeze: the disk is quiesced and has admitted I/O; drop the hold of \
+         quiesce() first"
+    )]
     Quiesced {
         /// The spec of the disk.
         disk: String,
     },
-    /// The disk is stopped, and I/O that it has admitted ends only when it is not.
-    #[error("{disk}: not frozen: the disk is stopped, with I/O admitted; drop that hold first")]
+    /// The disk is stopped, so I/O that it has admitted cannot end.
+    #[error(
+        "{disk}: cannot freeze: the disk is stopped and has admitted I/O; drop the hold of stop() \
+         first"
+    )]
     Stopped {
         /// The spec of the disk.
         disk: String,
     },
-    /// I/O that the disk has admitted has not ended in time.
+    /// I/O that the disk has admitted did not end in time.
     #[error(
-        "{disk}: not frozen: I/O admitted before is still there after {timeout:?}; have its \
-         threads reap it, or wait longer"
+        "{disk}: cannot freeze: admitted I/O has not ended after {timeout:?}; reap it on the \
+         threads that own its queues, or use a longer timeout"
     )]
     TimedOut {
         /// The spec of the disk.
         disk: String,
-        /// For how long the call waited.
+        /// How long the call waited.
         timeout: Duration,
     },
 }
 
-/// A failed I/O: it was refused before submission, or it ended with a failure.
+/// A failed I/O. It was refused before submission, or it ended with a failure.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IoError {
@@ -302,7 +309,8 @@ impl From<IoError> for io::Error {
     }
 }
 
-/// A refused submission. It returns the I/O with its buffer.
+/// A refused submission. It returns the I/O with its buffer, so that the caller can submit it
+/// again.
 #[derive(Debug, Error)]
 #[error("{refusal}")]
 pub struct SubmitError {

@@ -1,4 +1,4 @@
-//! What is known of the file system that a file is on.
+//! Properties of the file system that a file is on.
 // It makes a system call that the standard library does not wrap.
 #![allow(unsafe_code)]
 
@@ -9,9 +9,9 @@ use std::os::fd::AsRawFd;
 /// ext2 to ext4, f2fs, tmpfs, XFS.
 const LOCAL: [u64; 4] = [0xEF53, 0xF2F5_2010, 0x0102_1994, 0x5846_5342];
 
-/// Returns whether the file system is known to keep the data of its files in this machine's page
-/// cache, and the errors of their write-back there. One that asks others (FUSE, a network's, a
-/// layer above another) may wait for them, and may learn of errors from them alone.
+/// Returns whether the file system is known to keep file data, and the errors of write-backs, in
+/// this machine's page cache. Others (FUSE, network file systems, overlays) may have to wait for a
+/// server or a lower layer, and may receive errors only from there.
 pub(crate) fn is_local(file: &File) -> bool {
     let mut statfs = MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: the kernel writes one `statfs` at most.

@@ -1,4 +1,4 @@
-//! A future for each I/O, for any executor.
+//! Futures of I/O, for any executor.
 
 use crate::buf::Buf;
 use crate::error::SubmitError;
@@ -15,29 +15,30 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// An I/O that will have ended. Made by [`Disk::start`](crate::Disk::start); it is submitted when
-/// it is polled first, on the thread that polls it, and joins that thread's plug if one is open.
+/// The future of an I/O. Made by [`Disk::start`](crate::Disk::start). The first poll submits the
+/// I/O, on the polling thread, and adds it to that thread's plug if one is open.
 ///
-/// It may be polled on any thread, and is woken by its waker. Polling it makes what progress can be
-/// made at once. While tasks sleep, one of these makes progress:
+/// Any thread may poll it, and different polls may come from different threads. A poll also makes
+/// progress on other I/O of the disk, without blocking. While tasks sleep, one of these makes
+/// progress:
 ///
-/// - A thread of the disk. The first future that is polled starts it (a disk that was opened with
-///   `service=on` has it from the beginning). There is one for a disk, whatever the number of
-///   futures; it sleeps while there is nothing to do, and ends when the disk is closed. It waits in
-///   the driver for all users of the shared hardware context, so a blocking call beside it is woken
-///   by it: two more switches of context. Disks whose I/O ends at once (`null`, and `ram` without
-///   service times) need no such thread and get none.
-/// - Your event loop, if it has asked for [`Disk::poll_fd`](crate::Disk::poll_fd). Then the loop
-///   has to watch that descriptor and to call [`Disk::poll`](crate::Disk::poll), or futures wait
-///   for ever. No thread is started; one that a future has started ends. A disk without a
-///   descriptor (`model`, `ram` with service times) has the thread.
+/// - A service thread of the disk. The first polled future starts it, unless it runs already
+///   (`service=on`). One thread serves all futures of the disk. It sleeps while there is no work,
+///   and ends when the disk is closed. It waits in the driver for all users of the shared hardware
+///   context. So a blocking call on that context is woken by this thread, which costs two more
+///   context switches. Disks whose I/O ends at once (`null`, and `ram` without service times) get
+///   no such thread.
+/// - The caller's event loop, if it has called [`Disk::poll_fd`](crate::Disk::poll_fd). The loop
+///   must then watch that descriptor and call [`Disk::poll`](crate::Disk::poll), or futures never
+///   become ready. No thread is started, and one that a future has started ends. A disk without a
+///   descriptor (`model`, `ram` with service times) uses the service thread.
 ///
-/// Dropping it does not cancel the I/O, and does not wait for it: its buffer is freed when it ends.
+/// Dropping it does not cancel the I/O and does not block. The buffer is freed when the I/O ends.
 ///
 /// The thread that reaps its I/O runs the waker. This may be the thread of the disk, on a stack of
 /// 256 KiB. There a waker may wait for a blocking call of the same disk, in another thread for
 /// instance, but not for another future.
-#[must_use = "an I/O is submitted when it is polled"]
+#[must_use = "an I/O is submitted when its future is polled"]
 pub struct IoFuture {
     shared: Arc<Shared>,
     state: State,
@@ -60,7 +61,7 @@ impl IoFuture {
         self.submit_in(&ctx, io)
     }
 
-    /// As [`submit`](Self::submit), in what is the thread's part of this disk.
+    /// Submits the I/O through `ctx`, the thread's context on this disk.
     fn submit_in(&mut self, ctx: &Rc<Ctx>, io: Io) -> Result<(), SubmitError> {
         let (bio, buf) = io.into_parts();
         let refused = |refusal, bio, buf| SubmitError { refusal, io: Io::of_parts(bio, buf) };
@@ -93,7 +94,7 @@ impl IoFuture {
 }
 
 impl Future for IoFuture {
-    /// The completion; or why the I/O was refused, and the I/O back.
+    /// The completion. If the I/O was refused: the error, which returns the I/O with its buffer.
     type Output = Result<Completion, SubmitError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {

@@ -18,7 +18,7 @@ impl Io {
         Io::with_buf(Op::Read, buf, len, offset)
     }
 
-    /// Creates a read into the first `len` bytes of `buf`.
+    /// Creates a read into the first `len` bytes of `buf`, starting at byte `offset`.
     ///
     /// # Panics
     /// Panics if `buf` is shorter than `len`.
@@ -34,7 +34,7 @@ impl Io {
         Io::with_buf(Op::Write, buf, len, offset)
     }
 
-    /// Creates a write of the first `len` bytes of `buf`.
+    /// Creates a write of the first `len` bytes of `buf` at byte `offset`.
     ///
     /// # Panics
     /// Panics if `buf` is shorter than `len`.
@@ -59,12 +59,12 @@ impl Io {
         Io { bio: Bio::flush_up_to(point), buf: None }
     }
 
-    /// Creates a discard: the range is no longer needed.
+    /// Creates a discard of `len` bytes at byte `offset`: the range is no longer needed.
     pub fn discard(offset: u64, len: u64) -> Io {
         Io { bio: Bio::range(Op::Discard, offset, len), buf: None }
     }
 
-    /// Creates a write of zeroes to a range.
+    /// Creates a write of zeroes to `len` bytes at byte `offset`, without a buffer.
     pub fn write_zeroes(offset: u64, len: u64) -> Io {
         Io { bio: Bio::range(Op::WriteZeroes, offset, len), buf: None }
     }
@@ -77,13 +77,18 @@ impl Io {
         self
     }
 
-    /// Makes this write durable when it ends.
+    /// Makes this write durable when it ends (force unit access).
+    ///
+    /// Counterpart in Linux: `REQ_FUA`.
     #[must_use]
     pub fn fua(self) -> Io {
         self.flag(BioFlags::FUA)
     }
 
-    /// Flushes before the data of this write.
+    /// Flushes before the data of this write: all writes that ended before its submission become
+    /// durable first.
+    ///
+    /// Counterpart in Linux: `REQ_PREFLUSH`.
     #[must_use]
     pub fn preflush(self) -> Io {
         self.flag(BioFlags::PREFLUSH)
@@ -136,7 +141,7 @@ impl Io {
 
     #[inline]
     fn with_buf(op: Op, buf: Buf, len: usize, offset: u64) -> Io {
-        assert!(len <= buf.len(), "an I/O of {len} bytes with a buffer of {}", buf.len());
+        assert!(len <= buf.len(), "an I/O of {len} bytes exceeds its buffer of {}", buf.len());
         let bio =
             Bio { segments: segments_of(buf.addr(), len), ..Bio::range(op, offset, len as u64) };
         Io { bio, buf: Some(buf) }

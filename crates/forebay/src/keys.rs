@@ -93,7 +93,7 @@ impl Keys {
         self.known.sort_unstable();
         let hint = match nearest(&key, &self.known) {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("there are: {}", self.known.join(", ")),
+            None => format!("valid keys: {}", self.known.join(", ")),
         };
         Err(SpecError::UnknownKey { key, driver: self.driver, hint })
     }

@@ -21,24 +21,39 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Interfaces
+//! [`Disk::open`] opens a file, a block device, an NBD export or a simulated device by its
+//! [`Spec`]. Each of these interfaces submits I/O to it, and they can be mixed:
+//!
+//! - blocking calls such as [`Disk::read_at`] and [`Disk::flush`];
+//! - a completion queue: [`BioQueue::submit`] and [`BioQueue::reap`], or [`BioQueue::poll_fd`] in
+//!   an event loop;
+//! - futures for any executor: [`Disk::start`].
+//!
+//! Offsets and lengths are in bytes. Times are in nanoseconds where the name ends in `_ns`.
+//!
 //! # Threads
 //! Any number of threads may use a [`Disk`]. The first threads that create a [`BioQueue`] own a
-//! hardware context each (`nr_hw_queues` less one); all others share one. A queue stays on its
-//! thread; an [`IoFuture`] may move to any thread. Plugs and sections ([`defer`]) belong to a
-//! thread. I/O that no thread waits for makes progress when a thread submits or reaps, when an
-//! event loop reaps or polls after a watched descriptor became readable, or by a thread of the disk
+//! hardware context each (`nr_hw_queues` less one). All other threads share one context. A queue
+//! stays on its thread; an [`IoFuture`] may move to any thread. Plugs and sections ([`defer`])
+//! belong to a thread.
+//!
+//! I/O that no thread waits for makes progress when a thread submits or reaps, when an event loop
+//! reaps or polls after a watched descriptor became readable, or by the service thread of the disk
 //! (`service=on`, or started by the first future that needs one).
 //!
-//! # What may be lost
+//! # Durability
 //! A completed write is durable after the next [`Disk::flush`] that succeeds, or at once if it was
 //! submitted with [`Io::fua`]. Callers that wait with [`Disk::durable`] share flushes. For files
-//! outside of the layer there is [`GroupCommit`]. After a failed flush, later flushes that cover
-//! the lost writes fail too, until [`Disk::acknowledge_loss`].
+//! that are not opened as disks, use [`GroupCommit`]. After a failed flush, later flushes that
+//! cover the lost writes fail too, until [`Disk::acknowledge_loss`] is called.
+//!
+//! # Errors
+//! Invalid I/O is refused before any part of it is submitted ([`Refusal`]). Submitted I/O ends
+//! exactly once, with the number of bytes moved or a [`BlockStatus`]. [`IoError::errno`] converts
+//! both to an errno.
 #![deny(missing_docs)]
-#![allow(
-    clippy::vec_box,
-    reason = "boxes of bios are on their way; nobody owns the memory of a list"
-)]
+#![allow(clippy::vec_box, reason = "a bio is boxed once, and lists pass the box on")]
 
 mod arena;
 mod buf;
@@ -86,12 +101,12 @@ pub use runtime::gates::Hold;
 pub use runtime::plug::{DeferGuard, PlugGuard, defer, plug};
 pub use spec::Spec;
 
-/// Compiles and runs the examples of the README as tests.
+/// Runs the examples of the README as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// Compiles and runs the examples of the guide as tests.
+/// Runs the examples of the guide as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide.md")]
 struct Guide;

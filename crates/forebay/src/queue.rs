@@ -1,5 +1,5 @@
-//! The submit-and-reap interface: a queue of completions on a disk.
-// It vouches for owned memory, and passes on what its callers vouch for.
+//! Completion queue of a disk: the submit-and-reap interface.
+// Submission passes the addresses of buffers, and of the memory of unsafe callers, to drivers.
 #![allow(unsafe_code)]
 
 use crate::buf::Buf;
@@ -22,11 +22,14 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A queue of completions on a disk: I/O is submitted to it, and its ends are reaped from it, in
-/// the order in which they happened. Made by [`Disk::queue`](crate::Disk::queue).
+/// A completion queue of a disk. A thread submits I/O to it and reaps the completions from it, in
+/// the order in which the I/O ended. Made by [`Disk::queue`](crate::Disk::queue).
 ///
-/// It stays on the thread that made it. At most `nr_bios` I/Os are in it at once, submitted and not
-/// reaped. Dropping it waits for its I/O in flight.
+/// A queue is neither `Send` nor `Sync`: it stays on the thread that created it. It holds at most
+/// `nr_bios` I/Os that are submitted and not yet reaped. Dropping it waits until its submitted I/O
+/// has ended, because the device may use the buffers until then.
+///
+/// Counterpart in Linux: a pair of io_uring's submission and completion queues.
 ///
 /// ```
 /// use forebay::{Buf, Disk, Io};
@@ -43,30 +46,30 @@ use std::sync::Arc;
 pub struct BioQueue {
     shared: Arc<Shared>,
     ctx: Rc<Ctx>,
-    /// What has ended and was not reaped.
+    /// Bios that have ended and are not reaped.
     ready: Rc<RefCell<Ready>>,
     /// Boxes that hold no bio.
     free: Vec<Box<QueuedBio>>,
-    /// The buffers of bios that were submitted and not reaped, by the number of the box.
+    /// The buffers of bios that were submitted and not reaped, indexed by the number of the box.
     bufs: Vec<Option<Buf>>,
-    /// How many were submitted and not reaped.
+    /// The number of bios that were submitted and not reaped.
     len: usize,
-    /// Made when somebody asks for a descriptor.
+    /// Created when the owner first requests a descriptor.
     poll: Option<QueuePoll>,
 }
 
-/// What tells an event loop that a queue wants to be reaped.
+/// The descriptor that an event loop watches to learn when a queue is to be reaped.
 struct QueuePoll {
     event: Arc<Event>,
     any: AnyOf,
     waiter: Arc<dyn Waiter>,
-    /// Nobody waits for it before what has ended was reaped: this thread's own calls need not
-    /// signal that.
+    /// The owner reaps all ended bios before it polls the descriptor, so its own calls need not
+    /// signal them.
     is_attended: bool,
-    /// The driver has no descriptor: while anything is in the layer, the event is signalled.
+    /// The driver has no descriptor, so the event stays signalled while bios are in the layer.
     is_mute: bool,
-    /// This thread has signalled it, and nobody has cleared it since: it need not do so again.
-    /// Only this thread clears it.
+    /// This thread has signalled the event and not cleared it since, so it need not signal again.
+    /// No other thread clears it.
     is_signalled: Cell<bool>,
 }
 
@@ -95,24 +98,25 @@ impl BioQueue {
         BioQueue { shared, ctx, ready, free: Vec::new(), bufs: Vec::new(), len: 0, poll: None }
     }
 
-    /// Submits an I/O. Never waits. Within a plug of this thread it stays there, so that its
-    /// neighbours can join it; otherwise it is issued before this returns, if there is a tag.
+    /// Submits an I/O. Never blocks. While this thread has a plug open, the I/O stays in it, so
+    /// that neighbours can merge. Otherwise it is issued before this returns, if a tag is free. It
+    /// may already have ended then.
     ///
     /// # Errors
-    /// Why the I/O was refused, and the I/O back. After [`Refusal::WouldBlock`], reap and try
-    /// again: there are `nr_bios` in this queue.
+    /// Fails if the I/O is refused. The error returns the I/O with its buffer. After
+    /// [`Refusal::WouldBlock`], reap and try again: the queue holds `nr_bios` I/Os.
     #[inline]
     pub fn submit(&mut self, io: Io) -> Result<(), SubmitError> {
         let now = now_ns(self.shared.info().is_timed());
         self.submit_at(io, now)
     }
 
-    /// As [`submit`](BioQueue::submit), for a caller who has just read the clock: `now` is what
-    /// [`now_ns`](crate::now_ns()) gave it. The layer's own latencies begin there, and it does not
-    /// read the clock once more.
+    /// Submits an I/O as [`submit`](BioQueue::submit) does, without reading the clock again. `now`
+    /// is a recent result of [`now_ns`](crate::now_ns()), in nanoseconds. The latencies that the
+    /// disk records begin at that time.
     ///
     /// # Errors
-    /// As `submit`.
+    /// Same as `submit`.
     #[inline]
     pub fn submit_at(&mut self, io: Io, now: u64) -> Result<(), SubmitError> {
         let (bio, buf) = io.into_parts();
@@ -122,26 +126,32 @@ impl BioQueue {
         submitted.map_err(|(refusal, bio, buf)| SubmitError { refusal, io: Io::of_parts(bio, buf) })
     }
 
-    /// Submits a bio whose memory belongs to the caller.
+    /// Submits a bio whose memory belongs to the caller. Never blocks.
     ///
     /// # Errors
-    /// Why the bio was refused, and the bio back.
+    /// Fails if the bio is refused, and returns the bio.
     ///
     /// # Safety
-    /// Every segment of `bio` must be memory that is valid for reads (of a write) or for writes
-    /// (of a read), and that nobody else writes to (or, for a read, looks at), until the bio's
-    /// completion has been reaped from this queue, or this queue has been dropped. Its address
-    /// must come from a pointer whose provenance is exposed.
+    /// These conditions must hold until the bio's completion has been reaped from this queue, or
+    /// this queue has been dropped:
+    ///
+    /// - For a write, each segment is memory that is valid for reads, and no code writes to it.
+    /// - For a read, each segment is memory that is valid for writes, and no other code reads it or
+    ///   writes to it.
+    ///
+    /// Each address must come from a pointer whose provenance is exposed.
     #[inline]
     pub unsafe fn submit_raw(&mut self, bio: Bio) -> Result<(), (Refusal, Bio)> {
         let now = now_ns(self.shared.info().is_timed());
-        // SAFETY: the caller's obligations are passed on; dropping the queue waits.
+        // SAFETY: the caller keeps the conditions; dropping the queue waits.
         let submitted = unsafe { self.submit_with(bio, None, now) };
         submitted.map_err(|(refusal, bio, _)| (refusal, bio))
     }
 
+    /// Submits a bio, with its buffer if the queue owns its memory.
+    ///
     /// # Safety
-    /// As [`BioQueue::submit_raw`].
+    /// Same as [`BioQueue::submit_raw`].
     #[inline]
     unsafe fn submit_with(
         &mut self,
@@ -177,7 +187,7 @@ impl BioQueue {
         }
     }
 
-    /// One more box, while there may be more.
+    /// Allocates another box. Returns `None` if there are `nr_bios` already.
     #[cold]
     fn new_box(&mut self) -> Option<Box<QueuedBio>> {
         let number = self.bufs.len();
@@ -190,13 +200,13 @@ impl BioQueue {
         Some(QueuedBio::new(ready.owner(), number as u32))
     }
 
-    /// A turn of the hardware context.
+    /// Makes a turn of the hardware context.
     #[inline]
     fn turn(&self, now: u64, commit: Option<Commit>) -> Option<Turned> {
         self.ctx.turn_for(&self.ready, &self.shared, now, commit)
     }
 
-    /// Takes what others' turns have delivered. Says how many are ready.
+    /// Takes the bios that turns of other threads have delivered. Returns how many are ready.
     #[inline]
     fn take_mail(&self) -> usize {
         let mut ready = self.ready.borrow_mut();
@@ -204,28 +214,29 @@ impl BioQueue {
         ready.len()
     }
 
-    /// Adds at most `max` completions to `out`, oldest first, and says how many. Waits until there
-    /// are `min`, or nothing of this queue is left in the layer. Everything that this thread has
-    /// plugged is unplugged first, unless enough has completed already.
+    /// Appends at most `max` completions to `out`, oldest first, and returns their number. Waits
+    /// until `min` I/Os of this queue have ended, or all of them have. `min` = 0 never waits.
+    /// Everything that this thread has plugged is unplugged first, unless enough I/O has ended
+    /// already.
     ///
-    /// In a child of a fork it gives only what had been delivered before.
+    /// In a child of a fork this returns only completions that were delivered before the fork.
     ///
     /// # Panics
-    /// If `min` is over `max`.
+    /// Panics if `min` is greater than `max`.
     #[inline]
     pub fn reap(&mut self, min: usize, max: usize, out: &mut Vec<Completion>) -> usize {
         self.reap_with(min, max, |completion| out.push(completion))
     }
 
-    /// As [`reap`](BioQueue::reap), but each completion is handed to `each`, oldest first, once
-    /// there are enough.
+    /// Reaps as [`reap`](BioQueue::reap) does, but calls `each` with each completion, oldest first.
+    /// The calls begin when the wait is over.
     ///
     /// # Panics
-    /// As `reap`. If `each` panics, the next call gives it what is left, and the queue's descriptor
-    /// is readable.
+    /// Panics if `min` is greater than `max`, or if `each` panics. If `each` panics, the remaining
+    /// completions stay in the queue for the next call, and the queue's descriptor is readable.
     #[inline]
     pub fn reap_with(&mut self, min: usize, max: usize, each: impl FnMut(Completion)) -> usize {
-        // A child's descriptors are its parent's as well: it must not take its signals back.
+        // A child of a fork shares descriptors with its parent and must not clear their signals.
         if let Some(poll) = &self.poll
             && !self.shared.is_foreign()
         {
@@ -235,10 +246,10 @@ impl BioQueue {
         self.reap_now(min, max, each)
     }
 
-    /// As [`reap`](BioQueue::reap) without waiting, for an event loop that watches this queue's
-    /// descriptor and whose last poll did not report it: then nothing has to be taken back, which
-    /// saves system calls. Where it became readable meanwhile, the next poll reports it, and then
-    /// `reap` is due; as always after a poll that reports it.
+    /// Reaps as [`reap`](BioQueue::reap) does with `min` = 0, but leaves the queue's descriptor as
+    /// it is, which saves system calls. For an event loop whose last poll did not report the
+    /// descriptor. If the descriptor has become readable since, the next poll reports it. After a
+    /// poll that reports it, call `reap`, which clears it.
     #[inline]
     pub fn reap_untold(&mut self, max: usize, out: &mut Vec<Completion>) -> usize {
         self.reap_now(0, max, |completion| out.push(completion))
@@ -255,7 +266,7 @@ impl BioQueue {
             self.signal_alarm();
         }
         let nr = self.ready.borrow().len().min(max);
-        // If `each` panics, too: the descriptor was acknowledged, and something may be left.
+        // Also runs if `each` panics: the descriptor may be clear while bios are left.
         let reaping = Reaping { queue: self };
         for _ in 0..nr {
             let queue = &mut *reaping.queue;
@@ -268,7 +279,7 @@ impl BioQueue {
         nr
     }
 
-    /// Turns once at least, then until `min` are ready or nothing is left in the layer.
+    /// Makes at least one turn. Waits until `min` bios are ready or none is left in the layer.
     #[inline]
     fn wait(&mut self, min: usize) {
         let is_timed = self.shared.info().is_timed();
@@ -298,7 +309,7 @@ impl BioQueue {
                 wait::wait_shared(&self.shared, &self.ctx, &mailbox, goal);
                 self.take_mail();
             } else if let Some(turned) = turned {
-                // Completions of others do not count; with others about, each one may be.
+                // If bios of other queues are in flight, any completion may be one of theirs.
                 let all_ours = nr_in_layer as u64 >= turned.nr_in_flight.into();
                 let nr = if all_ours { missing.try_into().unwrap_or(u32::MAX) } else { 1 };
                 wait::wait_as_owner(&self.shared, self.ctx.hctx(), turned, nr);
@@ -306,11 +317,12 @@ impl BioQueue {
         }
     }
 
-    /// Where threads wait for tags (`wake=` other than `fair`): until nothing that this queue has
-    /// submitted lacks one, as a thread of Linux waits within its submission. Elsewhere it returns
-    /// at once. What the thread has plugged goes first, as before any wait.
-    /// [`reap`](BioQueue::reap) does so by itself; who calls this after each submission submits
-    /// nothing while it lacks tags.
+    /// Waits until all submitted I/O of this queue has tags. Has an effect only if threads wait for
+    /// tags (`wake=` other than `fair`, on the shared hardware context); otherwise it returns at
+    /// once. Everything that this thread has plugged is unplugged first.
+    ///
+    /// [`reap`](BioQueue::reap) waits in the same way when it has to wait. A caller that calls this
+    /// after each submission blocks as a thread in Linux does: within its submission.
     #[inline]
     pub fn wait_for_tags(&self) {
         if !self.shared.hctx(self.ctx.hctx()).is_shared {
@@ -336,20 +348,21 @@ impl BioQueue {
     /// readable while I/O of the queue is in the layer.
     ///
     /// # Errors
-    /// The system's error if it has no room for a descriptor; [`Refusal::Forked`] in a child of a
-    /// fork.
+    /// Fails if the process or the system can open no more descriptors. In a child of a fork it
+    /// fails with an error that wraps [`Refusal::Forked`].
     pub fn poll_fd(&mut self) -> io::Result<BorrowedFd<'_>> {
         self.poll_with(false)
     }
 
-    /// As [`poll_fd`](BioQueue::poll_fd), for a loop that never waits while
-    /// [`has_ended`](BioQueue::has_ended) says that there is something to reap: the descriptor need
-    /// not tell of what this thread's own calls have completed, and a batch that completes at once
-    /// costs no system call for it. A loop that waits all the same may wait for ever. Whichever of
-    /// the two is called first decides, as long as the queue lives.
+    /// Returns the descriptor as [`poll_fd`](BioQueue::poll_fd) does, for an event loop that never
+    /// waits while [`has_ended`](BioQueue::has_ended) is true. I/O that ends within this thread's
+    /// own calls then does not signal the descriptor, which saves a system call per batch. A loop
+    /// that waits although `has_ended` is true may wait forever.
+    ///
+    /// The first call of either method decides for the lifetime of the queue.
     ///
     /// # Errors
-    /// As `poll_fd`.
+    /// Same as `poll_fd`.
     pub fn poll_fd_after_reap(&mut self) -> io::Result<BorrowedFd<'_>> {
         self.poll_with(true)
     }
@@ -376,21 +389,21 @@ impl BioQueue {
             let has_driver = driver.is_some();
             let any = hctx.watch(std::iter::once(event.fd()).chain(driver))?;
             self.ready.borrow_mut().set_event(&event, is_attended);
-            // The thread of the disk makes the progress, and each delivery signals.
+            // With a service thread each delivery signals the event.
             let tells = has_driver || hctx.is_shared && self.shared.has_service();
             let is_signalled = Cell::new(false);
             let is_mute = !tells;
             let poll = QueuePoll { event, any, waiter, is_attended, is_mute, is_signalled };
-            // What was delivered before told nobody.
+            // Earlier deliveries have not signalled.
             poll.signal();
             self.poll = Some(poll);
         }
         Ok(self.poll.as_ref().expect("just made").any.fd())
     }
 
-    /// Keeps the descriptor readable while there is something to reap that nothing else signals. If
-    /// the owner reaps before it polls, what its own calls complete is signalled only after a reap
-    /// (`is_reaped`). Work that no completion moves on is the alarm's business.
+    /// Keeps the descriptor readable while there are bios to reap that no other code signals. If
+    /// the owner reaps before it polls, bios that its own calls complete are signalled only after a
+    /// reap (`is_reaped`). The alarm covers work that no completion continues.
     fn signal(&self, is_reaped: bool) {
         if let Some(poll) = &self.poll {
             let ready = self.ready.borrow();
@@ -402,8 +415,8 @@ impl BioQueue {
         }
     }
 
-    /// A reap makes no turn, so the alarm stays as it is. A loop that waits for changes of the
-    /// descriptor (`EPOLLET`) has to see one.
+    /// Signals the descriptor again if the alarm is set. This reap makes no turn, so the alarm
+    /// stays set, and an edge-triggered event loop (`EPOLLET`) needs another edge.
     #[cold]
     fn signal_alarm(&self) {
         if let Some(poll) = &self.poll
@@ -414,25 +427,25 @@ impl BioQueue {
         }
     }
 
-    /// Whether something has ended that was not reaped, as far as this thread knows without a look
-    /// at the device.
+    /// Returns whether completions are waiting to be reaped. Does not ask the device, so I/O that
+    /// has ended there may not count yet.
     #[inline]
     pub fn has_ended(&self) -> bool {
         !self.ready.borrow().is_empty()
     }
 
-    /// How many I/Os were submitted and not reaped yet.
+    /// Returns the number of I/Os that were submitted and not reaped.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether everything that was submitted has been reaped.
+    /// Returns whether all submitted I/O has been reaped.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// A reap that is under way. Whatever ends it, the descriptor stays readable if something is left.
+/// A running reap. On drop, also after a panic, it makes the descriptor readable if bios are left.
 struct Reaping<'a> {
     queue: &'a mut BioQueue,
 }
@@ -452,17 +465,17 @@ impl fmt::Debug for QueuePoll {
 
 impl Drop for BioQueue {
     fn drop(&mut self) {
-        // The caller's memory may be freed once this returns, so it must not unwind before.
+        // The caller may free the memory after this returns, so an unwind must not skip the wait.
         AbortOnUnwind::guard(|| {
             let nr_ready = self.take_mail();
             if self.shared.is_foreign() {
-                // What is in flight is the parent's: its memory is left alone.
+                // I/O in flight belongs to the parent, so its buffers are not freed here.
                 std::mem::forget(std::mem::take(&mut self.bufs));
             } else if self.len > nr_ready {
                 thread::unplug_all(UnplugCause::Wait, Some(&self.ctx));
                 self.wait(self.len());
             }
-            // Who delivered what was taken may still be at the mailbox, which goes now.
+            // A thread that delivered may still use the mailbox, which is freed now.
             let ready = self.ready.borrow();
             if ready.mailbox().settle(ready.nr_mailed()) {
                 // W3, W6.

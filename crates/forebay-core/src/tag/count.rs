@@ -1,17 +1,18 @@
-//! How many wait for tags, to be read without the lock.
+//! Count of tag waiters that threads read without the lock.
 
 use crate::primitive::{AtomicU32, Ordering, fence};
 
-/// How many wait, to be read without the lock.
+/// The number of waiters. Threads that free tags read it without the lock.
 ///
-/// T2: the waiter writes the count, passes a full barrier, and reads the tags; who frees writes the
-/// tags, passes a full barrier, and reads the count. Of two full barriers (`fence(SeqCst)`) one is
-/// first: if the waiter's, then the count is seen and the lock taken; if the freer's, then the tag
-/// is seen. Both may see the other; neither can miss it. Acquire and release would not do: each
-/// side reads a word that it has not written, and would be allowed to read it too early.
+/// T2: a waiter writes the count, passes a full barrier (`fence(SeqCst)`), and reads the tags. A
+/// freeing thread writes the tags, passes a full barrier, and reads the count. One of the two
+/// barriers is first. If it is the waiter's, the freeing thread sees the count and takes the lock.
+/// If it is the freeing thread's, the waiter sees the tag. Both may see the other, and at least one
+/// does. Acquire and release are not enough: each side reads a word that it has not written, and
+/// could read it too early.
 ///
-/// The count is written under the lock, by whoever changes the line: so one who has seen it, and
-/// taken the lock, finds the waiter there, or woken.
+/// The count is written under the lock, by the thread that changes the wait queue. So a thread that
+/// has seen the count and then takes the lock finds the waiter in the queue, or already woken.
 #[derive(Debug)]
 pub struct WaiterCount {
     count: AtomicU32,
@@ -24,37 +25,38 @@ impl Default for WaiterCount {
 }
 
 impl WaiterCount {
-    /// Nobody waits.
+    /// Creates a count of 0.
     pub fn new() -> WaiterCount {
         WaiterCount { count: AtomicU32::new(0) }
     }
 
-    /// One more waits; it is in the line already. It tries once more to get its tags after this.
+    /// Adds a waiter that is already in the wait queue. It must try again to get its tags after
+    /// this.
     ///
-    /// Relaxed: the fence behind it is what pairs with the one of
+    /// Relaxed: the fence after it pairs with the fence of
     /// [`anybody_waits`](WaiterCount::anybody_waits).
     pub fn announce(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// One fewer waits; it is out of the line. Relaxed: a count that is seen too high for a moment
-    /// costs its reader the lock, no more.
+    /// Removes a waiter that has left the wait queue. Relaxed: a count that is too high for a
+    /// moment only costs its reader the lock.
     ///
     /// # Panics
-    /// If nobody waited.
+    /// Panics if the count is 0.
     pub fn leave(&self) {
         let before = self.count.fetch_sub(1, Ordering::Relaxed);
         assert!(before > 0, "a wait was left twice");
     }
 
-    /// Whether somebody seems to wait: a hint, from which nothing follows.
+    /// Returns whether there seem to be waiters. A hint only, without any ordering.
     #[inline]
     pub fn seems_waited(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether somebody may wait: for one that has put tags before this, once for a whole batch.
+    /// Returns whether there may be waiters. Called after tags were put, once for a whole batch.
     #[inline]
     pub fn anybody_waits(&self) -> bool {
         fence(Ordering::SeqCst);

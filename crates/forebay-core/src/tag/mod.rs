@@ -56,16 +56,16 @@ pub use wake::WakePolicy;
 pub struct Tag(u16);
 
 impl Tag {
-    /// The slot's number, below the queue depth.
+    /// Returns the number of the slot, below the queue depth.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The tag of slot `index`; for drivers that carry it through a device's own cookie.
+    /// Returns the tag of slot `index`, for drivers that carry the index in a device's cookie.
     ///
     /// # Panics
-    /// If `index` is over the largest tag there can be (65535).
+    /// Panics if `index` is greater than 65535, the largest tag.
     #[inline]
     pub fn from_index(index: usize) -> Tag {
         assert!(index <= u16::MAX as usize);

@@ -33,20 +33,20 @@ use super::wake::{WakePolicy, Wakes};
 /// Capacity of the queue of waits, before it grows.
 const NR_WAITS_USUAL: usize = 32;
 
-/// Names a wait; whoever waits chooses it, and no two that wait at once are the same.
+/// Identifies a wait. The waiter chooses it. Concurrent waits have different identifiers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WaitId(pub u64);
 
-/// Somebody that needs `need` tags at once.
+/// A wait for `need` tags at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Who.
+    /// The identifier of the wait.
     pub id: WaitId,
-    /// How many: at least 1, and at most half of the depth, rounded up (T10).
+    /// The number of tags: at least 1, and at most half of the depth, rounded up (T10).
     pub need: u32,
 }
 
-/// Those that wait for tags of one set.
+/// The wait queue of a tag set, with its wake policy.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub struct TagWaits {
@@ -55,42 +55,42 @@ pub struct TagWaits {
 }
 
 impl TagWaits {
-    /// Nobody waits for tags of a set of `depth`; where not all of it can be had by who waits (some
-    /// are reserved), of what can.
+    /// Creates an empty wait queue for a set of `depth` tags. If waiters cannot get some of the
+    /// tags, because they are reserved, `depth` does not include these.
     ///
     /// # Panics
-    /// If `depth` is 0.
+    /// Panics if `depth` is 0.
     pub fn new(policy: WakePolicy, depth: u32) -> TagWaits {
         let line = VecDeque::with_capacity(NR_WAITS_USUAL);
         TagWaits { line, wakes: Wakes::new(policy, depth) }
     }
 
-    /// Whom a freed tag wakes.
+    /// Returns the wake policy.
     pub fn policy(&self) -> WakePolicy {
         self.wakes.policy
     }
 
-    /// The depth that the policy reckons with.
+    /// Returns the depth that the policy uses.
     pub fn depth(&self) -> u32 {
         self.wakes.depth()
     }
 
-    /// Joins the end of the line. [`WaiterCount::announce`](crate::WaiterCount::announce) comes
-    /// next, under the same lock.
+    /// Adds a wait at the end of the queue. [`WaiterCount::announce`](crate::WaiterCount::announce)
+    /// must follow under the same lock.
     ///
     /// # Panics
-    /// If nothing is needed, or more than half of the depth, rounded up (T10).
+    /// Panics if the wait needs no tag, or more than half of the depth, rounded up (T10).
     pub fn push(&mut self, wait: Wait) {
         self.check(wait);
         self.line.push_back(wait);
     }
 
-    /// Joins the line again: for one that was woken and found its tags taken by others. With
-    /// [`WakePolicy::Fair`] and [`WakePolicy::Single`] at the head, so that barging cannot starve
-    /// it (T8); with the others at the end, as in Linux.
+    /// Adds a wait again that was woken and found its tags taken. [`WakePolicy::Fair`] and
+    /// [`WakePolicy::Single`] add it at the head, so that barging cannot starve it (T8). The other
+    /// policies add it at the end, as in Linux.
     ///
     /// # Panics
-    /// If nothing is needed, or more than half of the depth, rounded up (T10).
+    /// Panics if the wait needs no tag, or more than half of the depth, rounded up (T10).
     pub fn requeue(&mut self, wait: Wait) {
         self.check(wait);
         if self.wakes.policy.keeps_turn() {
@@ -106,8 +106,9 @@ impl TagWaits {
         assert!(wait.need <= depth.div_ceil(2), "a wait for {} tags of {depth}", wait.need);
     }
 
-    /// Leaves the line. False: it is not there any more, so it has been woken, and must
-    /// [`donate`](TagWaits::donate) the wake. Hands those to `out` whom it held up.
+    /// Removes a wait, and passes to `out` the waits that it blocked and that are woken now.
+    /// Returns false if the wait is no longer in the queue: it was woken, and must
+    /// [`donate`](TagWaits::donate) its wake-up.
     pub fn remove(&mut self, id: WaitId, out: &mut impl FnMut(WaitId)) -> bool {
         let Some(place) = self.line.iter().position(|wait| wait.id == id) else {
             return false;
@@ -117,27 +118,27 @@ impl TagWaits {
         true
     }
 
-    /// Hands to `out` whom `nr_freed` tags wake. `nr_busy` are the tags in use after that, counted
-    /// under the lock.
+    /// Passes to `out` the waits that `nr_freed` freed tags wake. `nr_busy` is the number of tags
+    /// in use after that, counted under the lock.
     pub fn wake(&mut self, nr_freed: u32, nr_busy: u32, out: &mut impl FnMut(WaitId)) {
         self.wakes.free(nr_freed, nr_busy, &mut self.line, out);
     }
 
-    /// Somebody, waiting or not, has got `nr` tags. Only [`WakePolicy::StashV1`] wants to know.
+    /// Records that `nr` tags were taken, by a waiter or not. Only [`WakePolicy::StashV1`] uses it.
     pub fn took(&mut self, nr: u32) {
         self.wakes.took(nr);
     }
 
-    /// Gives a wake back (T5): for one that was woken for `need` tags and does not use the wake,
-    /// because it gives up, or because it got tags before it was woken. It cannot know whether the
-    /// tags it got are those it was woken for; if they were, this wakes somebody in vain, no more.
-    /// It counts as tags that were freed: `need` for [`WakePolicy::Fair`], else one.
+    /// Gives back the wake-up of a waiter that was woken for `need` tags and does not use them
+    /// (T5): it gave up, or it got tags before it was woken. Such a waiter cannot determine whether
+    /// it got the tags that it was woken for. If it did, this only causes a wake-up in vain. It
+    /// counts as freed tags: `need` with [`WakePolicy::Fair`], otherwise one.
     pub fn donate(&mut self, need: u32, nr_busy: u32, out: &mut impl FnMut(WaitId)) {
         let nr = if self.policy() == WakePolicy::Fair { need } else { 1 };
         self.wake(nr, nr_busy, out);
     }
 
-    /// Moves those that are `first` to the head of the line, in their order: see
+    /// Moves the waits that are `first` to the head of the queue and keeps their order. See
     /// [`TagShares`](crate::TagShares).
     pub(super) fn prefer(&mut self, first: impl Fn(WaitId) -> bool) {
         let line = self.line.make_contiguous();
@@ -150,22 +151,22 @@ impl TagWaits {
         }
     }
 
-    /// The set's depth changes: before it shrinks, after it has grown (T6). Hands to `out` whom the
-    /// new depth wakes.
+    /// Sets the depth. Called before the set shrinks, or after it has grown (T6). Passes to `out`
+    /// the waits that the new depth wakes.
     ///
     /// # Panics
-    /// If `depth` is 0, or somebody waits for more than half of it, rounded up (T10).
+    /// Panics if `depth` is 0, or a wait needs more than half of it, rounded up (T10).
     pub fn resize(&mut self, depth: u32, out: &mut impl FnMut(WaitId)) {
         self.wakes.resize(depth, &mut self.line, out);
         self.line.iter().for_each(|wait| self.check(*wait));
     }
 
-    /// How many wait.
+    /// Returns the number of waits.
     pub fn len(&self) -> usize {
         self.line.len()
     }
 
-    /// Whether nobody waits.
+    /// Returns whether there are no waits.
     pub fn is_empty(&self) -> bool {
         self.line.is_empty()
     }

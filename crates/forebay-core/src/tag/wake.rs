@@ -46,43 +46,48 @@ const STASH_DEPTH_MIN: u32 = 16;
 /// The most that a batch wakes. Counterpart in Linux: `SBQ_WAKE_BATCH`.
 const BATCH_MAX: u32 = 8;
 
-/// Whom a freed tag wakes. Chosen once, for each set of tags.
+/// Tag wait policy: which waiter a freed tag wakes. Fixed for the lifetime of a tag set.
+///
+/// With `Fair`, bios wait for tags. With the other policies, threads do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum WakePolicy {
-    /// Each waiter once the tags that it needs were freed for it, in the order of arrival. Who is
-    /// woken in vain keeps its turn. It is Forebay's own.
+    /// Wakes each waiter when as many tags were freed as it needs, in the order of arrival. A
+    /// waiter that was woken in vain keeps its turn. This policy has no counterpart in Linux.
     #[default]
     Fair,
-    /// So many waiters for so many tags: an eighth of the depth, 1 to 8. Who is woken in vain goes
-    /// to the end of the line.
+    /// Wakes a batch of waiters when a batch of tags was freed. A batch is an eighth of the depth,
+    /// at least 1 and at most 8. A waiter that was woken in vain goes to the end of the queue.
     ///
     /// Source: Linux 6.2 and later, "sbitmap: Use single per-bitmap counting to wake up queued
-    /// tags" (4f8126bb2308), with one line in the place of eight.
+    /// tags" (4f8126bb2308), with one wait queue instead of eight.
     Batch,
-    /// One waiter for each tag, but only while at most three quarters of the tags are in use; and
-    /// as [`WakePolicy::Batch`] if fewer than four wait. Who is woken in vain goes to the end of
-    /// the line. Under load a few waiters get all the tags, and the others starve for long.
+    /// Wakes one waiter per freed tag, but only while at most three quarters of the tags are in
+    /// use. With fewer than four waiters it works as [`WakePolicy::Batch`]. A waiter that was woken
+    /// in vain goes to the end of the queue. Under load a few waiters get all tags and the others
+    /// starve for a long time.
     ///
-    /// Source: the second form of "stash and wake", linux-block, June 2020; never merged. Here what
-    /// is freed silently is kept in account, so that it counts once few wait.
+    /// Source: the second version of "stash and wake", linux-block, June 2020; never merged. Here
+    /// tags that were freed without a wake-up are counted, and count again when few waiters remain.
     Stash,
-    /// One waiter for each tag, in the order of arrival; who is woken in vain keeps its turn.
+    /// Wakes one waiter per freed tag, in the order of arrival. A waiter that was woken in vain
+    /// keeps its turn.
     Single,
-    /// For the simulator alone: it can hang. The first form of stash-and-wake: tags fill a stash of
-    /// a quarter of the depth in silence; while it is full, each wakes one waiter; each tag that is
-    /// taken, by anybody, is one less in the stash, and at none it is to be filled again. As
-    /// [`WakePolicy::Batch`] if the depth is under 16, or fewer than four wait.
+    /// The first version of stash-and-wake. For the simulator only, because it can hang. Freed tags
+    /// first fill a stash of a quarter of the depth and wake no waiter. While the stash is full,
+    /// each freed tag wakes one waiter. Each taken tag leaves the stash; when the stash is empty,
+    /// it has to fill again. With a depth below 16, or fewer than four waiters, it works as
+    /// [`WakePolicy::Batch`].
     ///
-    /// Source: the first form of "stash and wake", an RFC on linux-block, 2020.
+    /// Source: the first version of "stash and wake", an RFC on linux-block, 2020.
     StashV1,
 }
 
 impl WakePolicy {
-    /// Those that a disk may have: all but [`WakePolicy::StashV1`].
+    /// The policies that a disk can use: all except [`WakePolicy::StashV1`].
     pub const ALL: [WakePolicy; 4] =
         [WakePolicy::Fair, WakePolicy::Batch, WakePolicy::Stash, WakePolicy::Single];
 
-    /// What a user calls it.
+    /// Returns the name used in specs and reports.
     pub const fn name(self) -> &'static str {
         match self {
             WakePolicy::Fair => "fair",
@@ -93,7 +98,7 @@ impl WakePolicy {
         }
     }
 
-    /// Whether who was woken in vain is first in line again (T8), and not last.
+    /// Returns whether a waiter that was woken in vain is first in the queue again (T8), not last.
     pub(super) const fn keeps_turn(self) -> bool {
         matches!(self, WakePolicy::Fair | WakePolicy::Single)
     }

@@ -133,7 +133,7 @@ struct State {
 #[derive(Debug)]
 enum Leader {
     /// Any thread.
-    Nobody,
+    Free,
     /// A thread of the pending generation that was called and has not begun its sync.
     Called,
     /// A thread that syncs for this generation.
@@ -163,7 +163,7 @@ impl<F: SyncFile> GroupCommit<F> {
     /// Creates a group commit by a sync of the given kind.
     pub fn with_kind(file: F, kind: SyncKind) -> GroupCommit<F> {
         let state = State {
-            leader: Leader::Nobody,
+            leader: Leader::Free,
             pending: Arc::new(Generation::new()),
             is_wanted: false,
             lost: None,
@@ -198,7 +198,7 @@ impl<F: SyncFile> GroupCommit<F> {
     /// Fails if a sync has failed since that point, or fails now.
     ///
     /// # Panics
-    /// As [`commit`](GroupCommit::commit).
+    /// Same as [`commit`](GroupCommit::commit).
     pub fn commit_since(&self, point: CommitPoint) -> Result<(), CommitError> {
         self.ticket_since(point).wait()
     }
@@ -257,7 +257,7 @@ impl<F: SyncFile> GroupCommit<F> {
         if let Some(outcome) = generation.outcome() {
             return outcome;
         }
-        if matches!(state.leader, Leader::Nobody) {
+        if matches!(state.leader, Leader::Free) {
             return self.lead(generation, state);
         }
         // Under the lock, so that the end of the running sync sees this waiter (G2).
@@ -294,8 +294,8 @@ impl<F: SyncFile> GroupCommit<F> {
     fn end_sync(&self, result: io::Result<()>) {
         let outcome = result.map_err(CommitError::new);
         let mut state = lock(&self.state);
-        let Leader::Syncing(running) = replace(&mut state.leader, Leader::Nobody) else {
-            unreachable!("a sync ends that nobody leads");
+        let Leader::Syncing(running) = replace(&mut state.leader, Leader::Free) else {
+            unreachable!("the sync that ends has no leader");
         };
         running.end(&outcome);
         let mut lost_too = None;
@@ -334,7 +334,7 @@ impl<F: SyncFile> Drop for RunningSync<'_, F> {
 /// Writes to be made durable, from [`GroupCommit::ticket`]. Dropping a ticket does not affect its
 /// writes: syncs of other callers still cover them.
 #[derive(Debug)]
-#[must_use = "nobody syncs for a ticket that nobody waits for"]
+#[must_use = "a ticket makes no sync unless it is waited for"]
 pub struct Ticket<'a, F: SyncFile = File> {
     commit: &'a GroupCommit<F>,
     generation: Arc<Generation>,
@@ -344,11 +344,11 @@ impl<F: SyncFile> Ticket<'_, F> {
     /// Waits until the writes are on stable storage. Blocks, and may make the sync.
     ///
     /// # Errors
-    /// As [`GroupCommit::commit`] or [`GroupCommit::commit_since`], depending on how the ticket was
-    /// taken.
+    /// Same as [`GroupCommit::commit`] or [`GroupCommit::commit_since`], depending on how the
+    /// ticket was taken.
     ///
     /// # Panics
-    /// As [`GroupCommit::commit`].
+    /// Same as [`GroupCommit::commit`].
     pub fn wait(self) -> Result<(), CommitError> {
         self.commit.wait_for(&self.generation)
     }

@@ -85,12 +85,12 @@ impl<F: SyncFile + Send + Sync + 'static> CommitThread<F> {
 impl<F: SyncFile + Send + Sync + 'static> Drop for CommitThread<F> {
     fn drop(&mut self) {
         let state = lock(&self.commit.state);
-        // The lock orders it.
+        // Relaxed: the lock orders the store.
         self.is_over.store(true, Ordering::Relaxed);
         drop(state);
         self.commit.wanted.notify_all();
         let thread = self.thread.take().expect("it is taken here alone");
-        // Not if a waker that this very thread has woken drops the handle.
+        // A waker that this thread runs may drop the handle. Then the thread must not join itself.
         if thread.thread().id() != thread::current().id() {
             // The thread catches all panics.
             let _ = thread.join();
@@ -125,7 +125,7 @@ impl<F: SyncFile> GroupCommit<F> {
 /// in [`GroupCommit::commit`]. So its waker should be quick, as wakers of executors are. Dropping
 /// the future does not cancel the sync.
 #[derive(Debug)]
-#[must_use = "what it is about is not durable before it is ready"]
+#[must_use = "writes are not durable before their future is ready"]
 pub struct CommitFuture {
     generation: Arc<Generation>,
     place: Option<usize>,

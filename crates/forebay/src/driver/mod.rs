@@ -1,24 +1,25 @@
-//! The drivers, and how a spec becomes one.
+//! Device drivers, and the table that maps a spec's driver name to one.
 //!
-//! - [`null`]: completes everything at once and moves nothing;
-//! - [`ram`]: memory, with the service times of a simple device if wanted;
+//! - [`null`]: completes everything at once and moves no data;
+//! - [`ram`]: memory, with the service times of a simple device if configured;
 //! - [`model`]: the devices of published experiments, in real time;
-//! - [`mod@file`]: a file or block device, through io_uring, or what there is in its place;
-//! - [`aio`]: the same through the kernel's AIO;
-//! - [`psync`]: the same through system calls that block;
+//! - [`mod@file`]: a file or block device, through io_uring or its best available substitute;
+//! - [`aio`]: a file or block device, through the kernel's AIO;
+//! - [`psync`]: a file or block device, through blocking system calls on threads;
 //! - [`nbd`]: an export of an NBD server;
-//! - [`fault`]: wraps another device and lets chosen requests fail.
+//! - [`fault`]: wraps another device and makes chosen requests fail.
 //!
-//! They share [`own_file`], open files of queues; [`holes`], where a file's data is; [`vectors`],
-//! memory as the kernel wants it; [`zeroing`], the ways to zero a range; [`doorbell`], the price of
-//! a kick; [`timer`] and [`slack`], waits by the clock; and [`memory`], the bytes of a disk in
-//! memory.
+//! Shared parts: [`own_file`], the open file of each queue; [`holes`], the data and holes of a
+//! file; [`vectors`], memory in the kernel's format; [`zeroing`], the ways to zero a range;
+//! [`doorbell`], the simulated cost of a kick; [`timer`] and [`slack`], timed waits; [`memory`],
+//! the bytes of a disk in memory.
 //!
-//! A [`Device`] makes a queue for each hardware context: a driver, which one thread uses at a time,
-//! and a [`Waiter`], with which another waits meanwhile.
+//! A [`Device`] opens one queue per hardware context. A queue is a driver, which one thread uses at
+//! a time, and a [`Waiter`], with which another thread waits meanwhile.
 //!
-//! A driver follows the contract of [`forebay_core::Driver`], and comes from here alone: since it
-//! follows the addresses in segments, only the layer, which vouches for them, may call it.
+//! A driver follows the contract of [`forebay_core::Driver`]. It accesses memory at the addresses
+//! in segments. Only the layer may call it, because only the layer keeps that memory valid. So
+//! drivers are private to this crate.
 
 mod aio;
 mod doorbell;
@@ -63,149 +64,150 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a driver's queue is used. Fixed when it is made.
+/// Which threads use a driver's queue. Fixed when the queue is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// By one thread only, ever: it makes the queue, uses it, waits for it and drops it. There is
-    /// nobody to kick.
+    /// One thread only: it opens the queue, uses it, waits for it and drops it. No other thread
+    /// waits, so there are no kicks.
     Owned,
-    /// By one thread at a time, any of them; and one more may wait meanwhile.
+    /// Any thread, one at a time. One more thread may wait meanwhile.
     Shared,
 }
 
 /// An open device. It makes a queue for each hardware context.
 pub(crate) trait Device: Send + Sync {
-    /// What the device can take. Fixed while it is open.
+    /// Returns the limits of the device. They do not change while it is open.
     fn limits(&self) -> QueueLimits;
 
     /// Returns whether every request ends in the turn that issues it, and the driver is never busy.
-    /// Then nothing ever has to wait for its completions.
+    /// Then no thread ever waits for completions.
     fn ends_at_once(&self) -> bool {
         false
     }
 
-    /// Memory that its queues know, from which buffers may be taken; if there is any.
+    /// Returns the memory that the queues have registered, if any. Buffers are taken from it.
     fn arena(&self) -> Option<&Arc<Arena>> {
         None
     }
 
-    /// Tells what is in a range of the disk, from `offset` on, as far as it is known; what is not
-    /// told is data. May wait for the device. Any thread may ask, whatever the queues do meanwhile.
+    /// Adds the known extents from byte `offset` on. The caller treats the rest of the range as
+    /// data. May wait for the device. Any thread may call this at any time, also while queues work.
     ///
     /// # Errors
-    /// Why the device cannot tell.
+    /// Fails if the device cannot report extents.
     fn block_status(&self, offset: u64, extents: &mut Extents<'_>) -> Result<(), BlockStatus> {
         let _ = (offset, extents);
         Ok(())
     }
 
-    /// Why it is gone, if it is and knows why.
+    /// Returns why the device is gone, if it is gone and the reason is known.
     fn failure(&self) -> Option<String> {
         None
     }
 
-    /// A queue of `depth` tags. Whoever calls this for [`Mode::Owned`] is its one thread.
+    /// Opens a queue of `depth` tags. For [`Mode::Owned`] the calling thread becomes its owner.
     ///
     /// # Errors
-    /// The system's, where it has no room for another queue.
+    /// Returns the system's error if it has no resources for another queue.
     fn open_queue(&self, depth: u32, mode: Mode) -> io::Result<DriverQueue>;
 
-    /// Records a loss if an error of a write-back was reported that a queue which was opened since
-    /// does not report. To be called when a queue was opened, before anything is done through it,
-    /// and before losses are acknowledged. (The claim checks the files of drivers that have such.)
+    /// Records a loss if a write-back error was reported that a queue opened since then does not
+    /// report. Called after a queue is opened and before its first use, and before losses are
+    /// acknowledged. (For drivers with files the claim makes this check.)
     fn check_for_errors(&self, durability: &Durability) {
         let _ = durability;
     }
 
-    /// What it means that [`Device::open_queue`] failed.
+    /// Converts an error of [`Device::open_queue`] to the reason why the disk cannot be opened.
     fn refusal(&self, source: io::Error) -> OpenError {
         file::no_uring(source)
     }
 }
 
-/// A queue of a device: what drives it, and what waits for it.
+/// A queue of a device: its driver and its waiter.
 pub(crate) struct DriverQueue {
     pub(crate) driver: Box<dyn Driver>,
     pub(crate) waiter: Arc<dyn Waiter>,
 }
 
-/// Waits for a driver's completions without touching the driver: for the leader of a shared
-/// context, while others use the driver. One thread at a time may wait.
+/// Waits for a driver's completions without using the driver. The leader of a shared context waits
+/// in this way while other threads use the driver. One thread at a time may wait.
 pub(crate) trait Waiter: Send + Sync {
-    /// Returns when a completion can be reaped that was not reaped when this began, after a kick,
-    /// or when `timeout` has passed. May return early, on a signal for instance. Of completions
-    /// that [`Driver::has_ready`] tells of it need not know.
+    /// Waits until a completion can be reaped that was not reaped when the call began, a kick
+    /// arrives, or `timeout` has passed. May return early, for example on a signal. Need not return
+    /// for completions that [`Driver::has_ready`] reports.
     fn wait(&self, timeout: Option<Duration>);
 
-    /// Whether [`Waiter::help`] may do something, ever.
+    /// Returns whether [`Waiter::help`] can ever do work.
     fn can_help(&self) -> bool {
         false
     }
 
-    /// The calling thread is going to call [`Waiter::help`] or [`Waiter::withdraw`], and does not
-    /// wait before, for whatever. Until then one request need not be begun, though it is committed.
+    /// Offers help: the calling thread will call [`Waiter::help`] or [`Waiter::withdraw`], and does
+    /// not block before that. Until then the driver may leave one committed request unstarted.
     fn offer(&self) {}
 
-    /// Takes back what the calling thread has offered, if it has.
+    /// Withdraws the offer of the calling thread, if there is one.
     fn withdraw(&self) {}
 
-    /// Takes an offer back, if there is one. If `wanted`, does the work of one request that nobody
-    /// has begun, in the calling thread, which would otherwise wait for another to do it: says
-    /// whether it did. The caller reaps next. Any number of threads may do so at once, beside the
-    /// one that waits and whoever uses the driver.
+    /// Withdraws the offer of the calling thread, if there is one. If `wanted`, also does the work
+    /// of one unstarted request on the calling thread, which would otherwise wait for another
+    /// thread to do it. Returns whether it did. The caller reaps next. Any number of threads may
+    /// call this at once, also while one waits and another uses the driver.
     fn help(&self, wanted: bool) -> bool {
         let _ = wanted;
         false
     }
 
-    /// Returns whether a kick may find a wait that it cannot end: the system call that it takes is
-    /// forbidden since.
+    /// Returns whether a kick may fail to end a wait, because the system call that it needs has
+    /// been forbidden since (seccomp).
     fn misses_kicks(&self) -> bool {
         false
     }
 
-    /// Whether a wait begins what the driver has left to it ([`Driver::leave_to_wait`]).
+    /// Returns whether a wait begins the requests that the driver has left to it
+    /// ([`Driver::leave_to_wait`]).
     fn begins(&self) -> bool {
         false
     }
 
-    /// There is no wait after all: what was left to it is the driver's again. True: there was
-    /// something, and a turn is due, which begins it.
+    /// Returns the requests left to a wait to the driver, because no wait follows. Returns whether
+    /// there were any. Then a turn is due, which begins them.
     fn take_back(&self) -> bool {
         false
     }
 
-    /// Becomes readable when there may be something to reap. None where there is no such thing:
-    /// completions are there at once, or come by the clock.
+    /// Returns a descriptor that becomes readable when there may be completions to reap. `None` if
+    /// completions are present at once or come by a timer.
     fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// The descriptor was found readable: the next look takes that back, with all that it tells of.
-    /// Other looks may leave it as it is. For who uses the driver.
+    /// Acknowledges the poll descriptor: the next reap clears it and returns all completions that
+    /// it announced. Other reaps may leave it readable. Called by the thread that uses the driver.
     fn told(&self) {}
 
-    /// How many system calls it has made since open; those of its driver are counted there.
+    /// Returns the number of system calls made since open, without those of the driver.
     fn nr_syscalls(&self) -> u64 {
         0
     }
 }
 
-/// A device that is ready, and what is known of it.
+/// An open device with its properties.
 pub(crate) struct Opened {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) facts: DiskFacts,
     pub(crate) features: Vec<Feature>,
-    /// What whoever runs it should know.
+    /// A one-line message for the operator, if there is one.
     pub(crate) notice: Option<String>,
     pub(crate) defaults: Defaults,
-    /// What it has to itself.
+    /// The exclusive rights and locks that the disk holds on its file or device.
     pub(crate) claim: Claim,
 }
 
 type Open = fn(&Spec, &mut Keys, &Settings) -> Result<Opened, OpenError>;
 
-/// The drivers that there are: their names in specs, and what opens them.
+/// All drivers: the name in specs, and the function that opens a device.
 const DRIVERS: [(&str, Open); 8] = [
     ("null", null::open),
     ("ram", ram::open),
@@ -217,12 +219,12 @@ const DRIVERS: [(&str, Open); 8] = [
     ("fault", fault::open),
 ];
 
-/// The name of the driver that is called so, if there is one.
+/// Returns the name of the driver as a static string, or `None` if there is no such driver.
 pub(crate) fn named(name: &str) -> Option<&'static str> {
     DRIVERS.iter().map(|(known, _)| *known).find(|known| *known == name)
 }
 
-/// All names, for messages.
+/// Returns the names of all drivers, for messages.
 pub(crate) fn names() -> String {
     DRIVERS.map(|(name, _)| name).join(", ")
 }
@@ -234,7 +236,7 @@ pub(crate) fn open(spec: &Spec, keys: &mut Keys, settings: &Settings) -> Result<
     open(spec, keys, settings)
 }
 
-/// The size that is the target of a spec, in whole blocks of the size that its keys give.
+/// Parses the target of a spec as a size. Returns the size and the logical block size in bytes.
 fn sized_target(spec: &Spec, keys: &mut Keys) -> Result<(u64, u32), SpecError> {
     let block = take_block(keys)?;
     let bad_target = |expected| SpecError::BadTarget {
@@ -249,19 +251,19 @@ fn sized_target(spec: &Spec, keys: &mut Keys) -> Result<(u64, u32), SpecError> {
     Ok((len, block))
 }
 
-/// The logical block size that a key gives, bytes.
+/// Takes the key for the logical block size. Returns the size in bytes.
 fn take_block(keys: &mut Keys) -> Result<u32, SpecError> {
     let expected = "a power of two, 1 to 4096";
     Ok(keys.take_number("logical_block_size", expected, 1..=4096)?.unwrap_or(512) as u32)
 }
 
-/// A time that a key gives, ns; 0 where it is not given.
+/// Takes a key for a time. Returns nanoseconds; 0 if the key is not set.
 fn take_ns(keys: &mut Keys, key: &'static str) -> Result<u64, SpecError> {
     let expected = "a number of nanoseconds, up to 1 000 000 000 000";
     Ok(keys.take_number(key, expected, 0..=1_000_000_000_000)?.unwrap_or(0))
 }
 
-/// Limits of a device that is memory or nothing: all operations, no cache to lose.
+/// Returns the limits of a device in memory: all operations, and no volatile cache.
 fn ideal_limits(capacity: u64, block: u32) -> QueueLimits {
     QueueLimits {
         capacity_bytes: Some(capacity),

@@ -87,8 +87,8 @@ fn a_file_that_another_program_has_locked_is_refused() {
     assert_eq!(
         refusal(&scratch.spec("")),
         format!(
-            "{path}: another program has locked it, as exclusive=on does; end that first (lslocks \
-             says which it is), or use read_only=on&lock=off"
+            "{path}: another program has locked it, as exclusive=on does; stop that program \
+             (lslocks names it), or use read_only=on&lock=off"
         )
     );
     assert!(refusal(&scratch.spec("read_only=on")).contains("another program has locked it"));

@@ -103,7 +103,7 @@ fn a_freeze_names_the_hold_that_keeps_admitted_io_from_ending() {
             let error = disk.freeze().expect_err("the read cannot end");
             assert_eq!(matches!(error, FreezeError::Quiesced { .. }), is_quiesced, "{error}");
             assert_eq!(matches!(error, FreezeError::Stopped { .. }), !is_quiesced, "{error}");
-            assert!(error.to_string().starts_with(&format!("{spec}: not frozen")), "{error}");
+            assert!(error.to_string().starts_with(&format!("{spec}: cannot freeze")), "{error}");
             let error = disk.freeze_timeout(Duration::from_secs(3600));
             assert!(!matches!(error, Ok(_) | Err(FreezeError::TimedOut { .. })), "{error:?}");
             drop(held);

@@ -38,7 +38,7 @@ fn specs() {
     check_open("ram:1M?plugg=none", "unknown key `plugg` for driver `ram`; did you mean `plug`?");
     check_open(
         "null:1M?colour=red",
-        "unknown key `colour` for driver `null`; there are: async_depth, elide, \
+        "unknown key `colour` for driver `null`; valid keys: async_depth, elide, \
          exclusive, flush, flush_pending_ms, fua, iostats, kick, kick_ns, logical_block_size, \
          max_sectors_kb, nomerges, nr_bios, nr_hw_queues, nr_requests, plug, queue_depth, \
          read_only, reserved_tags, run_queue, service, tag_set, wake",
@@ -69,7 +69,7 @@ fn values() {
     );
     check_open(
         "model:nvme?colour=red",
-        "unknown key `colour` for driver `model`; there are: async_depth, bytes_per_s, data, \
+        "unknown key `colour` for driver `model`; valid keys: async_depth, bytes_per_s, data, \
          elide, exclusive, flush, flush_pending_ms, fua, iostats, kick, latency_ns, \
          logical_block_size, max_sectors_kb, nomerges, nr_bios, nr_channels, \
          nr_hw_queues, nr_requests, plug, queue_depth, read_only, reserved_tags, \
@@ -179,7 +179,7 @@ fn files() {
     );
     check_open(
         &format!("{path}?size=1G"),
-        "unknown key `size` for driver `file`; there are: async_depth, capacity, direct, \
+        "unknown key `size` for driver `file`; valid keys: async_depth, capacity, direct, \
          elide, engine, exclusive, fixed_buffers, flush, flush_pending_ms, fua, \
          iostats, kick, lock, max_sectors_kb, nomerges, nr_bios, nr_hw_queues, \
          nr_requests, nr_threads, plug, queue_depth, read_only, reserved_tags, \
