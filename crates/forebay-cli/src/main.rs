@@ -69,7 +69,7 @@ enum Command {
     },
     /// Serve disks over NBD
     Serve(serve::ServeArgs),
-    /// Run a fio job file, or random scenarios, in virtual time on a modelled device, and check all
+    /// Run a fio job file or random scenarios in virtual time, and check every rule of the layer
     Sim(sim::Args),
     /// Run the published experiments, and compare the figures with the published ones
     Lab(lab::Args),

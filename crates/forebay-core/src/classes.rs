@@ -1,8 +1,9 @@
-//! Who may take which tags: some are reserved, and background bios may not have all of them.
+//! Limits on reserved and background tags: which bios may take which tags.
 //!
 //! Counterparts in Linux: `nr_reserved_tags` of `struct blk_mq_tags`, and the `async_depth` of the
-//! I/O schedulers, a shallow depth of `struct sbitmap_queue`. There both are arithmetic on the
-//! words of a bitmap; here the holder of the token counts, and the set knows nothing of it.
+//! I/O schedulers, which is the shallow depth of `struct sbitmap_queue`. Linux computes both from
+//! the words of a bitmap. Here the holder of the token counts the tags in use, and the tag set is
+//! not involved.
 
 use crate::bio::BioFlags;
 use crate::request::Request;

@@ -1,11 +1,10 @@
 //! Queues of threads that wait for tags: the wake policies that Linux has, and had.
 //!
-//! Under [`WakePolicy::Fair`] a bio waits for a tag, in the backlog, and there is none of this.
-//! Under the others a thread waits, as in Linux, where it sleeps inside of the submission. Requests
-//! of a thread that have no tag stay in a queue of its own. While the thread is awake, its queue
-//! takes the tags that there are, in front of those of threads that sleep (*barging*). Then it
-//! sleeps as well. Freed tags wake some of the sleepers, as the policy says. A woken thread comes
-//! back and asks again: maybe in vain.
+//! Under [`WakePolicy::Fair`] bios wait for tags in the backlog, and nothing here is used. Under
+//! the other policies threads wait, as in Linux, where a thread sleeps inside submission. Requests
+//! without a tag stay in a queue of their thread. While the thread is awake, its queue takes free
+//! tags ahead of sleeping threads (*barging*). Then it sleeps as well. Freed tags wake some of the
+//! sleepers, as the policy decides. A woken thread tries again, and may find no tag.
 //!
 //! So there are two kinds of queues: the requests of a thread, oldest first; and the threads that
 //! sleep, in a [`TagWaits`], from which a policy chooses.

@@ -20,9 +20,9 @@ pub(crate) struct OwnerQueues<S> {
     free_nodes: Vec<u32>,
     queues: Vec<Queue<S>>,
     free_queues: Vec<u32>,
-    /// Indices of queues, by the hash of their owner. Open addressing with linear probing: between
-    /// the home of an owner and its place there is no gap. The length is a power of two; at most
-    /// half of the places are in use.
+    /// Indices of queues, hashed by owner. Open addressing with linear probing: no empty slot lies
+    /// between the home slot of an owner and its actual slot. The length is a power of two; at most
+    /// half of the slots are used.
     table: Box<[u32]>,
 }
 

@@ -31,9 +31,10 @@ params! {
     }
 }
 
-/// Host memory. Each request waits for its turn there and costs a fixed time plus a time for each 4
-/// KiB. Any number may be on their way at once. They complete in the order in which they began.
-/// Requests that move no data complete at once. Nothing fails.
+/// Host memory. It serves requests one after another, each for a fixed time plus a time for each 4
+/// KiB. The latency to the host and back is added to that, and overlaps for any number of requests.
+/// Requests complete in the order in which they began. Requests that move no data complete at once.
+/// Nothing fails.
 #[derive(Clone, Debug)]
 pub struct VirtioRam {
     params: VirtioRamParams,

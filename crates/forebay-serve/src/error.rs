@@ -55,7 +55,7 @@ pub enum ServeError {
     /// Less memory than the connections need.
     #[error(
         "{} MiB of memory is too little: {connections} connections on {threads} threads need {} \
-         MiB, so that each can always have {} KiB",
+         MiB, so that each has at least {} KiB",
         .given >> 20, .needed.div_ceil(1 << 20), .piece >> 10
     )]
     Memory {

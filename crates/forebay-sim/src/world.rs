@@ -273,7 +273,7 @@ impl World {
         let mut text = String::new();
         for (at, mailbox) in self.mailboxes.iter().enumerate() {
             let (doing, goal) = (mailbox.doing.get(), mailbox.goal.get());
-            let asleep = if self.scheduler.is_asleep(at) { "asleep" } else { "can run, or ended" };
+            let asleep = if self.scheduler.is_asleep(at) { "asleep" } else { "runnable or ended" };
             let nr = mailbox.nr_delivered.get();
             // Writing into a String does not fail.
             let _ = writeln!(text, "task {at}: {asleep}, {doing:?}, goal {goal:?}, {nr} delivered");

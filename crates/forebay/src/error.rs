@@ -131,8 +131,8 @@ pub enum OpenError {
     },
     /// Another program uses the image, and does not share it as this disk needs.
     #[error(
-        "{}: another program {why}; stop that program (`fuser -v` names it), or use lock=shared \
-         or lock=off if both may use the image at once",
+        "{}: another program {why}; stop that program (`fuser -v` names it); if both may use \
+         the image at once: lock=shared in both programs, or lock=off here",
         path.display()
     )]
     ImageInUse {

@@ -33,14 +33,12 @@
 //! Offsets and lengths are in bytes. Times are in nanoseconds where the name ends in `_ns`.
 //!
 //! # Threads
-//! Any number of threads may use a [`Disk`]. The first threads that create a [`BioQueue`] own a
-//! hardware context each (`nr_hw_queues` less one). All other threads share one context. A queue
-//! stays on its thread; an [`IoFuture`] may move to any thread. Plugs and sections ([`defer`])
-//! belong to a thread.
-//!
-//! I/O that no thread waits for makes progress when a thread submits or reaps, when an event loop
-//! reaps or polls after a watched descriptor became readable, or by the service thread of the disk
-//! (`service=on`, or started by the first future that needs one).
+//! Any number of threads may use a [`Disk`]. The first `nr_hw_queues - 1` threads that create a
+//! [`BioQueue`] own a hardware context each; all other threads share one. A queue stays on its
+//! thread; an [`IoFuture`] may move to any thread. Plugs and sections ([`defer`]) belong to a
+//! thread. I/O that no thread waits for makes progress when a thread submits or reaps, or when an
+//! event loop reaps or polls after a watched descriptor became readable. If neither happens, a
+//! thread of the disk is needed: `service=on`, or the one that the first future starts.
 //!
 //! # Durability
 //! A completed write is durable after the next [`Disk::flush`] that succeeds, or at once if it was

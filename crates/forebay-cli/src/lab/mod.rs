@@ -34,8 +34,8 @@ the worker that runs the queue. Tag waits are those of I/Os, also under fair, wh
 for a tag. jain is Jain's fairness index: 1 if all jobs got the same, 1/n if one job got everything.
 In rows of flush, iops are writes, and counts are those of the measured time, 20 s in virtual time.
 
-wake=stash starves most jobs: see least_job_share and jain. The settings called before, and stash
-and single, are for experiments only: forebay help policies.
+wake=stash starves most jobs: see least_job_share and jain. The settings marked (before), stash
+and single are for experiments only: forebay help policies.
 
 Published in 2020 (tags: \"blk-mq: provide more tags for woken-up process when tag allocation is
 busy\") and in 2019 (run: \"blk-mq: avoid repeatedly scheduling the same work to run hardware
@@ -53,8 +53,8 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Experiment {
-    /// Many jobs that want more tags than there are: wake=batch (before), stash (after), single and
-    /// fair (Forebay's), on hdd, ssd-sas and nvme
+    /// Many jobs that compete for too few tags: wake=batch (before), stash (after), single and fair
+    /// (Forebay's), on hdd, ssd-sas and nvme
     #[command(after_help = FIGURES)]
     Tags {
         #[command(flatten)]
@@ -66,8 +66,8 @@ enum Experiment {
         #[arg(long, value_name = "NAME")]
         device: Option<Device>,
     },
-    /// 8 jobs whose completions ask to run the queue: run_queue=always (before), dedupe (after), on
-    /// virtio-ram; as it is, and with the published cost of asking again, modelled
+    /// 8 jobs whose completions request a run of the queue: run_queue=always (before), dedupe
+    /// (after), on virtio-ram; without and with the published cost of a request, injected
     #[command(after_help = FIGURES)]
     Run {
         #[command(flatten)]
@@ -90,8 +90,8 @@ struct Options {
     /// In virtual time (default): takes seconds, and the figures are the same in every run
     #[arg(long, conflicts_with = "real")]
     sim: bool,
-    /// In real time, with threads on disks of the driver model:; tags: 1 and 72 jobs, 6 minutes
-    /// and 1.1 GiB of memory; run: a minute; flush: 1 and 16 threads, a minute and a half
+    /// In real time, with threads on modelled disks (tags: 1 and 72 jobs, 6 minutes and 1.1 GiB of
+    /// memory; run: a minute; flush: 1 and 16 threads, a minute and a half)
     #[arg(long)]
     real: bool,
     /// Time to measure each cell after its warm-up [default: tags: 25 s for hdd, after 10 s, and 4

@@ -35,7 +35,7 @@ const DEFAULT_SOCKET: &str = "./forebay.sock";
 const EXAMPLES: &str = "\
 Examples:
   forebay serve disk.img                          at unix:./forebay.sock, as the default export
-  forebay serve disk.img --nbd tcp:0.0.0.0 --tls require --tls-certificates pki/
+  forebay serve disk.img --nbd tcp:0.0.0.0 --tls require --tls-certificates pki/server
   forebay serve a.img b.img --name a --name b     two exports
 The server prints the URIs of its exports, and logs each connection to standard error. It stays in
 the foreground. SIGTERM or SIGINT stops it, and so does SIGHUP when its terminal is closed: it

@@ -8,13 +8,14 @@
 //! - A FUA write that does not complete in full counts as a failed flush. (io_uring may report the
 //!   bytes before a failure instead of the failure, so a short count counts as well.) The loss is
 //!   recorded before the bio ends.
-//! - A flush that succeeds ends when the FUA writes that were at the device with it have completed:
-//!   one of them may hold the error that the flush did not get. Later FUA writes do not delay it.
-//! - Without [`fua_queueable`](crate::QueueLimits::fua_queueable) the success of a FUA write proves
-//!   nothing while another sync of the same file is at the device, which may hold the error of the
-//!   write. So a write is issued with FUA only while no other sync of this machine is at the device
-//!   or pending; otherwise a flush follows it, which all such writes share. And a flush is issued
-//!   only while no FUA write is at the device.
+//! - A successful flush ends after the FUA writes that were at the device with it have completed:
+//!   one of them may have received the error that the flush did not get. Later FUA writes do not
+//!   delay it.
+//! - Without [`fua_queueable`](crate::QueueLimits::fua_queueable) a successful FUA write proves
+//!   nothing if another sync of the same file was at the device, because that sync may have
+//!   received the write's error. So a write is issued with FUA only while no other sync of this
+//!   machine is at the device or pending. Otherwise a flush follows it, which all such writes
+//!   share. A flush is issued only while no FUA write is at the device.
 //!
 //! Each hardware context has an open file of its own, so syncs of other contexts do not matter.
 

@@ -24,9 +24,9 @@ const NR_WORDS_MAX: usize = QUEUE_DEPTH_MAX.div_ceil(WORD_BITS) as usize;
 
 /// The free tags of a set, shared by threads.
 ///
-/// Each caller keeps a `hint`, the number of the word it last got a tag from: at first anything,
-/// best something that differs between callers, so that they spread over the words. Within a word
-/// the lowest free tag comes first: few slots, often used, stay in the cache.
+/// Each caller keeps a `hint`: the index of the word from which it last got a tag. Any first value
+/// works; values that differ spread the callers over the words. Within a word the lowest free tag
+/// is taken first, so that a few slots are reused and stay in the cache.
 #[derive(Debug)]
 pub struct TagSet {
     words: Box<[Word]>,

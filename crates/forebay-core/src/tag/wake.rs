@@ -26,10 +26,11 @@
 //!   as all before, and saw that none was in use; so it woke one of the four, who is bound to tell
 //!   of freed tags again. But it was the last.
 //!
-//! *Stash-v1* has no such account: tags that fill the stash wake nobody, and neither do those that
-//! fill it again after others took tags. With a stash of s, each generation of w woken waiters puts
-//! w tags, and wakes w - s; a stash of a quarter is used up after three, and who still waits then
-//! waits for ever. The tests find the shortest way there.
+//! *Stash-v1* keeps no such count. Tags that fill the stash wake no waiter, and neither do tags
+//! that fill it again after threads took some. With a stash of s, w woken waiters put w tags and
+//! wake only w - s others. With a stash of a quarter of the depth, the wake-ups are used up after
+//! three such generations, and the remaining waiters sleep forever. The tests find the shortest way
+//! there.
 //!
 //! When the depth shrinks, the batch is made smaller before (T6); tags that drop out when they are
 //! put are told as any. When it grows, the new tags count as freed: they are at least as many as

@@ -5,28 +5,28 @@
 //! others have no letter. Why they hold is told beside the code that keeps them, in `forebay-core`
 //! and in the library's `runtime`.
 
-pub(crate) const T1: &str = "T1: nobody sleeps for tags while some are free and none is pending";
-pub(crate) const T2: &str = "T2: who frees tags looks for waiters then; who has joined tries again";
+pub(crate) const T1: &str = "T1: no task sleeps for tags while some are free and none is pending";
+pub(crate) const T2: &str = "T2: a task that frees tags looks for waiters; one that joins retries";
 pub(crate) const T3: &str = "T3: wakes are counted against freed tags, and never overtake them";
-pub(crate) const T4: &str = "T4: a wake that finds nobody asleep is passed on";
-pub(crate) const T5: &str = "T5: who was woken and does not use its wake gives it back";
-pub(crate) const T6: &str = "T6: the wake policy hears of a smaller depth before it is in force";
-pub(crate) const T7: &str = "T7: a free tag is never hidden from who looks for one";
-pub(crate) const T8: &str = "T8: nobody is overtaken beyond the bound";
-pub(crate) const T9: &str = "T9: nobody waits while it has a tag that is not issued and committed";
-pub(crate) const T10: &str = "T10: nobody needs more than half of the tags at once";
+pub(crate) const T4: &str = "T4: a wake that finds no sleeper is passed on";
+pub(crate) const T5: &str = "T5: a woken task that does not use its wake gives it back";
+pub(crate) const T6: &str = "T6: the wake policy gets a smaller depth before it is in force";
+pub(crate) const T7: &str = "T7: a free tag is never hidden from a task that looks for one";
+pub(crate) const T8: &str = "T8: no bio is overtaken beyond the bound";
+pub(crate) const T9: &str = "T9: no task waits while it has a tag that is not issued and committed";
+pub(crate) const T10: &str = "T10: no task needs more than half of the tags at once";
 pub(crate) const T11: &str = "T11: an asynchronous submit never waits";
-pub(crate) const T12: &str = "T12: nobody waits within a turn";
+pub(crate) const T12: &str = "T12: no task waits within a turn";
 
 pub(crate) const R1: &str = "R1: the mark is cleared before the inbox is read";
-pub(crate) const R2: &str = "R2: a run is asked for after the work is published";
-pub(crate) const R3: &str = "R3: a delayed run is not later than the earliest that was asked for";
-pub(crate) const R4: &str = "R4: who opens a gate asks for a run";
+pub(crate) const R2: &str = "R2: a run is requested after the work is published";
+pub(crate) const R3: &str = "R3: a delayed run is not later than the earliest that was requested";
+pub(crate) const R4: &str = "R4: a task that opens a gate requests a run";
 pub(crate) const R5: &str = "R5: nothing is dispatched behind a closed gate";
 pub(crate) const R6: &str = "R6: turns, empty turns, runs and skipped runs add up";
 
-pub(crate) const W1: &str = "W1: nobody parks on a context that has work and no leader";
-pub(crate) const W2: &str = "W2: who sleeps is woken when what it waits for has come";
+pub(crate) const W1: &str = "W1: no task parks on a context that has work and no leader";
+pub(crate) const W2: &str = "W2: a sleeping task is woken when what it waits for has come";
 pub(crate) const W3: &str = "W3: a leader that leaves passes the baton";
 pub(crate) const W4: &str = "W4: a leader that has to come back is kicked";
 
@@ -36,7 +36,7 @@ pub(crate) const K3: &str = "K3: a request keeps every limit";
 pub(crate) const K8: &str = "K8: nothing is reaped while a kick is on its way";
 
 pub(crate) const F1: &str = "F1: a hardware context has one flush at the device at most";
-pub(crate) const F3: &str = "F3: a flush that fails fails who waits for it, and nobody else";
+pub(crate) const F3: &str = "F3: a failed flush fails its waiters, and no others";
 pub(crate) const F5: &str = "F5: a queue that is held is released";
 pub(crate) const F6: &str = "F6: a flush waits for two flushes of its context at most";
 pub(crate) const F7: &str = "F7: a bio with a flush ends once";

@@ -70,9 +70,9 @@ impl Thread {
         hctx.with_inner(|inner| inner.core.awake(WaitId(task as u64)));
     }
 
-    /// After a turn, and before what it has ended is delivered: wakes those for whom there may be
-    /// tags. For those who are awake, another turn tries at once. Says whether a leader is to be
-    /// told.
+    /// Called after a turn, before its ended bios are delivered. Wakes the tasks for which tags may
+    /// be free, and turns again for those that are already awake. Returns whether a leader must be
+    /// signalled.
     pub(super) async fn tell_of_tags(
         &mut self,
         hctx: &Hctx,

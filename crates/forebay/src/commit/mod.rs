@@ -7,8 +7,9 @@
 //! - G1: a ticket is covered by a sync that began after the ticket was taken. A caller that arrives
 //!   during a sync waits for the next one, because the running sync may have passed its write
 //!   already.
-//! - G2: a pending generation with a waiting thread has a leader, or a sync runs whose end calls
-//!   exactly one of its threads to lead. From then on the called thread has the right to sync.
+//! - G2: while a thread waits for the pending generation, that generation has a leader, or a sync
+//!   is running that selects exactly one of its threads when it ends. From then on the selected
+//!   thread has the right to sync.
 //! - G3: a failed sync fails its own generation and the pending one, because what was written while
 //!   it ran may have been dropped too. An outcome never changes.
 //! - G4: a leader that unwinds counts as a failed sync.

@@ -39,7 +39,7 @@ pub(super) fn open(spec: &Spec, keys: &mut Keys, _: &Settings) -> Result<Opened,
         Feature::present("discard", "up to 256 ranges in one request, ignored"),
         Feature::present("write_zeroes", "ignored"),
         Feature::missing("flush", "there is no cache; a flush ends at once"),
-        Feature::missing("fua", "there is no cache; every write is as durable as it gets"),
+        Feature::missing("fua", "there is no cache, so FUA changes nothing"),
     ];
     let (device, defaults) = (Arc::new(device), Defaults { elide: true, ..Defaults::default() });
     Ok(Opened { device, facts, features, notice: None, defaults, claim: Claim::memory() })

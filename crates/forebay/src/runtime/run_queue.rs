@@ -1,11 +1,11 @@
 //! Runs that completions ask for and a worker makes (`run_queue=always`).
 //!
-//! It is a twin of the state *before* "blk-mq: avoid repeatedly scheduling the same work to run
-//! hardware queue" (linux-block, 2019), kept so that what deduplication is worth can be measured.
-//! There each completion calls `blk_mq_run_hw_queues` with `async`, so `mod_delayed_work` with no
-//! delay: it takes a lock, takes the work off the list if it is there, puts it on again, and wakes
-//! the kworker if that sleeps. With many requests in flight the work is nearly always there
-//! already, and all of this is for nothing.
+//! Emulates the state *before* "blk-mq: avoid repeatedly scheduling the same work to run hardware
+//! queue" (linux-block, 2019), to measure what deduplication gains. There each completion calls
+//! `blk_mq_run_hw_queues` with `async`, hence `mod_delayed_work` with no delay: it takes a lock,
+//! removes the work from the list if it is there, adds it again, and wakes the kworker if that
+//! sleeps. With many requests in flight the work is nearly always queued already, and the effort is
+//! wasted.
 //!
 //! Here each completion that is reaped does so ([`Rearming`]), and the worker is a thread of the
 //! disk. It takes the work off the list, asks for the token as everybody does, and turns. Nothing

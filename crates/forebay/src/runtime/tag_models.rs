@@ -1,6 +1,6 @@
-//! Models of waiting for tags: by threads, under every policy under which threads wait, and by the
-//! disks that share a set of tags. No waiter sleeps for ever, whichever thread holds the token when
-//! tags come free, and however many tags there are (T1, T2, T5, T6).
+//! Models of waiting for tags: threads under every policy that makes threads wait, and disks that
+//! share a tag set. No waiter sleeps forever, whichever thread holds the token when tags are freed,
+//! and however many tags there are (T1, T2, T5, T6).
 
 use crate::runtime::gates::Hold;
 use crate::runtime::primitive::{AtomicBool, Ordering, check_within, thread};

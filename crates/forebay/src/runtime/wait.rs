@@ -32,9 +32,9 @@ use std::time::Duration;
 /// (`BLK_MQ_RESOURCE_DELAY`).
 pub(crate) const RESOURCE_DELAY: Duration = Duration::from_millis(3);
 
-/// With so many requests at the device, a follower leaves the commit of its own to the leader, who
-/// comes back with the next completion. (A thread that commits is also the one that the kernel
-/// wakes for the completion, to no avail: the leader takes it.)
+/// With this many requests at the device, a follower leaves the commit of its requests to the
+/// leader, which returns with the next completion. (The kernel wakes the thread that commits for
+/// the completion. That wake-up would be wasted, because the leader reaps the completion.)
 ///
 /// What is left is committed: as long as it is not, a leader was blocked with so many requests at
 /// the device. It comes back, since a completion that another takes still ends its wait, or is left

@@ -74,8 +74,8 @@ fn a_disk_that_lacks_the_end_of_its_file_says_so() {
             let info = disk.info();
             (info.limits.capacity_bytes, info.facts.out_of_reach_bytes, info.notice.clone())
         };
-        let said = "direct=on reaches whole blocks of 512 bytes: its last 64 bytes are no part of \
-                    the disk; make it longer, or leave out direct=on";
+        let said = "direct=on needs whole blocks of 512 bytes: the last 64 bytes of the file are \
+                    not part of the disk; extend the file, or omit direct=on";
         assert_eq!(look("direct=on"), (Some(999_936), 64, Some(said.to_owned())), "{driver}");
         assert_eq!(look("direct=off"), (Some(1_000_000), 0, None), "{driver}");
         assert_eq!(look("direct=on&capacity=growing"), (None, 0, None), "{driver}");
@@ -84,5 +84,5 @@ fn a_disk_that_lacks_the_end_of_its_file_says_so() {
     let disk = open(&server.uri());
     assert_eq!(disk.info().facts.out_of_reach_bytes, 64);
     let said = disk.info().notice.as_deref().expect("something to say");
-    assert!(said.contains("the last 64 bytes of the export are no part of the disk"), "{said}");
+    assert!(said.contains("the last 64 bytes of the export are not part of the disk"), "{said}");
 }

@@ -77,7 +77,7 @@ fn values() {
     );
     check_open(
         "model:sata?nr_hw_queues=2",
-        "nr_hw_queues=2: expected 1, where the device takes a flush only by itself",
+        "nr_hw_queues=2: expected 1, because the device accepts a flush only while it is idle",
     );
     check_open("model:hdd?nr_sorted=0", "nr_sorted=0: expected a number from 1 to 65536");
     check_open(
@@ -154,12 +154,13 @@ fn files() {
     check_open(
         &format!("{folder}/missing.img"),
         &format!(
-            "{folder}/missing.img: no such file; make it first, for example with `truncate -s 1G`"
+            "{folder}/missing.img: no such file; create it first, for example with `truncate -s 1G \
+             {folder}/missing.img`"
         ),
     );
     check_open(
         "rma:1G",
-        "rma:1G: no such file; if `rma` was meant as a driver: there are null, ram, model, file, \
+        "rma:1G: no such file; if `rma` was meant as a driver, use one of null, ram, model, file, \
          aio, psync, nbd, fault",
     );
     check_open(

@@ -17,8 +17,8 @@ const OPTIONS: [(&str, &str, &str); 5] = [
     (
         "--compare",
         "fio, a device spec, or ?key=value for the same device with other settings",
-        "run the jobs in turn with fio's engine on the same file, with another device, or with \
-         other settings,\n      and print the ratios",
+        "compare the jobs, in turn, with fio on the same file, another disk, or other\n      \
+         settings, and print the ratios",
     ),
     ("--compare-pairs", "a number from 1 to 1000 [default: 5]", "number of pairs of runs"),
     (

@@ -37,7 +37,7 @@ fn limits_that_cannot_be_kept_are_refused() {
     check(&["disk.img", "--threads=0"], 2, "--threads and --max-connections must be");
     let args = ["disk.img", "--memory-mib=1", "--max-connections=1000", "--threads=2"];
     let little = "1 MiB of memory is too little: 1000 connections on 2 threads need 16 MiB, so \
-                  that each can always have 4 KiB: raise --memory-mib, or lower --max-connections \
+                  that each has at least 4 KiB: raise --memory-mib, or lower --max-connections \
                   or --threads";
     check(&args, 2, little);
 }
@@ -56,7 +56,7 @@ fn names_must_be_such_as_clients_can_ask_for() {
 
 #[test]
 fn what_is_wrong_with_a_disk_or_a_place_is_said_once_with_what_to_do() {
-    check(&["nosuch.img"], 1, "nosuch.img: no such file; make it first");
+    check(&["nosuch.img"], 1, "nosuch.img: no such file; create it first");
     check(&["disk.img?foo=1"], 1, "disk.img?foo=1: unknown key `foo`");
     check(&["disk.img", "--metrics=foo"], 2, "--metrics: cannot listen at `foo`: an address");
     let folder =

@@ -1,9 +1,10 @@
-//! Driving a file through a context of the kernel's AIO.
+//! Driver of a file through a Linux AIO context.
 //!
-//! What was queued is submitted with one system call per batch. The kernel may take less than it
-//! was given, or nothing for now; the rest stays here, in order, for the next call. Completions are
-//! taken from the ring in memory; only the owner of a context waits with a system call that takes
-//! them. A request that the kernel refuses at once has failed, and nothing of it was begun.
+//! Queued requests are submitted with one system call per batch. The kernel may accept only some of
+//! them, or none for now; the rest stay here, in order, for the next call. Completions are read
+//! from the ring in memory. Only the owner of a context waits with a system call that also takes
+//! completions. A request that the kernel refuses at once has failed, and no part of it was
+//! started.
 //!
 //! Completions are told to the eventfd only where somebody listens: in a shared context, once
 //! somebody polls, and once the helper has been used. Those that were submitted before are *quiet*.

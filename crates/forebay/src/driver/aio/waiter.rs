@@ -1,9 +1,9 @@
 //! Waiting for a context's completions while another thread uses the context.
 //!
-//! `io_getevents` would take the completions, which are the driver's. So each completion is told to
-//! an eventfd, and so are a kick and the end of a helper's call; the wait is a read of that, which
-//! blocks, and takes the signal back. A completion that is not reaped yet, though its signal was
-//! taken, ends the wait before it begins: the ring tells of it.
+//! The wait cannot use `io_getevents`, which would remove completions that the driver has to reap.
+//! So each completion, each kick and the end of each helper's call signals an eventfd. The wait is
+//! a blocking read of the eventfd, which also clears the signal. If the ring still holds a
+//! completion whose signal was cleared, the wait returns at once.
 
 use super::context::Context;
 use crate::driver::Waiter;

@@ -95,7 +95,7 @@ pub(crate) const NAMES: [&str; 11] = [
 pub(super) fn rule(text: &str) -> Result<Rule, SpecError> {
     let bad =
         |expected| SpecError::BadValue { key: "rule".to_owned(), value: text.to_owned(), expected };
-    let expected_op = "read, write, flush, discard, write_zeroes, joined by `+`, or any, first";
+    let expected_op = "any, or read, write, flush, discard, write_zeroes joined by `+`, first";
     let expected_effect = "a status such as io or medium, short=N, busy, delay=TIME, lie, nofua, \
                            writeback=STATUS or foreign_sync, after the operations";
     let expected_when = "range=START+LEN, rate=0..1, nth=N or after=N, after the effect";

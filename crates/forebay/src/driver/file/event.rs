@@ -1,9 +1,10 @@
-//! A descriptor that tells of completions that the kernel has deferred.
+//! Eventfd for completions that the kernel has deferred.
 //!
-//! A ring's own descriptor becomes readable with them too, but nobody who sleeps on it is woken:
-//! only what has reached the completion queue wakes, and deferred work reaches that when its thread
-//! asks for it. An eventfd that is registered with the ring is signalled for both. It costs the
-//! kernel a little for each, so there is none until somebody asks.
+//! A ring's own descriptor becomes readable for deferred completions, but wakes no thread that
+//! sleeps on it. Only entries in the completion queue wake, and deferred work gets there when the
+//! ring's thread enters the kernel. An eventfd that is registered with the ring is signalled for
+//! both. It costs the kernel a little per completion, so it is registered only when a caller asks
+//! for a descriptor.
 //!
 //! It is signalled also for what completes within a system call of the ring's own thread, which
 //! looks after it anyway. So that thread has signals left out meanwhile

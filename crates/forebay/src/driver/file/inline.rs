@@ -55,8 +55,8 @@ impl Writes {
             Writes::Inline(block) => Feature::present(
                 "inline_writes",
                 format!(
-                    "whole blocks of {block} bytes, {} KiB a batch, by the thread of a queue: \
-                     its file system has no buffered writes that io_uring could make at once",
+                    "whole blocks of {block} bytes, {} KiB a batch, by the submitting thread: \
+                     io_uring would use a worker thread for buffered writes on this file system",
                     MAX_BYTES / 1024
                 ),
             ),

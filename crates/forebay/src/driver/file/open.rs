@@ -54,8 +54,8 @@ impl File {
         let block = self.probed.limits.logical_block_size;
         let tail = (out_of_reach_bytes > 0).then(|| {
             format!(
-                "direct=on reaches whole blocks of {block} bytes: its last {out_of_reach_bytes} \
-                 bytes are no part of the disk; make it longer, or leave out direct=on"
+                "direct=on needs whole blocks of {block} bytes: the last {out_of_reach_bytes} \
+                 bytes of the file are not part of the disk; extend the file, or omit direct=on"
             )
         });
         let notices: Vec<String> = tail.into_iter().chain(self.claim.lock_notice()).collect();
@@ -135,7 +135,7 @@ fn take_lock(keys: &mut Keys, exclusive: bool) -> Result<ImageLock, SpecError> {
         Some(ImageLock::Shared) if exclusive => Err(SpecError::BadValue {
             key: String::from("lock"),
             value: String::from("shared"),
-            expected: "on or off beside exclusive=on",
+            expected: "on or off, because exclusive=on locks the whole file",
         }),
         lock => Ok(lock.unwrap_or(ImageLock::On)),
     }
@@ -151,7 +151,7 @@ fn ring_options(keys: &mut Keys) -> Result<RingOptions, OpenError> {
         return Err(OpenError::Spec(SpecError::BadValue {
             key: String::from("sqpoll_idle_ms"),
             value: idle.to_string(),
-            expected: "sqpoll=on beside it",
+            expected: "sqpoll=on as well",
         }));
     }
     let idle_ms = idle.map_or(SQPOLL_IDLE_MS, |idle| idle as u32);
@@ -224,9 +224,9 @@ fn not_found_hint(path: &Path) -> String {
     let text = path.to_string_lossy();
     match text.split_once(':') {
         Some((name, _)) if !name.contains('/') => {
-            format!("; if `{name}` was meant as a driver: there are {}", driver::names())
+            format!("; if `{name}` was meant as a driver, use one of {}", driver::names())
         }
-        _ => String::from("; make it first, for example with `truncate -s 1G`"),
+        _ => format!("; create it first, for example with `truncate -s 1G {text}`"),
     }
 }
 

@@ -91,7 +91,7 @@ pub(super) fn probe(file: &File, path: &Path, options: Options) -> Result<Probed
         "flush",
         match is_device {
             true => "fdatasync, which has the device write its cache back",
-            false => "fdatasync; fsync where all metadata is to be durable, too",
+            false => "fdatasync; fsync only if a caller asks for all metadata",
         },
     ));
     let reports_own = options.direct && is_device;

@@ -298,13 +298,15 @@ impl<E: Enter> UringDriver<E> {
         }
     }
 
-    /// The event is cleared where it was found readable; or where something was deferred, of which
-    /// it has told, most likely. Before that is brought: what comes after is told again.
+    /// Clears the event if it was found readable, or if work is deferred, which has most likely
+    /// signalled it. The event is cleared before the deferred work is fetched, so later work
+    /// signals it again.
     ///
-    /// Twice at most. The kernel marks deferred work behind adding it to its list; where that is
-    /// done in between, the mark stays, with nothing behind it, until there is more: who goes on
-    /// until there is no mark goes on for ever. But it may as well stand for what came while
-    /// signals were left out, so the second time they are not: what comes from then on is told.
+    /// Enters the kernel twice at most. The kernel sets its mark after it adds deferred work to its
+    /// list. If the work is fetched in between, the mark stays set, with no work behind it, until
+    /// more arrives; a loop until the mark is clear might never end. But the mark may also stand
+    /// for work that arrived while signals were suppressed. So the second call does not suppress
+    /// them, and later work signals the event.
     fn look_for_poll(&mut self) {
         let is_told = self.event.as_ref().is_some_and(|event| event.was_told());
         if is_told || self.ring.submission().taskrun() {
@@ -433,9 +435,9 @@ impl<E: Enter> Driver for UringDriver<E> {
         }
     }
 
-    /// The kick's completion stays in the ring until the waiting thread is back (K8), so it does
-    /// not matter whether that was asleep in the kernel already. Where the kernel takes no entry
-    /// now, there are completions, which end the wait as well.
+    /// The kick's completion stays in the ring until the waiting thread returns (K8), so it also
+    /// ends a wait that has not reached the kernel yet. If the kernel accepts no entry now, the
+    /// ring holds completions, which end the wait as well.
     fn kick(&mut self) {
         let is_done = self.kicked && self.ring.submission().is_empty();
         // The waits of a ring that has ended are short.

@@ -22,7 +22,7 @@ use std::sync::Arc;
 pub(super) const NAMES: &str = "one of hdd, ssd-sas, nvme, virtio-ram, sata";
 
 /// What a device whose flush goes alone has: each context holds only its own requests meanwhile.
-const ONE_HW_QUEUE: &str = "1, where the device takes a flush only by itself";
+const ONE_HW_QUEUE: &str = "1, because the device accepts a flush only while it is idle";
 
 #[derive(Debug)]
 struct ModelDevice {
@@ -70,12 +70,12 @@ pub(in crate::driver) fn open(
         Feature::either(
             "data",
             facts.keeps_data,
-            "in memory, which is taken where it is written",
+            "in memory, which is allocated on the first write",
             "data=off: reads leave their buffers as they are",
         ),
         match settings.service(defaults) {
-            true => Feature::present("service", "a thread of the disk stands for its interrupts"),
-            false => Feature::missing("service", "service=off: who waits for I/O ends it"),
+            true => Feature::present("service", "a thread of the disk completes I/O"),
+            false => Feature::missing("service", "service=off: waiting threads complete I/O"),
         },
         Feature::present("discard", format!("{cost}; up to 256 ranges in one request")),
         Feature::present("write_zeroes", cost),
@@ -99,12 +99,12 @@ fn features_of_cache(preset: &Preset) -> [Feature; 2] {
     if !preset.volatile_cache {
         return [
             Feature::missing("flush", "there is no cache; a flush ends at once"),
-            Feature::missing("fua", "there is no cache; every write is as durable as it gets"),
+            Feature::missing("fua", "there is no cache, so FUA changes nothing"),
         ];
     }
     let flush = match preset.flush_queueable {
-        true => "a volatile cache; a flush may be beside other requests",
-        false => "a volatile cache; a flush runs alone, and what comes meanwhile is told to wait",
+        true => "a volatile cache; a flush may run beside other requests",
+        false => "a volatile cache; a flush runs alone, and other requests are refused as busy",
     };
     [Feature::present("flush", flush), Feature::missing("fua", "a flush follows the write")]
 }

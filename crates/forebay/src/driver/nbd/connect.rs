@@ -56,7 +56,7 @@ pub(super) fn handshake(
             Next::StartTls => {
                 if !input.is_empty() {
                     return Err(String::from(
-                        "there is data before the TLS session begins: somebody has put it there",
+                        "data arrived before the TLS session began; an attacker may have sent it",
                     ));
                 }
                 let credentials = credentials.expect("TLS is asked for with credentials only");
@@ -65,7 +65,7 @@ pub(super) fn handshake(
             }
             Next::Ready(export) => {
                 if !input.is_empty() {
-                    return Err(String::from("the server sends data before it was asked for any"));
+                    return Err(String::from("the server sent data before any request"));
                 }
                 stream.socket().set_timeout(None).map_err(|error| error.to_string())?;
                 return Ok((stream, export));
@@ -152,9 +152,9 @@ fn refused(uri: &Uri, error: &forebay_nbd::client::HandshakeError) -> String {
         HandshakeError::Refused { reply: REP_ERR_UNKNOWN, message, .. } => {
             let says = match message.is_empty() {
                 true => String::new(),
-                false => format!(" (it says: {message})"),
+                false => format!(" (its message: {message})"),
             };
-            format!("the server has no export `{}`{says}; `nbdinfo --list` shows those", uri.export)
+            format!("the server has no export `{}`{says}; `nbdinfo --list` shows all", uri.export)
         }
         _ => error.to_string(),
     }

@@ -47,13 +47,15 @@ impl NbdDevice {
     /// Another connection to the same export, with the same answers.
     fn connect(&self) -> io::Result<Stream> {
         if self.is_full.load(Ordering::Relaxed) {
-            return Err(io::Error::other("the server would not have another connection"));
+            return Err(io::Error::other("the server refused another connection"));
         }
         let connected =
             connect::connect(&self.uri, self.credentials.as_ref(), connect::MORE_TIMEOUT);
         let same = connected.and_then(|(stream, export)| match export == self.export {
             true => Ok(stream),
-            false => Err(String::from("the server tells another story of the export now")),
+            false => {
+                Err(String::from("the server now reports different parameters for this export"))
+            }
         });
         same.map_err(|why| {
             self.is_full.store(true, Ordering::Relaxed);

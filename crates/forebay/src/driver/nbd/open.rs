@@ -44,7 +44,7 @@ pub(in crate::driver) fn open(
         return Err(OpenError::Spec(SpecError::BadValue {
             key: String::from("exclusive"),
             value: String::from("on"),
-            expected: "off: who else uses an export is the server's to say",
+            expected: "off: the server decides which other clients use an export",
         }));
     }
     let refused = |why| OpenError::Nbd { uri: uri.to_string(), why };
@@ -58,7 +58,7 @@ pub(in crate::driver) fn open(
     let notice = (out_of_reach_bytes > 0).then(|| {
         format!(
             "the server takes whole blocks of {} bytes: the last {out_of_reach_bytes} bytes of the \
-             export are no part of the disk",
+             export are not part of the disk",
             limits.logical_block_size
         )
     });
@@ -115,8 +115,8 @@ fn features(uri: &Uri, export: &Negotiated, limits: &QueueLimits) -> Vec<Feature
         false => format!("; it says: {}", export.description),
     };
     let zeroes = match can.fast_zero {
-        true => "of one range; the server knows fast zeroes, which are not asked for",
-        false => "of one range",
+        true => "one range per request; the server supports fast zeroes, which are not used",
+        false => "one range per request",
     };
     vec![
         Feature::present("nbd", format!("{}{says}", export.framing)),

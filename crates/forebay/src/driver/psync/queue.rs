@@ -1,9 +1,9 @@
-//! The calls of one hardware context: those that wait, those that are done, and who sleeps.
+//! Call queue of one hardware context: pending calls, finished calls, and the sleeping thread.
 //!
-//! Three sides meet here, under one lock that nobody holds for long: the driver pushes calls and
-//! reaps what is done; the pool's threads take calls and hand them back; and one thread waits, or
-//! makes a call itself. Nobody is missed, since everything that a wait looks for (completions, a
-//! kick) changes under the lock that the sleeper gives up when it falls asleep.
+//! Three parties share one lock, which each holds briefly. The driver pushes calls and reaps
+//! results. The pool's threads take calls and return them. One thread waits, or makes a call
+//! itself. No wake-up is lost: everything that a wait checks (completions, a kick) changes under
+//! the lock that the sleeper releases when it falls asleep.
 //!
 //! Who waits and finds a call that nobody has begun may make it ([`Waiter::help`]). A call that
 //! only its waiter cares for so costs no other thread. A long one, a flush or a range, is left to

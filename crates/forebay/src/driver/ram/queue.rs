@@ -1,10 +1,10 @@
 //! The RAM device and its queues.
 //!
-//! With `req_ns` and `io_ns` each request takes `req_ns + io_ns * bios` on a clock of the device's
-//! own, one request after another, as the model of the published plug figures has it: a request
-//! costs the same however many bios it joins, and each bio costs a little more. The data moves when
-//! the request is issued; the completion comes when the device's clock says so. The clock is one
-//! for all queues: a device with more queues is not a faster one.
+//! With `req_ns` and `io_ns` each request takes `req_ns + io_ns * bios` on the device's own clock,
+//! one request after another. This is the model behind the published plug figures: a request costs
+//! the same however many bios it merges, and each bio adds a little. The data moves when the
+//! request is issued; it completes when the device's clock reaches its time. All queues share the
+//! clock, so more queues do not make the device faster.
 
 use crate::claim::Claim;
 use crate::driver::doorbell::Doorbell;
@@ -80,7 +80,7 @@ pub(in crate::driver) fn open(
         Feature::present("discard", "gives memory back; up to 256 ranges in one request"),
         Feature::present("write_zeroes", "gives memory back"),
         Feature::missing("flush", "there is no cache; a flush ends at once"),
-        Feature::missing("fua", "there is no cache; every write is as durable as it gets"),
+        Feature::missing("fua", "there is no cache, so FUA changes nothing"),
     ];
     let device = Arc::new(RamDevice { ram: Arc::new(ram), doorbell });
     let defaults = Defaults { elide: true, ..Defaults::default() };

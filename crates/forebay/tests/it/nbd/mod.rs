@@ -168,7 +168,7 @@ fn what_cannot_be_had_is_refused_by_name() {
         (format!("{}&queue_dept=1", server.uri()), "did you mean `queue_depth`?"),
         (
             format!("{}&exclusive=on", server.uri()),
-            "who else uses an export is the server's to say",
+            "the server decides which other clients use an export",
         ),
         (format!("{}&elide=on", server.uri()), "other programs may write to it"),
         (format!("{}&nr_hw_queues=2", single.uri()), "a flush on one connection covers all"),

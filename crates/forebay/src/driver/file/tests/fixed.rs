@@ -172,7 +172,7 @@ fn bad_values_are_refused() {
     for (keys, expected) in [
         ("fixed_buffers=2G", "fixed_buffers=2G: expected a size of 4k to 1G"),
         ("fixed_buffers=1", "fixed_buffers=1: expected a size of 4k to 1G"),
-        ("sqpoll_idle_ms=5", "sqpoll_idle_ms=5: expected sqpoll=on beside it"),
+        ("sqpoll_idle_ms=5", "sqpoll_idle_ms=5: expected sqpoll=on as well"),
     ] {
         let error: OpenError = Disk::open(&format!("{}?{keys}", path.display())).unwrap_err();
         assert_eq!(error.to_string(), expected);

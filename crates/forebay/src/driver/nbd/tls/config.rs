@@ -45,7 +45,7 @@ impl Credentials {
             (None, Address::Unix(_)) => String::from("localhost"),
         };
         let name = ServerName::try_from(host.clone()).map_err(|_| {
-            format!("`{host}` can be in no certificate: tls-hostname=NAME says which is")
+            format!("`{host}` is not a valid name in a certificate; set tls-hostname=NAME")
         })?;
         Ok(Credentials { config: Arc::new(config), name })
     }
@@ -99,7 +99,7 @@ pub(super) fn refused(error: &Error) -> String {
         }
         Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
-        ) => "; tls-hostname=NAME says which name to expect",
+        ) => "; set tls-hostname=NAME to the name to expect",
         Error::AlertReceived(_) => "; it may want a certificate of ours: client-cert.pem",
         _ => "",
     };
