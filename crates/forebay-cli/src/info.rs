@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use forebay::{Disk, DiskInfo, FeatureState, Spec};
+use forebay::{Disk, DiskInfo, FeatureState, OpenError, Spec};
 use forebay_fio::report::number;
 use serde_json::{Map, Value, json};
 
@@ -15,27 +15,44 @@ pub(crate) fn main(text: &str, as_json: bool) -> Result<(), Failure> {
     output::stdout(&describe(text, as_json)?)
 }
 
-/// Opens the disk and returns its description. A disk that may not be written is opened read-only.
+/// Opens the disk and returns its description. A disk that may not be written is opened read-only,
+/// and one that another program uses, too, without locks: a description writes nothing.
 pub(crate) fn describe(text: &str, as_json: bool) -> Result<String, Failure> {
     let spec = Spec::parse(text).map_err(|error| Failure::Usage(format!("{text}: {error}")))?;
-    let disk = Disk::open_spec(&spec)
-        .or_else(|error| match error {
-            forebay::OpenError::NoPermission { .. } if spec.get("read_only").is_none() => {
-                let mut read_only = spec.clone();
-                read_only.set("read_only", "on");
-                // If reading is not permitted either, the second error says so.
-                Disk::open_spec(&read_only).inspect(|_| {
-                    output::stderr(&format!(
-                        "forebay: {text}: no permission to write to it; opened with read_only=on\n"
-                    ));
-                })
-            }
-            error => Err(error),
+    let opened = Disk::open_spec(&spec).or_else(|error| {
+        let Some((why, keys)) = without_rights(&error) else { return Err(error) };
+        if keys.iter().any(|(key, _)| spec.get(key).is_some()) {
+            return Err(error);
+        }
+        let mut reader = spec.clone();
+        keys.iter().for_each(|(key, value)| reader.set(key, *value));
+        // If reading is not permitted either, the second error is about that.
+        Disk::open_spec(&reader).inspect(|_| {
+            let keys: Vec<_> = keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
+            let keys = keys.join("&");
+            output::stderr(&format!("forebay: {text}: {why}; opened with {keys}\n"));
         })
-        .map_err(|error| Failure::open("", &error))?;
+    });
+    let disk = opened.map_err(|error| Failure::open("", &error))?;
     let info = disk.info();
     output::notice(info);
     Ok(if as_json { format!("{:#}\n", json_of(info)) } else { text_of(info) })
+}
+
+/// Returns the reason for this error, and the keys of a disk that needs less: it only reads, and
+/// takes no lock where another program has one.
+fn without_rights(
+    error: &OpenError,
+) -> Option<(&'static str, &'static [(&'static str, &'static str)])> {
+    match error {
+        OpenError::NoPermission { .. } => {
+            Some(("no permission to write to it", &[("read_only", "on")]))
+        }
+        OpenError::Locked { .. } | OpenError::ImageInUse { .. } => {
+            Some(("another program uses it", &[("read_only", "on"), ("lock", "off")]))
+        }
+        _ => None,
+    }
 }
 
 /// Returns the limits by their names in `/sys/block/X/queue`, without the capacity.

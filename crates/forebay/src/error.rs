@@ -152,9 +152,9 @@ pub enum OpenError {
     },
     /// The file is smaller than one block.
     #[error(
-        "{}: {len} bytes are less than one block of {block} bytes; extend the file, or use \
-         capacity=growing",
-        path.display()
+        "{}: {}; extend the file, or use capacity=growing",
+        path.display(),
+        too_small(*len, *block)
     )]
     TooSmall {
         /// The file.
@@ -318,4 +318,11 @@ pub struct SubmitError {
     pub refusal: Refusal,
     /// The I/O that was not submitted.
     pub io: Io,
+}
+/// Returns why a file of `len` bytes is no disk with blocks of `block` bytes.
+fn too_small(len: u64, block: u32) -> String {
+    match len {
+        0 => "the file is empty".to_owned(),
+        _ => format!("{len} bytes are less than one block of {block} bytes"),
+    }
 }

@@ -114,7 +114,7 @@ pub(crate) fn switch(value: &str) -> Option<bool> {
 fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
     let prefixed = known.iter().filter(|known| key.len() >= 3 && known.starts_with(key));
     let similar = || known.iter().min_by_key(|known| distance(known, key));
-    let is_near = |known: &&&str| distance(known, key) <= 1 + key.len() / 3;
+    let is_near = |known: &&&str| distance(known, key) <= 1.max(key.len() / 3);
     prefixed.min_by_key(|known| known.len()).or_else(|| similar().filter(is_near)).copied()
 }
 
@@ -154,5 +154,6 @@ mod tests {
         assert_eq!(nearest("seek", &known), Some("seek_ns"));
         assert_eq!(nearest("sed", &known), Some("seed"));
         assert_eq!(nearest("nothing", &known), None);
+        assert_eq!(nearest("lock", &["kick", "fua"]), None);
     }
 }

@@ -346,6 +346,23 @@ fn missing_permission_is_reported() {
 }
 
 #[test]
+fn info_describes_a_disk_that_another_program_writes_to() {
+    let folder = folder();
+    let path = data_file(&folder, "disk.img", 1 << 20);
+    let _writer = forebay::Disk::open(path.to_str().expect("a path in UTF-8")).expect("it opens");
+    let output = forebay(&folder).args(["info", "disk.img"]).output().expect("it runs");
+    assert_eq!(
+        stderr(&output),
+        "forebay: disk.img: another program uses it; opened with read_only=on&lock=off\n"
+    );
+    assert_eq!(output.status.code(), Some(0));
+    let output = forebay(&folder).args(["info", "disk.img?read_only=on"]).output();
+    let output = output.expect("it runs");
+    assert!(stderr(&output).contains("another program writes to it"), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
 fn info_opens_a_disk_read_only_if_it_may_not_write() {
     let test = "info_opens_a_disk_read_only_if_it_may_not_write";
     let Some(output) = as_nobody(test, 0o444, &["info", "disk.img"]) else { return };

@@ -254,7 +254,10 @@ fn sized_target(spec: &Spec, keys: &mut Keys) -> Result<(u64, u32), SpecError> {
 /// Takes the key for the logical block size. Returns the size in bytes.
 fn take_block(keys: &mut Keys) -> Result<u32, SpecError> {
     let expected = "a power of two, 1 to 4096";
-    Ok(keys.take_number("logical_block_size", expected, 1..=4096)?.unwrap_or(512) as u32)
+    let size = keys.take("logical_block_size", expected, |value| {
+        crate::size::size(value).filter(|size| size.is_power_of_two() && *size <= 4096)
+    })?;
+    Ok(size.unwrap_or(512) as u32)
 }
 
 /// Takes a key for a time. Returns nanoseconds; 0 if the key is not set.
