@@ -25,7 +25,7 @@ pub(crate) fn describe(text: &str, as_json: bool) -> Result<String, Failure> {
             return Err(error);
         }
         let mut reader = spec.clone();
-        keys.iter().for_each(|(key, value)| reader.set(key, *value));
+        keys.iter().for_each(|(key, value)| reader.set(key, value));
         // If reading is not permitted either, the second error is about that.
         Disk::open_spec(&reader).inspect(|_| {
             let keys: Vec<_> = keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
