@@ -150,6 +150,14 @@ pub(crate) fn main(args: &Args) -> Result<(), Failure> {
 
 fn tags(options: &Options, full: bool, device: Option<Device>) -> Result<Outcome, Failure> {
     let device = device.map(Device::name);
+    if let (false, true, Some(name)) = (options.real, full, device)
+        && !virtual_time::has_more_cells(name)
+    {
+        return Err(Failure::Usage(format!(
+            "--full: all cells of {name} are simulated already; use --real --full to measure more, \
+             or omit --full"
+        )));
+    }
     match options.real {
         true => real::tags(full, device, options.seconds),
         false => Ok(whole(virtual_time::tags(full, device))),

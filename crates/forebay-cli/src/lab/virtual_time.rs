@@ -37,6 +37,11 @@ pub(super) fn tags(is_full: bool, device: Option<&str>) -> Vec<Row> {
     tables.flat_map(|table| of_table(table, is_full)).collect()
 }
 
+/// Returns whether `device` has cells that only `--full` simulates: tables of small reads.
+pub(super) fn has_more_cells(device: &str) -> bool {
+    published::SMALL.iter().any(|table| table.device == device)
+}
+
 fn of_table(table: &Tags, is_full: bool) -> Vec<Row> {
     let is_small = table.block_bytes == 4096;
     let mut jobs: Vec<u32> = table.rows.iter().map(|(jobs, _)| *jobs).collect();

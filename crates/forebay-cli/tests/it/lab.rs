@@ -96,6 +96,7 @@ fn what_makes_no_sense_is_refused() {
     check_refused("tags --device floppy", "(accepted: hdd, ssd-sas, nvme)");
     check_refused("tags --seconds 5", "forebay: missing argument: --real");
     check_refused("run --device hdd", "forebay: unknown option --device");
+    check_refused("tags --full --device hdd", "--full: all cells of hdd are simulated already");
     check_refused("run --full", "forebay: unknown option --full");
     check_refused("flush --sim --real", "forebay: --sim cannot be combined with --real");
     check_refused("flush --seconds 5", "forebay: missing argument: --real");

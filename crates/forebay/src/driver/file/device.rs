@@ -141,7 +141,7 @@ impl Device for FileDevice {
         let tells = event.clone();
         let mut driver = UringDriver::new(ring, Kernel, event, mode, file, self.ranges, commands);
         driver.inline = Inline::new(self.writes, mode, depth);
-        driver.forbidden = Forbidden::new(&self.verdict);
+        driver.forbidden = Forbidden::new(&self.verdict, driver.ring().params().sq_entries());
         let waiter = UringWaiter::new(driver.ring(), tells, Arc::clone(driver.left()))?;
         Ok(DriverQueue { driver: Box::new(driver), waiter: Arc::new(waiter) })
     }

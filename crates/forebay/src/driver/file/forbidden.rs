@@ -50,8 +50,8 @@ impl Verdict {
 #[derive(Debug, Default)]
 pub(super) struct Forbidden {
     verdict: Verdict,
-    /// What the entries in the ring are called, in their order, at least of those that the kernel
-    /// has not taken.
+    /// Names of the entries in the ring, in their order, at least of those that the kernel has not
+    /// taken; at most as many as the ring has entries.
     in_ring: Vec<u64>,
     /// The ring has ended.
     is_over: bool,
@@ -60,8 +60,11 @@ pub(super) struct Forbidden {
 }
 
 impl Forbidden {
-    pub(super) fn new(verdict: &Verdict) -> Forbidden {
-        Forbidden { verdict: verdict.clone(), ..Forbidden::default() }
+    /// Returns the state for a ring of `nr_entries` submission entries. `verdict` is that of the
+    /// device.
+    pub(super) fn new(verdict: &Verdict, nr_entries: u32) -> Forbidden {
+        let in_ring = Vec::with_capacity(nr_entries as usize);
+        Forbidden { verdict: verdict.clone(), in_ring, ..Forbidden::default() }
     }
 
     /// Whether the ring has ended.
@@ -70,7 +73,7 @@ impl Forbidden {
         self.is_over
     }
 
-    /// The kernel has not taken more than the last `nr` entries.
+    /// Forgets all but the last `nr` entries: the kernel has taken the others.
     #[inline]
     pub(super) fn keep_last(&mut self, nr: usize) {
         let nr_taken = self.in_ring.len().saturating_sub(nr);
@@ -80,7 +83,7 @@ impl Forbidden {
         }
     }
 
-    /// An entry of this name is in the ring.
+    /// Notes an entry that was pushed, after [`keep_last`](Self::keep_last).
     #[inline]
     pub(super) fn pushed(&mut self, name: u64) {
         self.in_ring.push(name);

@@ -162,6 +162,8 @@ impl<E: Enter> UringDriver<E> {
                 return;
             }
         }
+        let nr_before = self.ring.submission().len().saturating_sub(1);
+        self.forbidden.keep_last(nr_before);
         self.forbidden.pushed(KICK);
     }
 

@@ -455,7 +455,7 @@ fn a_ring_whose_call_is_forbidden_ends_what_the_kernel_has_not_taken_as_offline(
                 let (mut driver, waiter, script, _file) = scripted(DEPTH + 1, mode);
                 driver.inline = Inline::new(writes, mode, DEPTH);
                 let verdict = Verdict::default();
-                driver.forbidden = Forbidden::new(&verdict);
+                driver.forbidden = Forbidden::new(&verdict, 8);
                 run_batch(&mut driver, &waiter, mode, 12);
                 assert_eq!(verdict.text(), None);
                 script.then(first.as_slice());
