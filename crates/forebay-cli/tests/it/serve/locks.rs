@@ -168,7 +168,8 @@ fn open(folder: &TempDir, program: Program) -> Result<(), String> {
         if output.status.success() { Ok(()) } else { Err(stderr(&output)) }
     };
     match program {
-        Forebay => info("disk.img"),
+        // With the key, `info` does not try again without the lock.
+        Forebay => info("disk.img?lock=on"),
         ForebayReadOnly => info("disk.img?read_only=on"),
         ForebayShared => info("disk.img?lock=shared"),
         _ => hold(folder, program).map(drop),
