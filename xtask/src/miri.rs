@@ -23,7 +23,7 @@ const THREADS: &[Suite] = &[
 
 /// Clocks are real, and integers may become pointers, as they do in a driver's user data.
 const FLAGS: &str = "-Zmiri-permissive-provenance -Zmiri-disable-isolation";
-const SEEDS: &str = "-Zmiri-many-seeds=0..4";
+const SEEDS: &str = "-Zmiri-many-seeds=0..2";
 
 /// The names of tests are the same whatever the seed.
 pub(crate) fn run() -> Outcome {
