@@ -196,7 +196,7 @@ pub(crate) fn check_within(
         // The seed of both is what `cargo xtask shuttle` printed.
         let nr = std::env::var("BLK_SHUTTLE_SCHEDULES")
             .ok()
-            .map_or(10_000, |nr| nr.parse().expect("BLK_SHUTTLE_SCHEDULES is a number"));
+            .map_or(5_000, |nr| nr.parse().expect("BLK_SHUTTLE_SCHEDULES is a number"));
         let body = Arc::new(body);
         let same = Arc::clone(&body);
         shuttle::check_random(move || body(), nr);

@@ -62,7 +62,7 @@ fn two_threads_whose_bios_complete_together_and_reversed() {
 
 #[test]
 fn two_threads_whose_bios_complete_silently() {
-    check_within(5, || read_from(How { by: By::Silence, ..AT_ONCE }, 2, 1));
+    check_within(4, || read_from(How { by: By::Silence, ..AT_ONCE }, 2, 1));
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn two_threads_and_a_device() {
 
 #[test]
 fn two_threads_with_one_tag() {
-    check_within(4, || read_from(How { queue_depth: 1, ..AT_ONCE }, 2, 1));
+    check_within(3, || read_from(How { queue_depth: 1, ..AT_ONCE }, 2, 1));
 }
 
 /// Two threads, the other of which flushes `nr_flushes` times, and this does what `work` says. The
