@@ -79,7 +79,7 @@ fn plain(markdown: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use forebay::{FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, RunQueuePolicy, WakePolicy};
+    use forebay::{KNOBS, Knob, Values};
     use forebay_fio::options::{Kind, OPTIONS};
 
     use super::*;
@@ -102,25 +102,36 @@ mod tests {
     #[test]
     fn every_policy_is_explained() {
         let text = topic("policies");
-        let values: [(&str, Vec<String>); 6] = [
-            ("plug", PlugPolicy::ALL.map(|it| it.name().to_owned()).into()),
-            ("kick", KickPolicy::ALL.map(|it| it.name().to_owned()).into()),
-            ("run_queue", RunQueuePolicy::ALL.map(|it| it.name().to_owned()).into()),
-            ("wake", WakePolicy::ALL.map(|it| it.name().to_owned()).into()),
-            ("flush", FlushPolicy::ALL.map(|it| it.name().to_owned()).into()),
-            ("nomerges", MergePolicy::ALL.map(|it| it.number().to_string()).into()),
-        ];
-        for (key, values) in values {
-            for value in values {
-                let is_named = text.contains(&format!("`{value}`"))
-                    || text.contains(&format!("`{key}={value}`"));
-                assert!(is_named, "{key}={value}");
+        for Knob { key, values, .. } in &KNOBS {
+            let Values::Words(words) = values else { continue };
+            for word in *words {
+                let is_named = text.contains(&format!("`{word}`"))
+                    || text.contains(&format!("`{key}={word}`"));
+                assert!(is_named, "{key}={word}");
             }
         }
         for option in OPTIONS.iter().filter(|it| matches!(it.kind, Kind::Policy { .. })) {
             assert!(text.contains(&format!("- `{}` *: ", option.name)), "{}", option.name);
         }
         assert!(text.contains("starves most threads"), "wake=stash has its warning");
+    }
+
+    /// The dialect has no block layer, so it spells the values again.
+    #[test]
+    fn options_of_the_dialect_accept_what_the_settings_do() {
+        let mut nr = 0;
+        for option in OPTIONS {
+            let (Kind::Policy { accepts }, Some(knob)) = (&option.kind, Knob::named(option.name))
+            else {
+                continue;
+            };
+            nr += 1;
+            // The unit is in the option's help.
+            let expected = knob.values.expected().replace("number of milliseconds", "number");
+            let expected = expected.replace(" (default: queue_depth)", "");
+            assert_eq!(*accepts, expected, "{}", option.name);
+        }
+        assert_eq!(nr, KNOBS.len() - 1, "all but nr_bios");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use forebay::{Disk, DiskInfo, FeatureState, OpenError, Spec};
+use forebay::{Disk, DiskInfo, FeatureState, KNOBS, Knob, OpenError, Policy, Spec};
 use forebay_fio::report::number;
 use serde_json::{Map, Value, json};
 
@@ -84,25 +84,19 @@ pub(crate) fn limits_of(info: &DiskInfo) -> [(&'static str, Value); 18] {
 
 /// Returns the settings in force, by their keys in a spec.
 pub(crate) fn policy_of(info: &DiskInfo) -> Value {
-    json!({
-        "plug": info.policy.plug.name(),
-        "nomerges": info.policy.nomerges.number(),
-        "kick": info.policy.kick.name(),
-        "run_queue": info.policy.run_queue.name(),
-        "wake": info.policy.wake.name(),
-        "queue_depth": info.policy.queue_depth,
-        "nr_requests": info.policy.nr_requests.unwrap_or(info.policy.queue_depth),
-        "reserved_tags": info.policy.nr_reserved,
-        "async_depth": info.policy.async_depth.min(info.policy.queue_depth),
-        "nr_hw_queues": info.policy.nr_hw_queues,
-        "max_sectors_kb": info.limits.max_sectors / 2,
-        "nr_bios": info.policy.nr_bios,
-        "flush": info.policy.flush.name(),
-        "flush_pending_ms": info.policy.flush_pending_ns / 1_000_000,
-        "elide": if info.policy.elide { "on" } else { "off" },
-        "exclusive": if info.exclusive { "on" } else { "off" },
-        "iostats": if info.policy.iostats { "on" } else { "off" },
-    })
+    let knobs = KNOBS.iter().map(|knob| (knob.key.to_owned(), value_of(knob, &info.policy)));
+    let others = [
+        ("max_sectors_kb", (info.limits.max_sectors / 2).into()),
+        ("exclusive", if info.exclusive { "on" } else { "off" }.into()),
+    ];
+    let others = others.map(|(key, value)| (key.to_owned(), value));
+    Value::Object(knobs.chain(others).collect())
+}
+
+/// Returns the value of a setting: numbers as numbers.
+fn value_of(knob: &Knob, policy: &Policy) -> Value {
+    let text = knob.get(policy);
+    text.parse::<u64>().map_or_else(|_| Value::from(text), Value::from)
 }
 
 fn json_of(info: &DiskInfo) -> Value {

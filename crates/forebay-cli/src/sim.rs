@@ -3,8 +3,10 @@
 //! It runs a job file on a modelled device, or random scenarios, one for each seed. The output ends
 //! with the command that repeats the run. A broken rule is a failure of the run.
 
+mod disk;
 mod nbd;
 mod options;
+mod variants;
 
 use std::collections::hash_map::RandomState;
 use std::fmt::Write;
@@ -16,9 +18,13 @@ use std::time::{Duration, Instant};
 use clap::Args as ClapArgs;
 use forebay_fio::job::Job;
 use forebay_fio::jobfile;
-use forebay_sim::{ModelSpec, Options, QUEUE_DEPTH_MAX, Summary, WakePolicy, run_jobs, run_seed};
+use forebay_sim::{
+    DeviceSpec, JobDisk, Options, QUEUE_DEPTH_MAX, Summary, Violation, WakePolicy, lab, run_jobs,
+    run_seed,
+};
 
-use self::options::Settings;
+use self::disk::Settings;
+use self::variants::Variant;
 use crate::failure::Failure;
 use crate::machine::{self, Machine};
 use crate::output::{self, ProgressLine};
@@ -29,10 +35,15 @@ const PROGRESS_PERIOD: Duration = Duration::from_millis(500);
 
 /// The end of `forebay sim --help`.
 const NOTES: &str = "\
-A job file describes the load. The device is the one of --model, and of the layer's settings a job
-file can give wake and queue_depth. Any other option that would change the run is an error. To see
-what a policy costs on a modelled device in real time, use
-  forebay bench --filename=model:nvme --compare='?wake=batch' ...";
+A job file describes the load. Its settings of the layer take effect, and so does a filename such as
+model:nvme?wake=batch; --device and --set replace them. An option or setting that has no effect here
+is an error. What would another setting change?
+  forebay sim JOB.fio --device nvme --compare wake=batch --compare plug=none
+  forebay sim JOB.fio --sweep queue_depth=1,8,64,512
+  forebay sim JOB.fio --sweep device=hdd,sata,ssd-sas,nvme
+The work of processors takes next to no time in it; forebay lab models that for a few loads, and
+  forebay bench --filename=model:nvme --compare='?wake=batch' ...
+runs a modelled device in real time.";
 
 /// The arguments after `sim`.
 #[derive(Debug, ClapArgs)]
@@ -42,10 +53,11 @@ pub(crate) struct Args {
     #[arg(value_name = "JOB.fio")]
     job: Option<PathBuf>,
     /// Run random scenarios instead of a job file
-    #[arg(long, conflicts_with_all = ["job", "model"])]
+    #[arg(long, conflicts_with_all = ["job", "device", "set", "compare", "sweep"])]
     random: bool,
     /// Run random NBD sessions: clients that follow the protocol, clients that break it, a server
-    #[arg(long, conflicts_with_all = ["job", "random", "model", "wake", "queue_depth"])]
+    #[arg(long, conflicts_with_all = ["job", "random", "wake", "queue_depth"])]
+    #[arg(conflicts_with_all = ["device", "set", "compare", "sweep"])]
     nbd: bool,
     /// The first seed [default: a random one, which is printed]
     #[arg(long, value_name = "N")]
@@ -54,10 +66,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     #[arg(value_parser = usage::number::<1, { u64::MAX }>)]
     seeds: u64,
-    /// The device: fixed[:latency_ns=80000,channels=8], or flaky[:fail=1000,...], which reorders
-    /// and fails requests
-    #[arg(long, default_value = "fixed")]
-    model: String,
+    /// The device: hdd, sata, ssd-sas, nvme, virtio-ram, fixed, or flaky, which reorders and fails
+    /// requests; with constants as in nvme:latency_ns=9000,size=2g [default: fixed]
+    #[arg(long, value_name = "NAME[:KEY=VALUE,...]")]
+    device: Option<String>,
+    /// A setting of the layer; may be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Run with this setting too, and print a table; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", conflicts_with_all = ["sweep", "seeds"])]
+    compare: Vec<String>,
+    /// Run once with each of these values, and print a table
+    #[arg(long, value_name = "KEY=A,B,C", conflicts_with = "seeds")]
+    sweep: Option<String>,
     /// Which waiter a freed tag wakes: fair, batch, stash, single, or stash-v1, which is known to
     /// hang [default: fair; chosen by the seed with --random]
     #[arg(long, value_name = "POLICY")]
@@ -85,12 +106,14 @@ enum Load {
     Bios { file: Option<JobFile>, options: Options },
 }
 
-/// The jobs of a file, and their device.
+/// The jobs of a file, and their disk.
 #[derive(Debug)]
 struct JobFile {
     path: PathBuf,
     jobs: Vec<Job>,
-    model: ModelSpec,
+    disk: JobDisk,
+    /// Other disks to run them on, if there are any, with the first one again.
+    variants: Vec<Variant>,
 }
 
 /// Runs the simulation that the arguments select.
@@ -108,26 +131,65 @@ pub(crate) fn plan(args: &Args) -> Result<Plan, Failure> {
     if args.nbd {
         return Ok(Plan { load: Load::Nbd, first_seed, nr_seeds: args.seeds });
     }
-    let model = args.model.parse();
-    let model =
-        model.map_err(|error| Failure::Usage(format!("--model={}: {error}", args.model)))?;
-    if args.job.is_none() && !args.random {
+    let Some(path) = &args.job else {
+        return random_plan(args, first_seed);
+    };
+    let (jobs, in_file) = read_jobs(path)?;
+    let settings = in_file.and(&given(args)?);
+    let usage = |error| Failure::Usage(error);
+    let disk = settings.disk().map_err(usage)?;
+    let variants = variants::of(&settings, &args.compare, args.sweep.as_deref())?;
+    let file = Some(JobFile { path: path.clone(), jobs, disk, variants });
+    let options = Options::default();
+    Ok(Plan { load: Load::Bios { file, options }, first_seed, nr_seeds: args.seeds })
+}
+
+/// Returns the random scenarios that the arguments select.
+fn random_plan(args: &Args, first_seed: u64) -> Result<Plan, Failure> {
+    if !args.random {
         let what = "nothing to simulate: give a fio job file, --random or --nbd";
         return Err(Failure::Usage(String::from(what)));
     }
-    let mut options = Options {
+    let options = Options {
         wake: args.wake.as_deref().map(wake_policy).transpose()?,
         queue_depth: args.queue_depth.map(|depth| depth as u32),
         ..Options::default()
     };
-    let file = match &args.job {
-        Some(path) => {
-            let jobs = read_jobs(path, &mut options)?;
-            Some(JobFile { path: path.clone(), jobs, model })
+    Ok(Plan { load: Load::Bios { file: None, options }, first_seed, nr_seeds: args.seeds })
+}
+
+/// Returns the settings of the command line.
+///
+/// # Errors
+/// All settings that are wrong or not simulated.
+fn given(args: &Args) -> Result<Settings, Failure> {
+    let mut settings = Settings::default();
+    let mut messages = Vec::new();
+    let depth = args.queue_depth.map(|depth| depth.to_string());
+    let named = [
+        ("--device", disk::DEVICE, args.device.as_deref()),
+        ("--wake", "wake", args.wake.as_deref()),
+        ("--queue-depth", "queue_depth", depth.as_deref()),
+    ];
+    for (option, key, value) in named {
+        let Some(value) = value else { continue };
+        match disk::check(key, value) {
+            Ok(()) => settings.add(key, value),
+            Err(error) => messages.push(format!("{option}={value}: {error}")),
         }
-        None => None,
-    };
-    Ok(Plan { load: Load::Bios { file, options }, first_seed, nr_seeds: args.seeds })
+    }
+    for text in &args.set {
+        let checked = disk::pair(text).and_then(|(key, value)| {
+            disk::check(&key, &value)?;
+            settings.add(&key, &value);
+            Ok(())
+        });
+        messages.extend(checked.err().map(|error| format!("--set={text}: {error}")));
+    }
+    match messages.is_empty() {
+        true => Ok(settings),
+        false => Err(Failure::Several { messages, usage: true }),
+    }
 }
 
 /// Runs a scenario for each seed, and prints the results.
@@ -138,20 +200,22 @@ fn run(
     first: u64,
     nr_seeds: u64,
 ) -> Result<(), Failure> {
+    if let Some(file) = file.filter(|file| !file.variants.is_empty()) {
+        return run_variants(args, file, first);
+    }
     let mut total = Total::new(nr_seeds);
     for nth in 0..nr_seeds {
         let seed = first.wrapping_add(nth);
+        let replay = replay(args, seed);
         let summary = match file {
-            None => run_seed(seed, options),
-            Some(JobFile { path, jobs, model }) => run_jobs(jobs, seed, model, options)
-                .map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?,
+            None => run_seed(seed, options).map_err(|violation| {
+                total.clear_line();
+                broken(&violation, &replay)
+            })?,
+            Some(file) => run_file(file, &file.disk, seed, &replay)?,
         };
-        let summary = summary.map_err(|violation| {
-            total.clear_line();
-            Failure::Run(format!("{violation}\nreplay with: {}", replay(args, seed)))
-        })?;
-        if let Some(JobFile { model, .. }) = file {
-            output::stdout(&report(&summary, model, &replay(args, seed)))?;
+        if let Some(JobFile { disk, .. }) = file {
+            output::stdout(&report(&summary, &disk.device, &replay))?;
         }
         total.add(&summary);
     }
@@ -160,6 +224,28 @@ fn run(
         Some(_) => Ok(()),
         None => output::stdout(&total.report(first, &replay(args, first))),
     }
+}
+
+/// Runs the jobs of a file on each of several disks, and prints a table.
+fn run_variants(args: &Args, file: &JobFile, seed: u64) -> Result<(), Failure> {
+    let replay = replay(args, seed);
+    let mut runs = Vec::new();
+    for Variant { name, settings } in &file.variants {
+        let disk = settings.disk().map_err(Failure::Usage)?;
+        runs.push((name.clone(), run_file(file, &disk, seed, &format!("{replay} ({name})"))?));
+    }
+    output::stdout(&format!("{}replay with: {replay}\n", variants::table(&runs)))
+}
+
+/// Runs the jobs of a file on a disk.
+fn run_file(file: &JobFile, disk: &JobDisk, seed: u64, replay: &str) -> Result<Summary, Failure> {
+    let run = run_jobs(&file.jobs, seed, disk, None);
+    let run = run.map_err(|error| Failure::Usage(format!("{}: {error}", file.path.display())))?;
+    run.map_err(|violation| broken(&violation, replay))
+}
+
+fn broken(violation: &Violation, replay: &str) -> Failure {
+    Failure::Run(format!("{violation}\nreplay with: {replay}"))
 }
 
 /// Returns the policy of a name. Only the simulator has the one that hangs.
@@ -171,31 +257,13 @@ fn wake_policy(name: &str) -> Result<WakePolicy, Failure> {
     })
 }
 
-/// Reads a job file. Its settings of the layer are added to `options`.
-fn read_jobs(path: &Path, options: &mut Options) -> Result<Vec<Job>, Failure> {
+/// Reads a job file: the jobs, and the settings of the disk.
+fn read_jobs(path: &Path) -> Result<(Vec<Job>, Settings), Failure> {
     let command = jobfile::parse(path, &mut Machine).map_err(|errors| machine::failure(&errors))?;
     machine::tell_warnings(&command.warnings);
     machine::tell_job_warnings(&command.jobs);
-    let Settings { wake, queue_depth } = options::check(&command)?;
-    options.wake = one_of("--wake", options.wake, "wake", wake)?;
-    options.queue_depth = one_of("--queue-depth", options.queue_depth, "queue_depth", queue_depth)?;
-    Ok(command.jobs)
-}
-
-/// Returns a setting that the command line or the job file gives. They may not contradict each
-/// other.
-fn one_of<T: PartialEq>(
-    option: &str,
-    given: Option<T>,
-    name: &str,
-    in_file: Option<T>,
-) -> Result<Option<T>, Failure> {
-    match (given, in_file) {
-        (Some(given), Some(in_file)) if given != in_file => Err(Failure::Usage(format!(
-            "{option} differs from {name} in the job file; leave out one of them"
-        ))),
-        (given, in_file) => Ok(given.or(in_file)),
-    }
+    let settings = options::check(&command)?;
+    Ok((command.jobs, settings))
 }
 
 /// Returns a random seed. The standard library's hashers are keyed by the system.
@@ -207,22 +275,29 @@ fn new_seed() -> u64 {
 fn replay(args: &Args, seed: u64) -> String {
     let mut text = match &args.job {
         None => String::from("forebay sim --random"),
-        Some(path) if args.model == "fixed" => format!("forebay sim {}", path.display()),
-        Some(path) => format!("forebay sim {} --model {}", path.display(), args.model),
+        Some(path) => format!("forebay sim {}", path.display()),
     };
-    // Writing into a String does not fail.
-    if let Some(wake) = &args.wake {
-        let _ = write!(text, " --wake {wake}");
-    }
-    if let Some(queue_depth) = args.queue_depth {
-        let _ = write!(text, " --queue-depth {queue_depth}");
+    let depth = args.queue_depth.map(|depth| depth.to_string());
+    let single = [
+        ("--device", args.device.as_ref()),
+        ("--wake", args.wake.as_ref()),
+        ("--queue-depth", depth.as_ref()),
+        ("--sweep", args.sweep.as_ref()),
+    ];
+    let single = single.into_iter().filter_map(|(option, value)| Some((option, value?)));
+    let many = [("--set", &args.set), ("--compare", &args.compare)];
+    let many =
+        many.into_iter().flat_map(|(option, values)| values.iter().map(move |v| (option, v)));
+    for (option, value) in single.chain(many) {
+        // Writing into a String does not fail.
+        let _ = write!(text, " {option} {value}");
     }
     let _ = write!(text, " --seed {seed}");
     text
 }
 
 /// Returns the report of one run of a job file.
-fn report(summary: &Summary, model: &ModelSpec, replay: &str) -> String {
+fn report(summary: &Summary, device: &DeviceSpec, replay: &str) -> String {
     let Summary { stats, tally, now_ns, nr_bios, .. } = summary;
     let seconds = *now_ns as f64 / 1e9;
     let merges: u64 = forebay::MergeKind::ALL.iter().map(|&kind| stats.merges(kind)).sum();
@@ -236,13 +311,9 @@ fn report(summary: &Summary, model: &ModelSpec, replay: &str) -> String {
            bios         : {nr_bios}, {} failed",
         summary.nr_steps, tally.nr_failed,
     );
-    text += &match model {
-        ModelSpec::Fixed { .. } => speed(summary),
-        ModelSpec::Flaky { .. } => {
-            "  speed        : none: the times of this model are random, not \
-                                    those of a device\n"
-                .to_owned()
-        }
+    text += &match device.has_times() {
+        true => speed(summary),
+        false => "  speed        : none: the times of this device are random\n".to_owned(),
     };
     let _ = writeln!(
         text,
@@ -280,18 +351,22 @@ fn report(summary: &Summary, model: &ModelSpec, replay: &str) -> String {
 
 /// Returns the lines of IOPS and latencies, for a model whose times mean something.
 fn speed(summary: &Summary) -> String {
-    let Summary { tally, now_ns, nr_bios, .. } = summary;
-    let seconds = *now_ns as f64 / 1e9;
-    let iops = if *now_ns == 0 { 0.0 } else { *nr_bios as f64 / seconds };
+    let Summary { tally, now_ns, nr_sleeps, .. } = summary;
+    let seconds = (*now_ns as f64 / 1e9).max(1e-9);
+    let ios: u64 = tally.ios_of_tasks.iter().sum();
     let us = |ns: u64| ns as f64 / 1e3;
     format!(
-        "  speed        : {iops:.0} IOPS, {:.1} MB/s\n  \
-           latency (us) : avg={:.1}, p50={:.1}, p99={:.1}, max={:.1}\n",
-        tally.bytes as f64 / 1e6 / seconds.max(1e-9),
+        "  speed        : {:.0} IOPS, {:.1} MB/s\n  \
+           latency (us) : avg={:.1}, p50={:.1}, p99={:.1}, max={:.1}\n  \
+           threads      : {:.2} voluntary switches per I/O, fairness {:.2}\n",
+        ios as f64 / seconds,
+        tally.bytes as f64 / 1e6 / seconds,
         us(tally.latency.mean()),
         us(tally.latency.percentile(500_000)),
         us(tally.latency.percentile(990_000)),
         us(tally.latency.max()),
+        *nr_sleeps as f64 / (ios as f64).max(1.0),
+        lab::jain(&tally.ios_of_tasks),
     )
 }
 

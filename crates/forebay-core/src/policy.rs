@@ -122,7 +122,8 @@ pub struct Policy {
     pub nr_reserved: u32,
     /// How many tags [`BACKGROUND`](crate::BioFlags::BACKGROUND) bios may hold; at least 1.
     pub async_depth: u32,
-    /// The tag wait policy: what waits for a tag, and which waiters a freed tag wakes.
+    /// The tag wait policy: whether bios or threads wait for tags, and which waiters a freed tag
+    /// wakes.
     pub wake: WakePolicy,
     /// Order of flushes on a device that accepts a flush only by itself.
     pub flush: FlushPolicy,
@@ -214,11 +215,11 @@ impl MergePolicy {
     pub const ALL: [MergePolicy; 3] = [MergePolicy::All, MergePolicy::OneShot, MergePolicy::Never];
 
     /// Returns the number used in specs and reports.
-    pub const fn number(self) -> u32 {
+    pub const fn name(self) -> &'static str {
         match self {
-            MergePolicy::All => 0,
-            MergePolicy::OneShot => 1,
-            MergePolicy::Never => 2,
+            MergePolicy::All => "0",
+            MergePolicy::OneShot => "1",
+            MergePolicy::Never => "2",
         }
     }
 }

@@ -5,11 +5,13 @@
 use crate::check::Checks;
 use crate::check::bios::{BioRow, Bios};
 use crate::check::cover::Piece;
+use crate::engine::Engine;
 use crate::file::SwarmFile;
+use crate::heap::{Event, EventHeap};
 use crate::plant::Plant;
 use crate::sparse::Sparse;
 use forebay_core::Op;
-use forebay_model::{Model, Random};
+use forebay_model::Random;
 
 /// How often a planted bug shows: once in so many chances.
 const PLANT_OF: u32 = 12;
@@ -20,7 +22,9 @@ const NR_LATE: usize = 8;
 /// The device of all hardware contexts.
 #[derive(Debug)]
 pub(crate) struct Device {
-    pub(crate) model: Box<dyn Model>,
+    pub(crate) engine: Engine,
+    /// When a machine's next event is due, if one is in the heap.
+    pub(crate) next_event_ns: Option<u64>,
     pub(crate) random: Random,
     blocks: Sparse<Block>,
     /// Writes that are done too late: a planted bug.
@@ -46,7 +50,7 @@ struct Block {
 
 impl Device {
     pub(crate) fn new(
-        model: Box<dyn Model>,
+        engine: Engine,
         random: Random,
         is_flush_queueable: bool,
         file: Option<SwarmFile>,
@@ -54,7 +58,8 @@ impl Device {
         plant_random: Random,
     ) -> Device {
         Device {
-            model,
+            engine,
+            next_event_ns: None,
             random,
             blocks: Sparse::default(),
             late: Vec::new(),
@@ -79,6 +84,17 @@ impl Device {
         if let Some(file) = &mut self.file {
             file.stir(&mut self.random, checks);
         }
+    }
+
+    /// Adds an event of the device. Of a machine, the earliest is enough: it brings the next.
+    pub(crate) fn add_event(&mut self, heap: &mut EventHeap, at_ns: u64, event: Event) {
+        if event == Event::Machine {
+            if self.next_event_ns.is_some_and(|next_ns| next_ns <= at_ns) {
+                return;
+            }
+            self.next_event_ns = Some(at_ns);
+        }
+        heap.add(at_ns, event);
     }
 
     /// A command is taken.

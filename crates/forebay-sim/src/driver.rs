@@ -9,11 +9,11 @@ use crate::check::cover::{self, Piece};
 use crate::check::rules;
 use crate::check::{Checks, broken, limits};
 use crate::device::Device;
-use crate::heap::{Event, EventHeap};
+use crate::heap::EventHeap;
 use crate::plant::Plant;
 use crate::trace::{DEVICE, Kind, code};
 use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
-use forebay_model::{Admission, Command, Service};
+use forebay_model::{Admission, Command};
 use std::collections::VecDeque;
 
 /// A command at the device, by the number of its tag.
@@ -39,8 +39,10 @@ struct Row {
 pub(crate) struct DriverState {
     hctx: usize,
     rows: Vec<Row>,
-    /// Taken, and not begun.
+    /// Taken, and not committed.
     queued: Vec<usize>,
+    /// Committed, and not begun: a machine is full.
+    waiting: VecDeque<usize>,
     /// Done, and not handed over.
     ready: VecDeque<(Tag, Result<u64, BlockStatus>)>,
     /// A kick is there for the thread that waits, or will.
@@ -67,6 +69,7 @@ impl DriverState {
             hctx,
             rows: (0..depth).map(|_| row()).collect(),
             queued: Vec::new(),
+            waiting: VecDeque::new(),
             ready: VecDeque::new(),
             has_kick: false,
             forgotten: Vec::new(),
@@ -82,12 +85,30 @@ impl DriverState {
     /// many have begun and are lost.
     pub(crate) fn nr_stuck(&self) -> (usize, usize) {
         let nr_live = self.rows.iter().filter(|row| row.is_live).count();
-        (self.queued.len(), nr_live.saturating_sub(self.queued.len() + self.ready.len()))
+        let nr_left = self.queued.len() + self.waiting.len();
+        (nr_left, nr_live.saturating_sub(nr_left + self.ready.len()))
     }
 
     /// Whether it is as it was at first.
     pub(crate) fn is_idle(&self) -> bool {
-        self.queued.is_empty() && self.ready.is_empty() && self.rows.iter().all(|row| !row.is_live)
+        let nr_left = self.queued.len() + self.waiting.len() + self.ready.len();
+        nr_left == 0 && self.rows.iter().all(|row| !row.is_live)
+    }
+
+    /// Returns whether committed commands wait until a machine has room.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// A command of a machine is done, with this result.
+    pub(crate) fn done_with(
+        &mut self,
+        (tag, result): (usize, Result<u64, BlockStatus>),
+        device: &mut Device,
+        checks: &mut Checks,
+    ) {
+        self.rows[tag].result = result;
+        self.done(tag, device, checks);
     }
 
     /// A command is done.
@@ -207,23 +228,35 @@ impl Port<'_> {
         }
     }
 
-    /// Begins everything that was queued.
+    /// Commits everything that was queued: it begins as soon as the device has room.
     pub(crate) fn begin(&mut self) {
-        let Port { state, device, checks, heap, now, .. } = self;
+        let Port { state, device, checks, .. } = self;
         if state.queued.is_empty() || device.shows(Plant::ForgetCommit) {
             return;
         }
         checks.note(Kind::Commit, state.hctx as u64, state.queued.len() as u64);
-        for tag in state.queued.drain(..) {
+        state.waiting.extend(state.queued.drain(..));
+        self.begin_waiting();
+    }
+
+    /// Begins what was committed, as far as the device has room.
+    pub(crate) fn begin_waiting(&mut self) {
+        let Port { state, device, checks, heap, now, .. } = self;
+        while let Some(&tag) = state.waiting.front() {
             let row = &mut state.rows[tag];
-            let Device { model, random, .. } = &mut **device;
-            let Service { done_at_ns, result } = model.serve(&row.command, *now, random);
-            assert!(done_at_ns >= *now, "a model does not go back in time");
-            row.result = result;
+            let Device { engine, random, .. } = &mut **device;
+            if !engine.may_begin(&row.command, *now) {
+                return;
+            }
+            state.waiting.pop_front();
+            let begun = engine.begin((state.hctx, tag), &row.command, *now, random);
+            row.result = begun.result;
             if random.chance(1, 2) {
                 apply(row, device, checks);
             }
-            heap.add(done_at_ns, Event::Done { hctx: state.hctx, tag });
+            if let Some(at_ns) = begun.at_ns {
+                device.add_event(heap, at_ns, begun.event);
+            }
         }
     }
 }
@@ -237,10 +270,10 @@ impl Driver for Port<'_> {
         self.device.stir(self.checks);
         let command = Command { op: rq.op, start: rq.start, len: rq.len };
         let is_busy = self.device.is_busy_with(rq.op);
-        let Device { model, random, .. } = &mut *self.device;
+        let Device { engine, random, .. } = &mut *self.device;
         let admission = match is_busy {
             true => Admission::Busy,
-            false => model.admit(&command, random),
+            false => engine.admit(&command, self.now, random),
         };
         let tag = rq.tag.index();
         let kind = match admission {

@@ -9,6 +9,8 @@ use std::collections::BinaryHeap;
 pub(crate) enum Event {
     /// A command of a hardware context is done, by the number of its tag.
     Done { hctx: usize, tag: usize },
+    /// A machine may have completed something.
+    Machine,
     /// A task's sleep is over: the one of this number.
     Timer { task: usize, sleep: u64 },
 }
@@ -37,7 +39,9 @@ impl EventHeap {
 
     /// Whether the device will be done with something.
     pub(crate) fn is_device_at_work(&self) -> bool {
-        self.heap.iter().any(|Reverse((.., event))| matches!(event, Event::Done { .. }))
+        self.heap
+            .iter()
+            .any(|Reverse((.., event))| matches!(event, Event::Done { .. } | Event::Machine))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Scenarios from fio's jobs.
 
-use crate::Options;
-use crate::model_spec::ModelSpec;
+use crate::device_spec::DeviceSpec;
+use crate::plant::Plant;
 use crate::scenario::Scenario;
 use crate::scheduler::PREEMPT_OF;
 use crate::summary::Summary;
@@ -61,15 +61,36 @@ impl fmt::Display for JobError {
 
 impl std::error::Error for JobError {}
 
-/// Runs jobs, all at once, on a device of this model. Of the options all but `nr_bios` count.
+/// A disk for jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobDisk {
+    /// The device.
+    pub device: DeviceSpec,
+    /// The settings of the layer.
+    pub policy: Policy,
+    /// The largest request, in sectors of 512 bytes, if it is smaller than the device's.
+    pub max_sectors: Option<u32>,
+}
+
+impl JobDisk {
+    /// Returns a disk on this device without other settings.
+    pub fn new(device: DeviceSpec) -> JobDisk {
+        JobDisk { policy: device.policy(), device, max_sectors: None }
+    }
+}
+
+/// Runs jobs, all at once, on a disk.
 ///
 /// # Errors
 /// `Err` if the jobs cannot be run; within, the rule that was broken.
+///
+/// # Panics
+/// Panics if the policy gives out more tags than exist ([`Policy::check`]).
 pub fn run_jobs(
     jobs: &[Job],
     seed: u64,
-    model: &ModelSpec,
-    options: &Options,
+    disk: &JobDisk,
+    plant: Option<Plant>,
 ) -> Result<Result<Summary, Box<Violation>>, JobError> {
     for job in jobs {
         let is_no_block = |bs: &u32| !bs.is_multiple_of(512) || *bs > BS_MAX;
@@ -82,11 +103,11 @@ pub fn run_jobs(
     }
     let is_large = jobs.iter().flat_map(units).all(|bs| bs.is_multiple_of(4096));
     let block = if is_large { 4096 } else { 512 };
-    let tasks = plan(jobs, seed, block)?;
-    let mut scenario = scenario(jobs, &tasks, seed, model, block);
-    scenario.choose(options);
+    let capacity_bytes = disk.device.capacity_bytes().unwrap_or_else(|| capacity(jobs));
+    let tasks = plan(jobs, seed, block, capacity_bytes)?;
+    let scenario = scenario(tasks.len(), seed, disk, capacity_bytes, block);
     let tasks: Vec<_> = tasks.into_iter().map(|task| RefCell::new(Some(task))).collect();
-    Ok(crate::run(seed, scenario, options.plant, |world, id| {
+    Ok(crate::run(seed, scenario, plant, |world, id| {
         let task = tasks[id].borrow_mut().take().expect("a task is made once");
         Box::pin(job::run(world, id, task))
     }))
@@ -114,11 +135,15 @@ fn not_simulated(job: &Job) -> Option<&'static str> {
 }
 
 /// A task for each clone of each job.
-fn plan(jobs: &[Job], seed: u64, block: u32) -> Result<Vec<JobTask>, JobError> {
-    let capacity = capacity(jobs);
+fn plan(
+    jobs: &[Job],
+    seed: u64,
+    block: u32,
+    capacity_bytes: u64,
+) -> Result<Vec<JobTask>, JobError> {
     let mut tasks = Vec::new();
     for job in jobs {
-        let region = job.region(capacity).map_err(JobError::Region)?;
+        let region = job.region(capacity_bytes).map_err(JobError::Region)?;
         for clone in 0..job.numjobs {
             let generator = Ops::new(&job.workload(region, clone.into(), seed));
             tasks.push(JobTask { job: job.clone(), generator, block: block.into() });
@@ -137,25 +162,22 @@ fn capacity(jobs: &[Job]) -> u64 {
     if end == 0 { CAPACITY_BYTES } else { end.next_multiple_of(4096) }
 }
 
-fn scenario(jobs: &[Job], tasks: &[JobTask], seed: u64, model: &ModelSpec, block: u32) -> Scenario {
-    let limits = QueueLimits {
-        capacity_bytes: Some(capacity(jobs)),
-        logical_block_size: block,
-        physical_block_size: block,
-        discard_granularity: block,
-        max_discard_sectors: 1 << 16,
-        max_discard_segments: 256,
-        max_write_zeroes_sectors: 1 << 16,
-        volatile_cache: true,
-        fua: true,
-        ..QueueLimits::default()
-    };
+fn scenario(
+    nr_tasks: usize,
+    seed: u64,
+    disk: &JobDisk,
+    capacity_bytes: u64,
+    block: u32,
+) -> Scenario {
+    let limits = disk.device.limits(capacity_bytes, block);
+    let max_sectors =
+        disk.max_sectors.map_or(limits.max_sectors, |max| max.min(limits.max_sectors));
     let mut random = Random::new(seed, 0);
     Scenario {
-        limits,
-        policy: Policy::default(),
-        model: model.build(block),
-        nr_tasks: tasks.len(),
+        limits: QueueLimits { max_sectors, ..limits },
+        policy: disk.policy,
+        engine: disk.device.build(block),
+        nr_tasks,
         preempt: PREEMPT_OF / 8,
         nap: 0,
         step_ns: random.between(20, 100),

@@ -29,14 +29,15 @@
 
 mod check;
 mod device;
+mod device_spec;
 mod driver;
+mod engine;
 mod file;
 mod heap;
 pub mod histories;
 mod image;
 mod jobs;
 pub mod lab;
-mod model_spec;
 pub mod nbd;
 mod plant;
 mod runtime;
@@ -51,10 +52,10 @@ mod violation;
 mod world;
 
 pub use check::rules::RULES;
-pub use forebay_core::{QUEUE_DEPTH_MAX, WakePolicy};
+pub use device_spec::{DeviceSpec, MachineSpec};
+pub use forebay_core::{BadKnob, KNOBS, Knob, Policy, QUEUE_DEPTH_MAX, WakePolicy, parse_size};
 pub use forebay_model::machines;
-pub use jobs::{JobError, run_jobs};
-pub use model_spec::ModelSpec;
+pub use jobs::{JobDisk, JobError, run_jobs};
 pub use plant::Plant;
 pub use summary::{Reached, Summary, Tally};
 pub use violation::Violation;

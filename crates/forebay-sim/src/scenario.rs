@@ -4,6 +4,7 @@
 //! rather than all of them in moderation.
 
 use crate::Options;
+use crate::engine::Engine;
 use crate::file::FileSettings;
 use crate::scheduler::PREEMPT_OF;
 use crate::task::random::Load;
@@ -11,14 +12,14 @@ use forebay_core::{
     BlockStatus, FlushPolicy, MergePolicy, Op, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits,
     SECTOR_SHIFT, WakePolicy,
 };
-use forebay_model::{Faults, Fixed, Flaky, Model, Random};
+use forebay_model::{Faults, Fixed, Flaky, Random};
 
 /// A device, the layer's settings, and how tasks are interleaved.
 #[derive(Debug)]
 pub(crate) struct Scenario {
     pub(crate) limits: QueueLimits,
     pub(crate) policy: Policy,
-    pub(crate) model: Box<dyn Model>,
+    pub(crate) engine: Engine,
     pub(crate) nr_tasks: usize,
     pub(crate) preempt: u32,
     /// How often a task naps between two steps, in the same parts.
@@ -66,7 +67,7 @@ pub(crate) fn swarm(random: &mut Random, options: &Options) -> (Scenario, Load) 
     let nr_tasks = random.pick(&[1, 2, 2, 3, 4, 6, 8]);
     let mut scenario = Scenario {
         policy: policy(random, nr_tasks),
-        model: model(random, &limits, faults, has_faults),
+        engine: engine(random, &limits, faults, has_faults),
         nr_tasks,
         preempt: random.pick(&[PREEMPT_OF / 50, PREEMPT_OF / 8, PREEMPT_OF / 2, PREEMPT_OF]),
         nap: random.pick(&[0, 0, 2, 20]),
@@ -163,16 +164,14 @@ fn policy(random: &mut Random, nr_tasks: usize) -> Policy {
     }
 }
 
-fn model(
-    random: &mut Random,
-    limits: &QueueLimits,
-    faults: Faults,
-    has_faults: bool,
-) -> Box<dyn Model> {
+fn engine(random: &mut Random, limits: &QueueLimits, faults: Faults, has_faults: bool) -> Engine {
     let latency_ns = random.pick(&[0, 200, 5_000, 100_000]);
     match has_faults || random.chance(1, 2) {
-        true => Box::new(Flaky::new(limits.logical_block_size, 100, latency_ns, faults)),
-        false => Box::new(Fixed::new(latency_ns, random.pick(&[1, 4, 64]))),
+        true => {
+            let flaky = Flaky::new(limits.logical_block_size, 100, latency_ns, faults);
+            Engine::Model(Box::new(flaky))
+        }
+        false => Engine::Model(Box::new(Fixed::new(latency_ns, random.pick(&[1, 4, 64])))),
     }
 }
 

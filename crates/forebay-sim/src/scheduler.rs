@@ -22,6 +22,7 @@ const NAP_NS: u64 = 20_000;
 pub(crate) struct Scheduler {
     now: Cell<u64>,
     steps: Cell<u64>,
+    nr_sleeps: Cell<u64>,
     random: RefCell<Random>,
     pub(crate) heap: RefCell<EventHeap>,
     /// Tasks that can run, in no order.
@@ -57,6 +58,7 @@ impl Scheduler {
         Scheduler {
             now: Cell::new(0),
             steps: Cell::new(0),
+            nr_sleeps: Cell::new(0),
             random: RefCell::new(random),
             heap: RefCell::default(),
             runnable: RefCell::new((0..nr_tasks).collect()),
@@ -76,6 +78,11 @@ impl Scheduler {
     #[inline]
     pub(crate) fn steps(&self) -> u64 {
         self.steps.get()
+    }
+
+    /// Returns how often a task went to sleep.
+    pub(crate) fn nr_sleeps(&self) -> u64 {
+        self.nr_sleeps.get()
     }
 
     /// Between two actions of a task: another may go first.
@@ -112,6 +119,7 @@ impl Scheduler {
                 return Poll::Ready(());
             }
             state.is_asleep.set(true);
+            self.nr_sleeps.set(self.nr_sleeps.get() + 1);
             Poll::Pending
         })
         .await;

@@ -1,5 +1,6 @@
 //! What a run that broke no rule has done.
 
+use crate::runtime::thread::Ended;
 use crate::trace::{Kind, NR_KINDS};
 use forebay_core::{Histogram, MergeKind, QueueStats, UnplugCause};
 
@@ -12,6 +13,8 @@ pub struct Summary {
     pub hash: u64,
     /// Steps of tasks.
     pub nr_steps: u64,
+    /// How often a task went to sleep to wait for others: voluntary context switches of threads.
+    pub nr_sleeps: u64,
     /// The virtual time at the end, ns.
     pub now_ns: u64,
     /// Bios that have ended, each of them checked.
@@ -46,15 +49,23 @@ pub struct Tally {
     pub bytes: u64,
     /// Bios that failed.
     pub nr_failed: u64,
+    /// Bios of each task that succeeded, without flushes.
+    pub ios_of_tasks: Vec<u64>,
 }
 
 impl Tally {
-    /// Takes in what a task got.
-    pub(crate) fn add(&mut self, ended: &mut Vec<crate::runtime::thread::Ended>) {
+    /// Adds what a task got.
+    pub(crate) fn add(&mut self, task: usize, ended: &mut Vec<Ended>) {
+        if self.ios_of_tasks.len() <= task {
+            self.ios_of_tasks.resize(task + 1, 0);
+        }
         for ended in ended.drain(..) {
             self.latency.record(ended.latency_ns);
             match ended.result {
-                Ok(_) => self.bytes += ended.len,
+                Ok(_) => {
+                    self.bytes += ended.len;
+                    self.ios_of_tasks[task] += u64::from(ended.len > 0);
+                }
                 Err(_) => self.nr_failed += 1,
             }
         }

@@ -67,7 +67,7 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64, scenario: Scenario, plant: Option<Plant>) -> Rc<World> {
-        let Scenario { limits, policy, model, nr_tasks, preempt, nap, step_ns, .. } = scenario;
+        let Scenario { limits, policy, engine, nr_tasks, preempt, nap, step_ns, .. } = scenario;
         let Scenario { budget, bound, file, .. } = scenario;
         let stream = |nth| Random::new(seed, nth);
         let nr_hctxs = policy.nr_hw_queues as usize;
@@ -84,7 +84,7 @@ impl World {
             scheduler: Scheduler::new(nr_tasks, preempt, nap, step_ns, stream(1)),
             disk: DiskSettings { limits: told, policy },
             device: RefCell::new(Device::new(
-                model,
+                engine,
                 stream(2),
                 limits.flush_queueable,
                 file.map(|file| SwarmFile::new(file, nr_hctxs)),
@@ -173,6 +173,33 @@ impl World {
         }
     }
 
+    /// Takes what the device's machine has completed, begins what it had no room for, and adds its
+    /// next event.
+    fn fire_machine(&self) {
+        self.device.borrow_mut().next_event_ns = None;
+        loop {
+            let mut device = self.device.borrow_mut();
+            let Device { engine, random, .. } = &mut *device;
+            let Some((hctx, tag, result)) = engine.take_done(self.now(), random) else { break };
+            let hctx = &self.hctxs[hctx];
+            if let Some(inner) = &mut *hctx.inner.borrow_mut() {
+                inner.driver.done_with((tag, result), &mut device, &mut self.checks());
+            }
+            drop(device);
+            self.wake_waiter(hctx);
+        }
+        for hctx in &self.hctxs {
+            if hctx.inner.borrow().as_ref().is_some_and(|inner| inner.driver.has_waiting()) {
+                hctx.with_port(self, |_, port| port.begin_waiting());
+            }
+        }
+        let mut device = self.device.borrow_mut();
+        if let Some(at_ns) = device.engine.next_at_ns() {
+            let at_ns = at_ns.max(self.now());
+            device.add_event(&mut self.scheduler.heap.borrow_mut(), at_ns, Event::Machine);
+        }
+    }
+
     fn fire(&self, event: Event) {
         self.current.set(DEVICE);
         match event {
@@ -184,6 +211,7 @@ impl World {
                 }
                 self.wake_waiter(hctx);
             }
+            Event::Machine => self.fire_machine(),
         }
     }
 
@@ -304,6 +332,7 @@ impl World {
             seed: self.seed,
             hash: checks.trace.hash(),
             nr_steps: self.scheduler.steps(),
+            nr_sleeps: self.scheduler.nr_sleeps(),
             now_ns: self.now(),
             nr_bios: checks.bios.nr_ended,
             nr_blocks_read: checks.bios.nr_blocks_read,

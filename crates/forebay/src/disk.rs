@@ -295,7 +295,7 @@ impl Disk {
             return Err(SpecError::BadValue {
                 key: String::from("nr_requests"),
                 value: nr_requests.to_string(),
-                expected: "a number from 1 to the queue_depth of the open disk",
+                expected: "a number from 1 to the queue_depth of the open disk".into(),
             });
         }
         self.shared.set_nr_requests(nr_requests);

@@ -4,6 +4,7 @@ use crate::Io;
 use crate::driver::names;
 use forebay_core::{BlockStatus, LimitsError, Refusal};
 use forebay_nbd::uri::UriError;
+use std::borrow::Cow;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,7 +41,7 @@ pub enum SpecError {
         /// The given value.
         value: String,
         /// The valid values.
-        expected: &'static str,
+        expected: Cow<'static, str>,
     },
     /// A target that is not valid for its driver.
     #[error("{driver}:{target}: expected {expected}")]

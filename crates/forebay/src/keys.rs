@@ -1,8 +1,8 @@
 //! The keys of a spec, taken one by one, so that a key that no code takes is refused by name.
 
 use crate::error::SpecError;
-use crate::size::size;
 use crate::spec::Spec;
+use forebay_core::{parse_size, parse_switch};
 
 /// The keys of a spec while its disk is opened.
 #[derive(Debug)]
@@ -33,15 +33,20 @@ impl Keys {
         expected: &'static str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Result<Option<T>, SpecError> {
-        self.known.push(key);
-        let Some(at) = self.left.iter().position(|(name, _)| name == key) else {
-            return Ok(None);
-        };
-        let (key, value) = self.left.remove(at);
+        let Some(value) = self.take_text(key) else { return Ok(None) };
         match parse(&value) {
             Some(value) => Ok(Some(value)),
-            None => Err(SpecError::BadValue { key, value, expected }),
+            None => {
+                Err(SpecError::BadValue { key: key.to_owned(), value, expected: expected.into() })
+            }
         }
+    }
+
+    /// Takes the value of `key`, as it is, if it is set.
+    pub(crate) fn take_text(&mut self, key: &'static str) -> Option<String> {
+        self.known.push(key);
+        let at = self.left.iter().position(|(name, _)| name == key)?;
+        Some(self.left.remove(at).1)
     }
 
     /// Takes all values of a repeatable key, in order.
@@ -69,7 +74,7 @@ impl Keys {
 
     /// Takes a switch: `on` or `off`.
     pub(crate) fn take_switch(&mut self, key: &'static str) -> Result<Option<bool>, SpecError> {
-        self.take(key, "on or off", switch)
+        self.take(key, "on or off", parse_switch)
     }
 
     /// Takes a whole number within `range`, which `expected` describes.
@@ -79,7 +84,7 @@ impl Keys {
         expected: &'static str,
         range: std::ops::RangeInclusive<u64>,
     ) -> Result<Option<u64>, SpecError> {
-        self.take(key, expected, |value| size(value).filter(|number| range.contains(number)))
+        self.take(key, expected, |value| parse_size(value).filter(|number| range.contains(number)))
     }
 
     /// Refuses keys that were not taken.
@@ -96,15 +101,6 @@ impl Keys {
             None => format!("valid keys: {}", self.known.join(", ")),
         };
         Err(SpecError::UnknownKey { key, driver: self.driver, hint })
-    }
-}
-
-/// Parses the value of a switch.
-pub(crate) fn switch(value: &str) -> Option<bool> {
-    match value {
-        "on" | "1" | "yes" | "true" => Some(true),
-        "off" | "0" | "no" | "false" => Some(false),
-        _ => None,
     }
 }
 

@@ -4,61 +4,12 @@ use crate::error::SpecError;
 use crate::info::Feature;
 use crate::keys::Keys;
 use crate::runtime::tag_pool::TagPool;
-use forebay_core::{
-    FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX, QueueLimits,
-    RunQueuePolicy, WakePolicy,
-};
+use forebay_core::{BadKnob, KNOBS, Policy, QueueLimits, RunQueuePolicy, WakePolicy};
+use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Takes the keys that distribute tags. [`check_tags`] compares them with each other.
-fn take_tags(keys: &mut Keys, policy: &mut Policy) -> Result<(), SpecError> {
-    let wake = keys.take("wake", "fair, batch, stash or single", |value| {
-        WakePolicy::ALL.into_iter().find(|wake| wake.name() == value)
-    })?;
-    policy.wake = wake.unwrap_or(policy.wake);
-    let (any, depth_max) = (u64::from(QUEUE_DEPTH_MAX), UP_TO_QUEUE_DEPTH);
-    let nr_requests = keys.take_number("nr_requests", depth_max, 1..=any)?;
-    policy.nr_requests = nr_requests.map(|nr| nr as u32);
-    let nr_reserved = keys.take_number("reserved_tags", BELOW_NR_REQUESTS, 0..=any)?;
-    policy.nr_reserved = nr_reserved.map_or(policy.nr_reserved, |nr| nr as u32);
-    let async_depth = keys.take_number("async_depth", depth_max, 1..=any)?;
-    policy.async_depth = async_depth.map_or(policy.async_depth, |nr| nr as u32);
-    Ok(())
-}
-
-/// Takes the keys for flushes.
-fn take_flushes(keys: &mut Keys, policy: &mut Policy) -> Result<Option<bool>, SpecError> {
-    let flush = keys.take("flush", "hold, requeue or tail", |value| {
-        FlushPolicy::ALL.into_iter().find(|flush| flush.name() == value)
-    })?;
-    policy.flush = flush.unwrap_or(policy.flush);
-    let expected = "a number of milliseconds from 0 to 3600000";
-    let pending_ms = keys.take_number("flush_pending_ms", expected, 0..=3_600_000)?;
-    policy.flush_pending_ns = pending_ms.map_or(policy.flush_pending_ns, |ms| ms * 1_000_000);
-    keys.take_switch("elide")
-}
-
-const UP_TO_QUEUE_DEPTH: &str = "a number from 1 to queue_depth (see forebay info)";
-const BELOW_NR_REQUESTS: &str = "a number below nr_requests (default: queue_depth)";
-
-fn bad(key: &str, value: impl ToString, expected: &'static str) -> SpecError {
-    SpecError::BadValue { key: key.to_owned(), value: value.to_string(), expected }
-}
-
-/// Checks that the policy does not give out more tags than exist.
-fn check_tags(policy: &Policy) -> Result<(), SpecError> {
-    let nr_requests = policy.nr_requests.unwrap_or(policy.queue_depth);
-    if nr_requests > policy.queue_depth {
-        return Err(bad("nr_requests", nr_requests, UP_TO_QUEUE_DEPTH));
-    }
-    // Without the key, the depth is unlimited.
-    if policy.async_depth != QUEUE_DEPTH_MAX && policy.async_depth > policy.queue_depth {
-        return Err(bad("async_depth", policy.async_depth, UP_TO_QUEUE_DEPTH));
-    }
-    if policy.nr_reserved >= nr_requests {
-        return Err(bad("reserved_tags", policy.nr_reserved, BELOW_NR_REQUESTS));
-    }
-    Ok(())
+fn bad(key: &str, value: impl ToString, expected: impl Into<Cow<'static, str>>) -> SpecError {
+    SpecError::BadValue { key: key.to_owned(), value: value.to_string(), expected: expected.into() }
 }
 
 /// A driver's defaults where the user sets nothing.
@@ -78,12 +29,11 @@ pub(crate) struct Defaults {
 #[derive(Debug)]
 pub(crate) struct Settings {
     policy: Policy,
-    nr_hw_queues: Option<u32>,
-    queue_depth: Option<u32>,
+    /// The keys of the policy that the user set.
+    given: Vec<&'static str>,
     service: Option<bool>,
     max_sectors_kb: Option<u64>,
     fua: Option<bool>,
-    elide: Option<bool>,
     exclusive: Option<bool>,
     read_only: Option<bool>,
     /// The name of a tag set that disks share.
@@ -93,41 +43,21 @@ pub(crate) struct Settings {
 impl Settings {
     /// Takes the keys that every disk has.
     pub(crate) fn take(keys: &mut Keys) -> Result<Settings, SpecError> {
-        let mut policy = Policy::default();
-        let plug = keys.take("plug", "outermost, per-level or none", |value| {
-            PlugPolicy::ALL.into_iter().find(|plug| plug.name() == value)
-        })?;
-        let nomerges = keys.take("nomerges", "0, 1 or 2", |value| {
-            MergePolicy::ALL.into_iter().find(|policy| policy.number().to_string() == value)
-        })?;
-        let kick = keys.take("kick", "deferred, per-device, per-request or loop-end", |value| {
-            KickPolicy::ALL.into_iter().find(|kick| kick.name() == value)
-        })?;
-        let run_queue = keys.take("run_queue", "dedupe or always", |value| {
-            RunQueuePolicy::ALL.into_iter().find(|policy| policy.name() == value)
-        })?;
-        let depth_max = u64::from(QUEUE_DEPTH_MAX);
-        let depth = keys.take_number("queue_depth", "a number from 1 to 10240", 1..=depth_max)?;
-        let nr_bios = keys.take_number("nr_bios", "a number from 1 to 1048576", 1..=1 << 20)?;
-        policy.plug = plug.unwrap_or(policy.plug);
-        policy.nomerges = nomerges.unwrap_or(policy.nomerges);
-        policy.kick = kick.unwrap_or(policy.kick);
-        policy.run_queue = run_queue.unwrap_or(policy.run_queue);
-        take_tags(keys, &mut policy)?;
-        let elide = take_flushes(keys, &mut policy)?;
-        policy.nr_bios = nr_bios.map_or(policy.nr_bios, |nr_bios| nr_bios as u32);
-        policy.iostats = keys.take_switch("iostats")?.unwrap_or(policy.iostats);
-        let expected = "a number from 1 to 1024";
-        let nr_hw_queues = keys.take_number("nr_hw_queues", expected, 1..=1024)?;
+        let (mut policy, mut given) = (Policy::default(), Vec::new());
+        for knob in &KNOBS {
+            let Some(value) = keys.take_text(knob.key) else { continue };
+            if !knob.set(&mut policy, &value) {
+                return Err(bad(knob.key, value, knob.values.expected()));
+            }
+            given.push(knob.key);
+        }
         let expected = "a number of KiB, 1 to 1048576";
         Ok(Settings {
             policy,
-            nr_hw_queues: nr_hw_queues.map(|nr| nr as u32),
-            queue_depth: depth.map(|depth| depth as u32),
+            given,
             service: keys.take_switch("service")?,
             max_sectors_kb: keys.take_number("max_sectors_kb", expected, 1..=1 << 20)?,
             fua: keys.take_switch("fua")?,
-            elide,
             exclusive: keys.take_switch("exclusive")?,
             read_only: keys.take_switch("read_only")?,
             tag_set: keys
@@ -148,17 +78,24 @@ impl Settings {
     pub(crate) fn policy(&self, defaults: Defaults) -> Result<Policy, SpecError> {
         let is_served = self.service(defaults) || self.policy.run_queue == RunQueuePolicy::Always;
         let is_single = is_served || defaults.one_hw_queue.is_some();
-        let nr_hw_queues = self.nr_hw_queues.unwrap_or_else(|| match is_single {
-            // The service thread leads the shared context, and the worker runs only that one.
-            true => 1,
-            // One context for a thread of each processor, and one shared by all others.
-            false => std::thread::available_parallelism().map_or(1, |nr| nr.get() as u32) + 1,
-        });
-        let queue_depth = self.queue_depth.or(defaults.queue_depth);
-        let queue_depth = queue_depth.unwrap_or(self.policy.queue_depth);
-        let elide = self.elide.unwrap_or(defaults.elide);
-        let policy = Policy { nr_hw_queues, queue_depth, elide, ..self.policy };
-        check_tags(&policy)?;
+        let mut policy = self.policy;
+        let is_given = |key| self.given.contains(&key);
+        if !is_given("nr_hw_queues") {
+            policy.nr_hw_queues = match is_single {
+                // The service thread leads the shared context, and the worker runs only that one.
+                true => 1,
+                // One context for a thread of each processor, and one shared by all others.
+                false => std::thread::available_parallelism().map_or(1, |nr| nr.get() as u32) + 1,
+            };
+        }
+        if let Some(queue_depth) = defaults.queue_depth.filter(|_| !is_given("queue_depth")) {
+            policy.queue_depth = queue_depth;
+        }
+        policy.elide |= defaults.elide && !is_given("elide");
+        let nr_hw_queues = policy.nr_hw_queues;
+        policy
+            .check()
+            .map_err(|BadKnob { knob, value, expected }| bad(knob.key, value, expected))?;
         if let Some(expected) = defaults.one_hw_queue.filter(|_| nr_hw_queues != 1) {
             return Err(bad("nr_hw_queues", nr_hw_queues, expected));
         }

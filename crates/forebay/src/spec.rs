@@ -2,7 +2,7 @@
 
 use crate::driver;
 use crate::error::SpecError;
-use crate::keys::switch;
+use forebay_core::parse_switch;
 use forebay_nbd::uri::Uri;
 use std::fmt;
 use std::path::PathBuf;
@@ -183,7 +183,7 @@ impl Spec {
 
     /// Returns the value of a key that is `on` or `off`. `None` if it is not set, or is neither.
     pub fn switch(&self, key: &str) -> Option<bool> {
-        self.get(key).and_then(switch)
+        self.get(key).and_then(parse_switch)
     }
 
     /// Returns the path of the file or block device of the disk. With `fault:` this is the path of

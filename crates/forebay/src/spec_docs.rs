@@ -4,9 +4,7 @@ use crate::driver;
 use crate::keys::Keys;
 use crate::settings::Settings;
 use crate::spec::Spec;
-use forebay_core::{
-    BlockStatus, FlushPolicy, KickPolicy, MergePolicy, Op, PlugPolicy, RunQueuePolicy, WakePolicy,
-};
+use forebay_core::{BlockStatus, KNOBS, Op, Values};
 use forebay_model::machines;
 use std::collections::BTreeSet;
 
@@ -84,17 +82,15 @@ fn docs_name_every_constant_with_its_default() {
 
 #[test]
 fn docs_name_every_policy_and_every_part_of_a_rule() {
-    let policies = PlugPolicy::ALL.map(PlugPolicy::name).into_iter();
-    let policies = policies
-        .chain(KickPolicy::ALL.map(KickPolicy::name))
-        .chain(RunQueuePolicy::ALL.map(RunQueuePolicy::name))
-        .chain(FlushPolicy::ALL.map(FlushPolicy::name))
-        .chain(WakePolicy::ALL.map(WakePolicy::name))
-        .chain(Op::ALL.map(Op::name))
-        .chain(BlockStatus::ALL.map(BlockStatus::name));
-    policies.for_each(assert_named);
+    for knob in &KNOBS {
+        match knob.values {
+            Values::Words(words) => words.iter().copied().for_each(assert_named),
+            Values::Switch | Values::Number { .. } => {}
+        }
+    }
+    Op::ALL.map(Op::name).into_iter().for_each(assert_named);
+    BlockStatus::ALL.map(BlockStatus::name).into_iter().for_each(assert_named);
     for name in driver::RULE_NAMES {
         assert!(PAGE.contains(&format!("`{name}")), "docs/specs.md does not name `{name}");
     }
-    MergePolicy::ALL.iter().for_each(|policy| assert_named(&policy.number().to_string()));
 }

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, HashMap};
 
 use forebay::{
-    DiskInfo, DiskStats, Histogram, MergeKind, Op, OpStats, Policy, RunQueuePolicy, RunQueueStats,
-    Spec, StageStats, UnplugCause, WakePolicy,
+    DiskInfo, DiskStats, Histogram, Knob, MergeKind, Op, OpStats, Policy, RunQueuePolicy,
+    RunQueueStats, Spec, StageStats, UnplugCause, WakePolicy,
 };
 use forebay_fio::job::Job;
 use forebay_fio::report::DiskUtil;
@@ -232,29 +232,21 @@ fn requests(stats: &DiskStats) -> Vec<String> {
     ]
 }
 
+/// Settings whose defaults depend on the driver, or on other settings.
+const OF_DRIVERS: [&str; 5] =
+    ["queue_depth", "nr_requests", "async_depth", "nr_hw_queues", "elide"];
+
 /// Returns the settings that differ from the defaults. Some defaults depend on the driver: such a
 /// setting is listed if the spec gives it.
 fn settings(info: &DiskInfo) -> String {
     let Value::Object(policy) = info::policy_of(info) else { return String::new() };
     let default = Policy::default();
-    let fixed = [
-        ("plug", default.plug.name().to_owned()),
-        ("nomerges", default.nomerges.number().to_string()),
-        ("kick", default.kick.name().to_owned()),
-        ("run_queue", default.run_queue.name().to_owned()),
-        ("wake", default.wake.name().to_owned()),
-        ("reserved_tags", default.nr_reserved.to_string()),
-        ("nr_bios", default.nr_bios.to_string()),
-        ("flush", default.flush.name().to_owned()),
-        ("flush_pending_ms", (default.flush_pending_ns / 1_000_000).to_string()),
-        ("exclusive", "off".to_owned()),
-        ("iostats", "on".to_owned()),
-    ];
     let spec = Spec::parse(&info.spec).ok();
     let is_given = |key: &str| spec.as_ref().is_some_and(|spec| spec.get(key).is_some());
-    let is_shown = |key: &str, value: &str| match fixed.iter().find(|(name, _)| *name == key) {
-        Some((_, default)) => value != default,
-        None => is_given(key),
+    let is_shown = |key: &str, value: &str| match Knob::named(key) {
+        Some(knob) if !OF_DRIVERS.contains(&key) => value != knob.get(&default),
+        None if key == "exclusive" => value != "off",
+        _ => is_given(key),
     };
     let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let pairs = policy.iter().map(|(key, value)| (key, plain(value)));

@@ -10,9 +10,8 @@ use forebay_fio::cmdline::CommandLine;
 use forebay_fio::job::{Engine, Given, Job, RunOptions};
 use forebay_fio::options::{self, Found};
 use forebay_fio::origin::{Origin, Source};
-use forebay_fio::units::parse_bytes;
-use forebay_sim::{QUEUE_DEPTH_MAX, WakePolicy};
 
+use super::disk::{self, Settings};
 use crate::failure::Failure;
 
 /// Options that the simulator honours, whatever their values.
@@ -28,9 +27,11 @@ const HONOURED: &[&str] = &[
 /// Options about the device, or about files.
 #[rustfmt::skip]
 const OF_DEVICES: &[&str] = &[
-    "filename", "ioengine", "invalidate", "allow_mounted_write", "fixedbufs", "sqthread_poll",
+    "ioengine", "invalidate", "allow_mounted_write", "fixedbufs", "sqthread_poll",
     "exclusive",
 ];
+
+const FILENAME: &str = "filename";
 
 /// Options about the report.
 #[rustfmt::skip]
@@ -40,17 +41,6 @@ const OF_REPORTS: &[&str] = &[
     "gtod_reduce", "write_bw_log", "write_lat_log", "write_iops_log", "log_avg_msec",
     "log_max_value", "log_offset", "per_job_logs",
 ];
-
-const WAKE: &str = "wake";
-const QUEUE_DEPTH: &str = "queue_depth";
-
-/// Settings of the simulated layer that job files may give. All jobs share one device, so they
-/// agree on them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Settings {
-    pub(super) wake: Option<WakePolicy>,
-    pub(super) queue_depth: Option<u32>,
-}
 
 /// Returns the settings that the job file gives for the layer.
 ///
@@ -66,9 +56,12 @@ pub(super) fn check(command: &CommandLine) -> Result<Settings, Failure> {
             if refused.iter().any(|(known, _)| Arc::ptr_eq(known, origin)) {
                 continue;
             }
-            let checked = match origin.name {
-                WAKE => wake(&origin.value).map(|wake| settings.wake = Some(wake)),
-                QUEUE_DEPTH => depth(&origin.value).map(|nr| settings.queue_depth = Some(nr)),
+            let Origin { name, value, .. } = &**origin;
+            let checked = match *name {
+                FILENAME => disk::add_spec(&mut settings, value),
+                name if is_policy(name) => {
+                    disk::check(name, value).map(|()| settings.add(name, value))
+                }
                 _ => of_job(job, origin, origins),
             };
             if let Err(reason) = checked {
@@ -76,8 +69,11 @@ pub(super) fn check(command: &CommandLine) -> Result<Settings, Failure> {
             }
         }
     }
-    for name in [WAKE, QUEUE_DEPTH] {
-        refused.extend(disagreement(command, name));
+    let names = options::OPTIONS.iter().map(|spec| spec.name).filter(|name| is_policy(name));
+    for name in names.chain([FILENAME]) {
+        if refused.iter().all(|(origin, _)| origin.name != name) {
+            refused.extend(disagreement(command, name));
+        }
     }
     match refused.is_empty() {
         true => Ok(settings),
@@ -86,17 +82,6 @@ pub(super) fn check(command: &CommandLine) -> Result<Settings, Failure> {
             Err(Failure::Several { messages: messages.collect(), usage: true })
         }
     }
-}
-
-fn wake(name: &str) -> Result<WakePolicy, String> {
-    let found = WakePolicy::ALL.into_iter().find(|policy| policy.name() == name);
-    found.ok_or_else(|| "expected fair, batch, stash or single".to_owned())
-}
-
-fn depth(text: &str) -> Result<u32, String> {
-    let depth = parse_bytes(text).ok().and_then(|depth| u32::try_from(depth).ok());
-    let depth = depth.filter(|depth| (1..=QUEUE_DEPTH_MAX).contains(depth));
-    depth.ok_or_else(|| format!("expected a number from 1 to {QUEUE_DEPTH_MAX}"))
 }
 
 /// Returns why an option of a job is refused.
@@ -120,12 +105,8 @@ fn of_job(job: &Job, origin: &Arc<Origin>, all: &[Arc<Origin>]) -> Result<(), St
         }
         "direct" | "buffered" => no("the simulated device has no page cache"),
         "iodepth_batch_complete_min" => no("jobs do not poll"),
-        name if OF_DEVICES.contains(&name) => no("the device is the one of --model"),
+        name if OF_DEVICES.contains(&name) => no("the device is a model"),
         name if OF_REPORTS.contains(&name) => no("forebay sim has its own report, of all jobs"),
-        name if is_policy(name) => {
-            Err("not simulated: of the settings only wake and queue_depth are; leave it out"
-                .to_owned())
-        }
         _ => Err("not simulated; leave it out".to_owned()),
     }
 }

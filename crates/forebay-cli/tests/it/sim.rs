@@ -24,7 +24,7 @@ fn a_job_runs_in_virtual_time_and_again_by_its_seed() {
     assert!(text.contains("merges=240"), "{text}");
     assert!(text.contains("replay with  : forebay sim job.fio --seed 3"), "{text}");
     assert_eq!(stdout(&sim(&folder, "job.fio --seed 3")), text);
-    let flaky = stdout(&sim(&folder, "job.fio --seed 3 --model flaky:fail=100000"));
+    let flaky = stdout(&sim(&folder, "job.fio --seed 3 --device flaky:fail=100000"));
     assert!(!flaky.contains(" 0 failed"), "{flaky}");
 }
 
@@ -62,8 +62,6 @@ fn what_cannot_be_run_is_refused() {
     let unknown = "wrong.fio:2:1: unknown option iodpth; did you mean iodepth?\n  \
                      2 | iodpth=4\n    | ^^^^^^";
     check_refused("wrong.fio", 2, unknown);
-    let model = "--model=hdd: there is no model 'hdd'; there are fixed and flaky";
-    check_refused("wrong.fio --model hdd", 2, model);
     check_refused(
         "none.fio",
         1,
@@ -99,7 +97,7 @@ fn blocks_of_several_sizes_are_simulated_and_a_pace_is_not() {
 #[test]
 fn keys_and_devices_that_are_not_simulated_are_refused_by_name() {
     let folder = folder();
-    let text = "[a]\nfilename=model:hdd\nsize=1m\nplug=per-level\nkick=per-request\n";
+    let text = "[a]\nfilename=disk.img\nsize=1m\nplug=per-level\nkick=per-request\n";
     std::fs::write(folder.path().join("job.fio"), text).expect("a file");
     let output = sim(&folder, "job.fio");
     let lines: Vec<_> = stderr(&output)
@@ -107,11 +105,8 @@ fn keys_and_devices_that_are_not_simulated_are_refused_by_name() {
         .filter_map(|line| line.split(": not").next().map(str::to_owned))
         .filter(|line| line.starts_with("forebay: "))
         .collect();
-    let expected = [
-        "forebay: job.fio:2:1: filename=model:hdd",
-        "forebay: job.fio:4:1: plug=per-level",
-        "forebay: job.fio:5:1: kick=per-request",
-    ];
+    let expected =
+        ["forebay: job.fio:2:1: filename=disk.img", "forebay: job.fio:5:1: kick=per-request"];
     assert_eq!((lines, output.status.code()), (expected.map(str::to_owned).into(), Some(2)));
     assert_eq!(stdout(&output), "");
 }
@@ -128,10 +123,61 @@ fn settings_that_are_simulated_have_their_effect() {
     assert!(!in_file.contains("tag waits    : 0,"), "{in_file}");
     let again = stdout(&sim(&folder, "job.fio --seed 3 --queue-depth 2 --wake batch"));
     assert_eq!(again.replace(" --wake batch --queue-depth 2", ""), in_file);
-    let output = sim(&folder, "job.fio --seed 3 --queue-depth 4");
-    let message = "forebay: --queue-depth differs from queue_depth in the job file; leave out one \
-                   of them\n";
-    assert_eq!((stderr(&output).as_str(), output.status.code()), (message, Some(2)));
+    // The command line replaces what the job file sets.
+    let deep = stdout(&sim(&folder, "job.fio --seed 3 --queue-depth 8"));
+    assert!(deep.contains("tag waits    : 0,"), "{deep}");
+    let same = stdout(&sim(&folder, "job.fio --seed 3 --set queue_depth=8"));
+    assert_eq!(same.replace("--set queue_depth=8", "--queue-depth 8"), deep);
+}
+
+#[test]
+fn modelled_devices_run_jobs_with_the_times_of_the_device() {
+    let folder = folder();
+    let text = "[a]\nrw=randrw\nsize=64m\nio_size=1m\niodepth=8\nfsync=16\n";
+    std::fs::write(folder.path().join("job.fio"), text).expect("a file");
+    let iops = |device: &str| {
+        let output = sim(&folder, &format!("job.fio --seed 3 --device {device}"));
+        assert_eq!(output.status.code(), Some(0), "{device}: {}", stderr(&output));
+        let text = stdout(&output);
+        let line = text.lines().find(|line| line.contains(" IOPS, ")).expect(&text).to_owned();
+        let number = line.split_whitespace().nth(2).and_then(|word| word.parse::<f64>().ok());
+        number.unwrap_or_else(|| panic!("{line}"))
+    };
+    let [hdd, sata, flash] = ["hdd", "sata", "nvme"].map(iops);
+    assert!(hdd < 2000.0 && sata < 2000.0, "{hdd} {sata}");
+    assert!(flash > 20_000.0, "{flash}");
+    assert!(iops("nvme:latency_ns=1000000") < flash / 2.0);
+    let in_file = format!("{text}filename=model:nvme\n");
+    std::fs::write(folder.path().join("job.fio"), in_file).expect("a file");
+    let text = stdout(&sim(&folder, "job.fio --seed 3"));
+    assert!(text.contains(&format!(": {flash:.0} IOPS, ")), "{text}");
+}
+
+#[test]
+fn variants_are_run_side_by_side() {
+    let folder = folder();
+    std::fs::write(folder.path().join("job.fio"), JOB).expect("a file");
+    let text = stdout(&sim(&folder, "job.fio --seed 3 --compare plug=none --compare device=hdd"));
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let names: Vec<_> = rows.iter().map(|row| row[0]).collect();
+    assert_eq!(names, ["setting", "as", "plug=none", "device=hdd", "replay"], "{text}");
+    // Requests and merges. The name of the first row has two words.
+    assert_eq!((rows[1][7], rows[1][8]), ("16", "240"), "{text}");
+    assert_eq!((rows[2][6], rows[2][7]), ("256", "0"), "{text}");
+    let text = stdout(&sim(&folder, "job.fio --seed 3 --sweep queue_depth=1,2,3"));
+    assert_eq!(text.lines().count(), 5, "{text}");
+    assert!(text.ends_with("forebay sim job.fio --sweep queue_depth=1,2,3 --seed 3\n"), "{text}");
+    for (args, message) in [
+        ("--set wake", "--set=wake: expected KEY=VALUE, such as wake=batch"),
+        ("--set kick=deferred", "--set=kick=deferred: not simulated: a commit takes no time here"),
+        ("--sweep queue_depth=1,0", "--sweep: queue_depth=0: expected a number from 1 to 10240"),
+        ("--device floppy", "--device=floppy: no device has this name; there are hdd,"),
+        ("--compare nr_requests=999", "nr_requests=999: expected a number from 1 to queue_depth"),
+    ] {
+        let output = sim(&folder, &format!("job.fio {args}"));
+        assert_eq!(output.status.code(), Some(2), "{args}");
+        assert!(stderr(&output).contains(message), "{}", stderr(&output));
+    }
 }
 
 #[test]
@@ -140,7 +186,7 @@ fn speed_is_shown_only_where_the_model_has_times() {
     std::fs::write(folder.path().join("job.fio"), JOB).expect("a file");
     let fixed = stdout(&sim(&folder, "job.fio --seed 3"));
     assert!(fixed.contains(" IOPS, ") && fixed.contains("latency (us) : avg="), "{fixed}");
-    let flaky = stdout(&sim(&folder, "job.fio --seed 3 --model flaky"));
+    let flaky = stdout(&sim(&folder, "job.fio --seed 3 --device flaky"));
     assert!(!flaky.contains("IOPS") && !flaky.contains("latency"), "{flaky}");
     assert!(flaky.contains("speed        : none: "), "{flaky}");
 }

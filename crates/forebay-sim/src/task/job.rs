@@ -36,7 +36,7 @@ pub(crate) async fn run(world: Rc<World>, id: usize, task: JobTask) {
         let max = (job.iodepth_batch_complete_max as usize).max(min);
         while in_flight(&thread) >= depth || in_flight(&thread) > low && is_over {
             thread.reap(min.min(in_flight(&thread)), max, &mut ended).await;
-            tally(&world, &mut ended);
+            tally(&world, id, &mut ended);
             if in_flight(&thread) <= low {
                 break;
             }
@@ -46,7 +46,7 @@ pub(crate) async fn run(world: Rc<World>, id: usize, task: JobTask) {
         thread.submit(flush()).await;
     }
     thread.retire(&mut ended).await;
-    tally(&world, &mut ended);
+    tally(&world, id, &mut ended);
 }
 
 /// Submits a batch, in a plug. Says whether the job has nothing more.
@@ -92,6 +92,6 @@ fn in_flight(thread: &Thread) -> usize {
     thread.nr_in_layer + thread.ready.len()
 }
 
-fn tally(world: &World, ended: &mut Vec<Ended>) {
-    world.tally.borrow_mut().add(ended);
+fn tally(world: &World, id: usize, ended: &mut Vec<Ended>) {
+    world.tally.borrow_mut().add(id, ended);
 }

@@ -63,7 +63,7 @@ pub(crate) async fn run(world: Rc<World>, id: usize, load: Load, mut random: Ran
         task.act().await;
     }
     task.thread.retire(&mut task.ended).await;
-    world.tally.borrow_mut().add(&mut task.ended);
+    world.tally.borrow_mut().add(task.thread.id, &mut task.ended);
 }
 
 struct RandomTask {

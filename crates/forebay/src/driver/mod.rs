@@ -244,7 +244,8 @@ fn sized_target(spec: &Spec, keys: &mut Keys) -> Result<(u64, u32), SpecError> {
         target: spec.target().to_owned(),
         expected,
     };
-    let len = crate::size::size(spec.target()).ok_or_else(|| bad_target("a size, such as 1G"))?;
+    let len =
+        forebay_core::parse_size(spec.target()).ok_or_else(|| bad_target("a size, such as 1G"))?;
     if len == 0 || len > i64::MAX as u64 || !len.is_multiple_of(u64::from(block)) {
         return Err(bad_target("a size above 0, in whole logical blocks"));
     }
@@ -255,7 +256,7 @@ fn sized_target(spec: &Spec, keys: &mut Keys) -> Result<(u64, u32), SpecError> {
 fn take_block(keys: &mut Keys) -> Result<u32, SpecError> {
     let expected = "a power of two, 1 to 4096";
     let size = keys.take("logical_block_size", expected, |value| {
-        crate::size::size(value).filter(|size| size.is_power_of_two() && *size <= 4096)
+        forebay_core::parse_size(value).filter(|size| size.is_power_of_two() && *size <= 4096)
     })?;
     Ok(size.unwrap_or(512) as u32)
 }

@@ -133,15 +133,15 @@ fn settings_of_flushes() {
 fn settings_of_tags() {
     check_open(
         "ram:1M?queue_depth=8&nr_requests=9",
-        "nr_requests=9: expected a number from 1 to queue_depth (see forebay info)",
+        "nr_requests=9: expected a number from 1 to queue_depth, which is 8",
     );
     check_open(
         "ram:1M?queue_depth=8&async_depth=9",
-        "async_depth=9: expected a number from 1 to queue_depth (see forebay info)",
+        "async_depth=9: expected a number from 1 to queue_depth, which is 8",
     );
     check_open(
         "ram:1M?reserved_tags=4&nr_requests=4",
-        "reserved_tags=4: expected a number below nr_requests (default: queue_depth)",
+        "reserved_tags=4: expected a number below nr_requests, which is 4",
     );
     check_open("ram:1M?wake=stash-v1", "wake=stash-v1: expected fair, batch, stash or single");
 }

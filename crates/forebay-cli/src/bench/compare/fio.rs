@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::process::Command;
 
-use forebay::Spec;
+use forebay::{Knob, Spec};
 use forebay_fio::job::{Engine, Job};
 use forebay_fio::units::{Size, parse_bytes};
 
@@ -15,30 +15,9 @@ const OLDEST: (u32, u32) = (3, 0);
 /// The first fio that knows the engine io_uring.
 const OLDEST_WITH_IO_URING: (u32, u32) = (3, 13);
 
-/// Settings of the layer: fio has no layer, and the job is the same without them.
-const OF_THE_LAYER: &[&str] = &[
-    "plug",
-    "nomerges",
-    "kick",
-    "run_queue",
-    "wake",
-    "nr_requests",
-    "reserved_tags",
-    "async_depth",
-    "tag_set",
-    "queue_depth",
-    "nr_bios",
-    "iostats",
-    "nr_hw_queues",
-    "service",
-    "max_sectors_kb",
-    "fua",
-    "flush",
-    "flush_pending_ms",
-    "elide",
-    "exclusive",
-    "lock",
-];
+/// Settings of the layer beside those of [`forebay::KNOBS`]: fio has no layer, and the job is the
+/// same without them.
+const OF_THE_LAYER: &[&str] = &["tag_set", "service", "max_sectors_kb", "fua", "exclusive", "lock"];
 
 /// Keys of files that become options of fio ([`twin_of_file`]), that have no effect on the load, or
 /// that are noted ([`notes`]).
@@ -54,6 +33,10 @@ const OF_FILES: &[&str] = &[
 
 /// Keys that need io_uring, in Forebay and in fio.
 const OF_RINGS: [&str; 2] = ["fixed_buffers", "sqpoll"];
+
+fn is_of_the_layer(key: &str) -> bool {
+    Knob::named(key).is_some() || OF_THE_LAYER.contains(&key)
+}
 
 /// Returns the jobs for fio that do the same as `jobs`.
 ///
@@ -139,8 +122,7 @@ fn twin(job: &Job, spec: &Spec) -> Result<Job, String> {
     };
     let names = keys.split('&').filter_map(|pair| pair.split('=').next());
     let mut names = names.filter(|name| !name.is_empty());
-    if let Some(name) = names.find(|name| !harmless.contains(name) && !OF_THE_LAYER.contains(name))
-    {
+    if let Some(name) = names.find(|name| !harmless.contains(name) && !is_of_the_layer(name)) {
         return Err(format!("fio has no counterpart of the key `{name}` of {place}; leave it out"));
     }
     if spec.driver() == "null" {

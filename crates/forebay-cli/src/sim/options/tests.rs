@@ -7,7 +7,7 @@ use std::path::Path;
 use forebay_fio::host::Host;
 use forebay_fio::jobfile;
 use forebay_fio::options::OPTIONS;
-use forebay_sim::{ModelSpec, Options, run_jobs};
+use forebay_sim::run_jobs;
 
 use super::*;
 use crate::option_examples::EXAMPLES;
@@ -46,9 +46,8 @@ fn parse(text: &str) -> CommandLine {
 /// is refused.
 fn simulate(lines: &str) -> Result<String, String> {
     let command = parse(&format!("[a]\n{}\n", lines.replace(' ', "\n")));
-    let Settings { wake, queue_depth } = check(&command).map_err(|error| error.to_string())?;
-    let options = Options { wake, queue_depth, ..Options::default() };
-    let run = run_jobs(&command.jobs, 7, &ModelSpec::default(), &options);
+    let disk = check(&command).map_err(|error| error.to_string())?.disk().expect(lines);
+    let run = run_jobs(&command.jobs, 7, &disk, None);
     let summary = run.expect(lines).expect("no rule is broken");
     Ok(format!("{summary:?}"))
 }
@@ -57,11 +56,23 @@ fn simulate(lines: &str) -> Result<String, String> {
 fn every_option_changes_the_simulation_or_is_refused() {
     /// Options whose example asks for what the simulator does anyway.
     const AS_IT_IS: &[&str] = &["direct", "buffered", "thread", "group_reporting", "stonewall"];
+    /// Examples in the place of those for bench: the option, what it needs to have an effect, and
+    /// its value.
+    const IN_VIRTUAL_TIME: &[(&str, &str, &str)] = &[
+        ("filename", "", "model:nvme"),
+        ("reserved_tags", "queue_depth=4", "2"),
+        ("elide", "fsync=1", "on"),
+        ("flush", "fsync=1 filename=model:sata", "tail"),
+        ("nomerges", "rw=read iodepth_batch=4", "2"),
+        ("plug", "rw=read iodepth_batch=4", "none"),
+        ("max_sectors_kb", "bs=64k", "4"),
+    ];
     let base = "size=128k rw=randrw iodepth=4 numjobs=2";
     let mut runs = HashMap::new();
     for spec in OPTIONS.iter().filter(|spec| !spec.is_of_run() && spec.name != "name") {
-        let (_, needs, value) = EXAMPLES
+        let (_, needs, value) = IN_VIRTUAL_TIME
             .iter()
+            .chain(EXAMPLES)
             .find(|(name, ..)| *name == spec.name)
             .unwrap_or_else(|| panic!("{} has no example", spec.name));
         let value = match spec.name {
@@ -91,17 +102,14 @@ fn every_option_changes_the_simulation_or_is_refused() {
 
 #[test]
 fn all_refused_options_are_named_at_once_with_their_places() {
-    let text = "[global]\nfilename=model:hdd\nplug=per-level\n[a]\nkick=per-request\nrate=1m\n\
+    let text = "[global]\nfilename=disk.img\nplug=per-level\n[a]\nkick=per-request\nrate=1m\n\
                 [b]\nbuffered=1\nwrite_lat_log=x\n";
     let error = check(&parse(text)).expect_err("five options").to_string();
     let lines: Vec<_> = error.lines().filter(|line| line.starts_with("a.fio")).collect();
     let expected = [
-        "a.fio:2:1: filename=model:hdd: not simulated: the device is the one of --model; leave it \
-         out",
-        "a.fio:3:1: plug=per-level: not simulated: of the settings only wake and queue_depth are; \
-         leave it out",
-        "a.fio:5:1: kick=per-request: not simulated: of the settings only wake and queue_depth \
-         are; leave it out",
+        "a.fio:2:1: filename=disk.img: not simulated: the device must be a modelled one, such as \
+         model:nvme; leave it out, and use --device",
+        "a.fio:5:1: kick=per-request: not simulated: a commit takes no time here; leave it out",
         "a.fio:6:1: rate=1m: not simulated; leave it out",
         "a.fio:8:1: buffered=1: not simulated: the simulated device has no page cache; leave it \
          out",
@@ -109,7 +117,7 @@ fn all_refused_options_are_named_at_once_with_their_places() {
          leave it out",
     ];
     assert_eq!(lines, expected);
-    assert!(error.contains("\n  2 | filename=model:hdd\n    | ^^^^^^^^^^^^^^^^^^\n"), "{error}");
+    assert!(error.contains("\n  2 | filename=disk.img\n    | ^^^^^^^^^^^^^^^^^\n"), "{error}");
 }
 
 #[test]
@@ -123,9 +131,10 @@ fn values_that_ask_for_what_is_done_anyway_are_accepted() {
 
 #[test]
 fn settings_of_the_device_are_the_same_for_all_jobs() {
-    let both = "[global]\nwake=batch\nqueue_depth=1k\n[a]\n[b]\n";
-    let settings = Settings { wake: Some(WakePolicy::Batch), queue_depth: Some(1024) };
-    assert_eq!(check(&parse(both)).expect("they agree"), settings);
+    let both = "[global]\nwake=batch\nqueue_depth=1k\nfilename=model:nvme\n[a]\n[b]\n";
+    let settings = check(&parse(both)).expect("they agree");
+    let values = ["wake", "queue_depth", "device"].map(|key| settings.get(key));
+    assert_eq!(values, [Some("batch"), Some("1k"), Some("nvme")]);
     let error = |text: &str| check(&parse(text)).expect_err(text).to_string();
     let text = error("[a]\nwake=batch\n[b]\n");
     let expected = "a.fio:2:1: wake=batch: not simulated: all jobs share one device, and wake \

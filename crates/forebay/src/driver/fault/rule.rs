@@ -35,8 +35,7 @@
 //! write (`forebay info` shows both). Of `any`, one operation is enough.
 
 use crate::error::SpecError;
-use crate::size::size;
-use forebay_core::{BlockStatus, IssuedRequest, Op, QueueLimits};
+use forebay_core::{BlockStatus, IssuedRequest, Op, QueueLimits, parse_size};
 
 /// The rules, and what they have seen: shared by all queues.
 #[derive(Debug)]
@@ -93,8 +92,11 @@ pub(crate) const NAMES: [&str; 11] = [
 
 /// Parses a rule.
 pub(super) fn rule(text: &str) -> Result<Rule, SpecError> {
-    let bad =
-        |expected| SpecError::BadValue { key: "rule".to_owned(), value: text.to_owned(), expected };
+    let bad = |expected: &'static str| SpecError::BadValue {
+        key: "rule".to_owned(),
+        value: text.to_owned(),
+        expected: expected.into(),
+    };
     let expected_op = "any, or read, write, flush, discard, write_zeroes joined by `+`, first";
     let expected_effect = "a status such as io or medium, short=N, busy, delay=TIME, lie, nofua, \
                            writeback=STATUS or foreign_sync, after the operations";
@@ -112,7 +114,7 @@ pub(super) fn rule(text: &str) -> Result<Rule, SpecError> {
         let known = match part.split_once('=') {
             Some(("range", value)) => {
                 rule.range = value.split_once('+').and_then(|(start, len)| {
-                    let (start, len) = (size(start)?, size(len)?);
+                    let (start, len) = (parse_size(start)?, parse_size(len)?);
                     Some((start, start.checked_add(len)?))
                 });
                 rule.range.is_some()
@@ -164,7 +166,7 @@ fn effect(text: &str) -> Option<Effect> {
         return time_ns(time).map(Effect::Delay);
     }
     if let Some(len) = text.strip_prefix("short=") {
-        return size(len).map(Effect::Short);
+        return parse_size(len).map(Effect::Short);
     }
     status(text).map(Effect::Fail)
 }
@@ -229,10 +231,10 @@ impl Rule {
             true => missing(Op::Write),
             false => ops.find_map(missing),
         };
-        let bad = |expected| SpecError::BadValue {
+        let bad = |expected: &'static str| SpecError::BadValue {
             key: "rule".to_owned(),
             value: text.to_owned(),
-            expected,
+            expected: expected.into(),
         };
         expected.map_or(Ok(()), |expected| Err(bad(expected)))
     }

@@ -52,7 +52,7 @@ pub(super) fn open(file: File, engine: Engine) -> Result<Opened, OpenError> {
             Err(OpenError::Spec(SpecError::BadValue {
                 key: String::from("engine"),
                 value: String::from(if engine == Engine::Aio { "aio" } else { "psync" }),
-                expected: "io_uring, because fixed_buffers and sqpoll need it",
+                expected: "io_uring, because fixed_buffers and sqpoll need it".into(),
             }))
         }
         Engine::IoUring => match uring(&file) {

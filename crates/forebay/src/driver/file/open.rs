@@ -135,7 +135,7 @@ fn take_lock(keys: &mut Keys, exclusive: bool) -> Result<ImageLock, SpecError> {
         Some(ImageLock::Shared) if exclusive => Err(SpecError::BadValue {
             key: String::from("lock"),
             value: String::from("shared"),
-            expected: "on or off, because exclusive=on locks the whole file",
+            expected: "on or off, because exclusive=on locks the whole file".into(),
         }),
         lock => Ok(lock.unwrap_or(ImageLock::On)),
     }
@@ -151,7 +151,7 @@ fn ring_options(keys: &mut Keys) -> Result<RingOptions, OpenError> {
         return Err(OpenError::Spec(SpecError::BadValue {
             key: String::from("sqpoll_idle_ms"),
             value: idle.to_string(),
-            expected: "sqpoll=on as well",
+            expected: "sqpoll=on as well".into(),
         }));
     }
     let idle_ms = idle.map_or(SQPOLL_IDLE_MS, |idle| idle as u32);

@@ -114,7 +114,7 @@ fn take_size(keys: &mut Keys, preset: &Preset, block: u64) -> Result<u64, SpecEr
     let max = i64::MAX as u64;
     let expected = "a size above 0, in whole logical blocks";
     let given = keys.take("size", expected, |value| {
-        crate::size::size(value).filter(|&len| (1..=max).contains(&len) && len % block == 0)
+        forebay_core::parse_size(value).filter(|&len| (1..=max).contains(&len) && len % block == 0)
     })?;
     Ok(given.unwrap_or(preset.capacity_bytes))
 }

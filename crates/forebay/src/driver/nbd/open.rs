@@ -44,7 +44,7 @@ pub(in crate::driver) fn open(
         return Err(OpenError::Spec(SpecError::BadValue {
             key: String::from("exclusive"),
             value: String::from("on"),
-            expected: "off: the server decides which other clients use an export",
+            expected: "off: the server decides which other clients use an export".into(),
         }));
     }
     let refused = |why| OpenError::Nbd { uri: uri.to_string(), why };

@@ -1,0 +1,262 @@
+//! Simulated devices by name: `nvme`, `hdd:seek_ns=4000000`, `fixed:latency_ns=80000,channels=8` or
+//! `flaky:fail=1000`.
+
+use crate::engine::Engine;
+use forebay_core::{BlockStatus, Policy, QueueLimits, parse_size};
+use forebay_model::machines::{self, Preset};
+use forebay_model::{Faults, Fixed, Flaky};
+use std::str::FromStr;
+
+/// A simulated device, as its user wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeviceSpec {
+    /// See [`Fixed`].
+    Fixed {
+        /// The latency of a command, ns.
+        latency_ns: u64,
+        /// How many commands it works on at once.
+        channels: u32,
+    },
+    /// See [`Flaky`].
+    Flaky {
+        /// The shortest latency, ns.
+        min_ns: u64,
+        /// The mean of what comes on top of it, ns.
+        mean_ns: u64,
+        /// The faults.
+        faults: Faults,
+    },
+    /// A device of [`machines`], with other constants or another size.
+    Machine(MachineSpec),
+}
+
+/// A device of a published experiment.
+#[derive(Clone, Debug)]
+pub struct MachineSpec {
+    preset: &'static Preset,
+    /// In the order of its parameters.
+    values: Vec<u64>,
+    capacity_bytes: u64,
+}
+
+impl PartialEq for MachineSpec {
+    fn eq(&self, other: &MachineSpec) -> bool {
+        let key = |spec: &MachineSpec| (spec.preset.name, spec.values.clone(), spec.capacity_bytes);
+        key(self) == key(other)
+    }
+}
+
+impl Eq for MachineSpec {}
+
+impl Default for DeviceSpec {
+    /// Eight channels of 80 us.
+    fn default() -> DeviceSpec {
+        DeviceSpec::Fixed { latency_ns: 80_000, channels: 8 }
+    }
+}
+
+/// The defaults of `flaky`.
+const FLAKY: DeviceSpec = DeviceSpec::Flaky {
+    min_ns: 20_000,
+    mean_ns: 60_000,
+    faults: Faults {
+        fail: 1_000,
+        statuses: 1 << BlockStatus::Io as u16 | 1 << BlockStatus::Medium as u16,
+        offline: 0,
+        refuse: 0,
+        busy: 10_000,
+        short: 10_000,
+        none: 0,
+        bad_block: 10,
+        straggler: 1_000,
+    },
+};
+
+impl DeviceSpec {
+    /// Returns the names of all devices.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        machines::ALL.iter().map(|preset| preset.name).chain(["fixed", "flaky"])
+    }
+
+    /// Returns the policy of a disk on it where the user sets nothing.
+    pub fn policy(&self) -> Policy {
+        let default = Policy::default();
+        match self {
+            DeviceSpec::Machine(MachineSpec { preset, .. }) => {
+                Policy { queue_depth: preset.queue_depth, ..default }
+            }
+            _ => default,
+        }
+    }
+
+    /// Returns whether its times are those of a device, so that speed means something.
+    pub fn has_times(&self) -> bool {
+        !matches!(self, DeviceSpec::Flaky { .. })
+    }
+
+    /// Returns its size in bytes, if it has one of its own.
+    pub(crate) fn capacity_bytes(&self) -> Option<u64> {
+        match self {
+            DeviceSpec::Machine(machine) => Some(machine.capacity_bytes),
+            _ => None,
+        }
+    }
+
+    /// Returns the limits of a disk on it, of this size and logical block size.
+    pub(crate) fn limits(&self, capacity_bytes: u64, block: u32) -> QueueLimits {
+        let limits = QueueLimits {
+            capacity_bytes: Some(capacity_bytes),
+            logical_block_size: block,
+            physical_block_size: block,
+            discard_granularity: block,
+            max_discard_sectors: 1 << 16,
+            max_discard_segments: 256,
+            max_write_zeroes_sectors: 1 << 16,
+            volatile_cache: true,
+            fua: true,
+            ..QueueLimits::default()
+        };
+        match self {
+            DeviceSpec::Machine(MachineSpec { preset, .. }) => QueueLimits {
+                max_sectors: preset.max_sectors,
+                rotational: preset.rotational,
+                volatile_cache: preset.volatile_cache,
+                flush_queueable: preset.flush_queueable,
+                fua: false,
+                ..limits
+            },
+            _ => limits,
+        }
+    }
+
+    /// Creates the device.
+    pub(crate) fn build(&self, logical_block_size: u32) -> Engine {
+        match self {
+            &DeviceSpec::Fixed { latency_ns, channels } => {
+                Engine::Model(Box::new(Fixed::new(latency_ns, channels)))
+            }
+            &DeviceSpec::Flaky { min_ns, mean_ns, faults } => {
+                Engine::Model(Box::new(Flaky::new(logical_block_size, min_ns, mean_ns, faults)))
+            }
+            DeviceSpec::Machine(MachineSpec { preset, values, .. }) => {
+                Engine::Machine(preset.machine_of(values))
+            }
+        }
+    }
+
+    fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
+        let Some(value) = parse_size(text) else {
+            return Err(format!("{key}={text}: expected a whole number, such as 4000 or 4k"));
+        };
+        let small = || u32::try_from(value).map_err(|_| format!("{key}={value} is too large"));
+        match self {
+            DeviceSpec::Fixed { latency_ns, channels } => match key {
+                "latency_ns" => *latency_ns = value,
+                "channels" if value == 0 => return Err("channels=0: there must be one".to_owned()),
+                "channels" => *channels = small()?,
+                _ => return Err(format!("fixed takes latency_ns and channels, not {key}")),
+            },
+            DeviceSpec::Flaky { min_ns, mean_ns, faults } => match key {
+                "min_ns" => *min_ns = value,
+                "mean_ns" => *mean_ns = value,
+                "fail" => faults.fail = small()?,
+                "offline" => faults.offline = small()?,
+                "refuse" => faults.refuse = small()?,
+                "busy" => faults.busy = small()?,
+                "short" => faults.short = small()?,
+                "none" => faults.none = small()?,
+                "bad_block" => faults.bad_block = small()?,
+                "straggler" => faults.straggler = small()?,
+                _ => {
+                    return Err(format!(
+                        "flaky takes min_ns, mean_ns, and, per million, fail, offline, refuse, \
+                         busy, short, none, bad_block and straggler, not {key}"
+                    ));
+                }
+            },
+            DeviceSpec::Machine(machine) => return machine.set(key, value),
+        }
+        Ok(())
+    }
+}
+
+impl MachineSpec {
+    fn new(preset: &'static Preset) -> MachineSpec {
+        let (values, capacity_bytes) = (preset.defaults(), preset.capacity_bytes);
+        MachineSpec { preset, values, capacity_bytes }
+    }
+
+    fn set(&mut self, key: &str, value: u64) -> Result<(), String> {
+        let MachineSpec { preset, values, capacity_bytes } = self;
+        if key == "size" {
+            let is_size = value > 0 && value.is_multiple_of(4096);
+            *capacity_bytes = value;
+            let error = || format!("size={value}: expected a size above 0, a multiple of 4096");
+            return if is_size { Ok(()) } else { Err(error()) };
+        }
+        let Some(place) = preset.place_of(key) else {
+            let names: Vec<_> = preset.parameters.iter().map(|parameter| parameter.name).collect();
+            return Err(format!("{} takes size, {}, not {key}", preset.name, names.join(", ")));
+        };
+        let parameter = &preset.parameters[place];
+        if !(parameter.min..=parameter.max).contains(&value) {
+            return Err(format!("{key}={value}: expected {}", parameter.expected));
+        }
+        values[place] = value;
+        Ok(())
+    }
+}
+
+impl FromStr for DeviceSpec {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<DeviceSpec, String> {
+        let (name, keys) = text.split_once(':').unwrap_or((text, ""));
+        let mut device = match (name, machines::named(name)) {
+            ("fixed", _) => DeviceSpec::default(),
+            ("flaky", _) => FLAKY,
+            (_, Some(preset)) => DeviceSpec::Machine(MachineSpec::new(preset)),
+            (_, None) => {
+                let names: Vec<_> = DeviceSpec::names().collect();
+                return Err(format!("no device has this name; there are {}", names.join(", ")));
+            }
+        };
+        for pair in keys.split(',').filter(|pair| !pair.is_empty()) {
+            let Some((key, value)) = pair.split_once('=') else {
+                return Err(format!("'{pair}' is not key=value"));
+            };
+            device.set(key, value)?;
+        }
+        Ok(device)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_named_with_the_constants_that_differ() {
+        let expected = DeviceSpec::Fixed { latency_ns: 5, channels: 8 };
+        assert_eq!("fixed:latency_ns=5".parse(), Ok(expected));
+        assert_eq!("fixed".parse(), Ok(DeviceSpec::default()));
+        assert_eq!("flaky".parse(), Ok(FLAKY));
+        let nvme: DeviceSpec = "nvme:size=2g,latency_ns=9000".parse().expect("a device");
+        let DeviceSpec::Machine(machine) = &nvme else { panic!("{nvme:?}") };
+        let place = machine.preset.place_of("latency_ns").expect("a constant");
+        assert_eq!((machine.capacity_bytes, machine.values[place]), (2 << 30, 9000));
+        assert_ne!(Ok(nvme), "nvme".parse());
+    }
+
+    #[test]
+    fn wrong_devices_are_refused_with_the_right_names() {
+        let refused = |text: &str| text.parse::<DeviceSpec>().expect_err(text);
+        assert!(refused("").contains("there are hdd, ssd-sas, nvme, virtio-ram, sata, fixed"));
+        assert!(refused("nvme:seek_ns=1").contains("nvme takes size, bytes_per_s"));
+        assert!(refused("nvme:nr_channels=0").starts_with("nr_channels=0: expected"));
+        assert!(refused("hdd:size=1000").contains("a multiple of 4096"));
+        for wrong in ["fixed:channels=0", "fixed:fail=1", "flaky:fail", "flaky:fail=x"] {
+            refused(wrong);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The times of a simulated device: a model, or a machine that chooses what to serve next.
+
+use crate::heap::Event;
+use forebay_core::BlockStatus;
+use forebay_model::{Admission, Command, Machine, Model, Random, Service};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) enum Engine {
+    /// The completion time of a command is fixed when it begins.
+    Model(Box<dyn Model>),
+    /// The completion time of a command is fixed when the machine serves it.
+    Machine(Box<dyn Machine>),
+}
+
+/// A command that has begun.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    pub(crate) result: Result<u64, BlockStatus>,
+    /// The event that completes it, or brings the machine's next completion.
+    pub(crate) at_ns: Option<u64>,
+    pub(crate) event: Event,
+}
+
+/// How many tags a machine's id has room for, in bits. Above them is the hardware context.
+const TAG_BITS: u32 = 16;
+
+impl Engine {
+    /// Returns whether the device accepts a command.
+    pub(crate) fn admit(&mut self, command: &Command, now: u64, random: &mut Random) -> Admission {
+        match self {
+            Engine::Model(model) => model.admit(command, random),
+            Engine::Machine(machine) if machine.may_begin(command, now) => Admission::Taken,
+            Engine::Machine(_) => Admission::Busy,
+        }
+    }
+
+    /// Returns whether a command that was accepted may begin. A machine may have become full since
+    /// by other commands of the same batch; then it may begin after a completion.
+    pub(crate) fn may_begin(&self, command: &Command, now: u64) -> bool {
+        match self {
+            Engine::Model(_) => true,
+            Engine::Machine(machine) => machine.may_begin(command, now),
+        }
+    }
+
+    /// Begins a command of a hardware context, which its tag names.
+    pub(crate) fn begin(
+        &mut self,
+        (hctx, tag): (usize, usize),
+        command: &Command,
+        now: u64,
+        random: &mut Random,
+    ) -> Begun {
+        match self {
+            Engine::Model(model) => {
+                let Service { done_at_ns, result } = model.serve(command, now, random);
+                assert!(done_at_ns >= now, "a model does not go back in time");
+                Begun { result, at_ns: Some(done_at_ns), event: Event::Done { hctx, tag } }
+            }
+            Engine::Machine(machine) => {
+                machine.begin((hctx as u32) << TAG_BITS | tag as u32, command, now, random);
+                let at_ns = machine.next_at_ns().map(|at_ns| at_ns.max(now));
+                Begun { result: Ok(command.len), at_ns, event: Event::Machine }
+            }
+        }
+    }
+
+    /// Takes a command that a machine has completed by now: its hardware context, its tag, and its
+    /// result.
+    pub(crate) fn take_done(
+        &mut self,
+        now: u64,
+        random: &mut Random,
+    ) -> Option<(usize, usize, Result<u64, BlockStatus>)> {
+        let Engine::Machine(machine) = self else { return None };
+        let done = machine.take_done(now, random)?;
+        let tag = done.id & ((1 << TAG_BITS) - 1);
+        Some(((done.id >> TAG_BITS) as usize, tag as usize, done.result))
+    }
+
+    /// Returns when a machine completes its next command.
+    pub(crate) fn next_at_ns(&self) -> Option<u64> {
+        match self {
+            Engine::Model(_) => None,
+            Engine::Machine(machine) => machine.next_at_ns(),
+        }
+    }
+}
