@@ -270,7 +270,8 @@ pub(super) const BUGS: &[Bug] = &[
         what: "V4: the thread of a disk runs wakers as the leader",
         edits: &[Edit {
             file: SERVICE,
-            from: "            if token.wakes_tasks() {\n                return Some(token);\n            }\n",
+            from: "            if token.wakes_tasks() {\n                \
+                   return Some(token);\n            }\n",
             to: "",
         }],
         test: Test::it(

@@ -107,7 +107,7 @@ mod models {
             let backing = Backing::shared(1);
             let state = Arc::new((Check::new(Way::Sync), backing, AtomicBool::new(true)));
             let run = |(check, backing, error): &(Check, Backing, AtomicBool)| {
-                // The kernel's error word has an order of its own. Relaxed: this model has no other.
+                // Relaxed: the kernel's error word, whose order is its own.
                 let finds_error = |_: &mut Way| error.swap(false, Ordering::Relaxed);
                 check.run_by(backing.durability(), true, finds_error);
                 assert_eq!(backing.durability().nr_failures(), 1, "it is recorded");
