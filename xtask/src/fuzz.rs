@@ -20,7 +20,7 @@ use crate::command::{Line, root, target};
 use crate::nightly;
 use crate::tools;
 
-/// What is fuzzed, and what it begins with besides the seeds that it makes.
+/// A fuzz target, and the inputs that it begins with, beside the seeds that it makes.
 struct Target {
     name: &'static str,
     /// A directory of the checkout.

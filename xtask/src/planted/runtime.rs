@@ -3,6 +3,7 @@
 
 use super::{Bug, Edit, Test};
 
+const SERVICE: &str = "crates/forebay/src/runtime/service.rs";
 const TAG_POOL: &str = "crates/forebay/src/runtime/tag_pool.rs";
 const TOKEN: &str = "crates/forebay/src/runtime/hctx/token.rs";
 const WAIT: &str = "crates/forebay/src/runtime/wait.rs";
@@ -228,5 +229,55 @@ pub(super) const BUGS: &[Bug] = &[
         }],
         test: Test::model("future::models::a_future_is_woken_by_the_thread_that_it_starts"),
         says: "",
+    },
+    Bug {
+        name: "service-leads-beside-a-leader",
+        what: "V1: the thread of a disk leads, although another thread does",
+        edits: &[Edit {
+            file: SERVICE,
+            from: "    let leads = hctxs[SHARED].run.try_lead();\n",
+            to: "    hctxs[SHARED].run.try_lead();\n    let leads = true;\n",
+        }],
+        test: Test::it(
+            "forebay",
+            "futures::the_thread_that_a_future_starts_follows_a_reader_that_waits_in_the_driver",
+        ),
+        // libtest keeps the message of the assertion in the token.
+        says: "SIGABRT",
+    },
+    Bug {
+        name: "service-steps-down-silently",
+        what: "V2: the thread of a disk steps down, and wakes no event loop",
+        edits: &[Edit { file: SERVICE, from: "        hctx.wake_loops();\n", to: "" }],
+        test: Test::model(
+            "future::models::an_event_loop_submits_while_the_thread_of_the_disk_steps_down",
+        ),
+        says: "the loop sleeps for ever",
+    },
+    Bug {
+        name: "service-not-kicked",
+        what: "V3: a disk that is closed does not end the wait of its thread",
+        edits: &[Edit {
+            file: SERVICE,
+            from: "                return token.kick();\n",
+            to: "                return token.finish();\n",
+        }],
+        test: Test::model("future::models::a_future_is_woken_by_the_thread_that_it_starts"),
+        says: "deadlock",
+    },
+    Bug {
+        name: "wakers-run-by-the-leader",
+        what: "V4: the thread of a disk runs wakers as the leader",
+        edits: &[Edit {
+            file: SERVICE,
+            from: "            if token.wakes_tasks() {\n                \
+                   return Some(token);\n            }\n",
+            to: "",
+        }],
+        test: Test::it(
+            "forebay",
+            "futures::a_waker_may_wait_for_a_lock_that_a_thread_holds_during_a_blocking_call",
+        ),
+        says: "a thread waits for ever",
     },
 ];

@@ -16,6 +16,7 @@
 //! place's own descriptor, which no ring has: so they end with the disk or the place, and not when
 //! the kernel has taken a ring apart.
 
+mod check;
 mod exclusive;
 mod image_lock;
 mod ofd_lock;

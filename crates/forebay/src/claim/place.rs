@@ -12,7 +12,7 @@
 //!   is closed takes no error with it.
 //! - O2 An open file that is opened later moves no durable point before a check has followed its
 //!   opening. A check takes the error that the place's file has not reported yet.
-//! - O3 A check and the record of its loss are one step for other checks, by a lock.
+//! - O3 A check and the record of its loss are one step for other checks, by a lock (`check.rs`).
 //!
 //! Why a flush through an open file D never makes a lost write A durable. A's write-back fails at
 //! a time e, before D's flush ends without an error (the flush itself writes what is still cached).
@@ -33,9 +33,7 @@
 //!
 //! When the last disk on a place is closed its points end, and what was written and not flushed is
 //! as durable as after `close`. The disk that is opened next begins with points of its own.
-// It makes a system call that the standard library does not wrap.
-#![allow(unsafe_code)]
-
+use super::check::{Check, Way};
 use super::exclusive;
 use super::image_lock::{Access, Denied, ImageLocks};
 use crate::file_system;
@@ -43,10 +41,9 @@ use crate::runtime::fork::Origin;
 use forebay_core::Backing;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::{Mutex, OnceLock, PoisonError, TryLockError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The same however it was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,8 +79,7 @@ pub(super) struct Place {
     /// The byte locks of all disks, on `file`.
     image_locks: Mutex<ImageLocks>,
     backing: Backing,
-    /// How a check is made, and held during one.
-    check: Mutex<Check>,
+    check: Check,
 }
 
 impl Drop for Place {
@@ -92,15 +88,6 @@ impl Drop for Place {
             exclusive::unlock(&self.file);
         }
     }
-}
-
-/// How the error is found that a file has not reported yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Check {
-    /// By a wait for the write-back of a range without pages.
-    Wait,
-    /// By a sync.
-    Sync,
 }
 
 impl Place {
@@ -112,7 +99,7 @@ impl Place {
         backing: Backing,
     ) -> Place {
         let is_local = matches!(name, Name::BlockDevice(_)) || file_system::is_local(&file);
-        let check = if is_local { Check::Wait } else { Check::Sync };
+        let way = if is_local { Way::Wait } else { Way::Sync };
         Place {
             name,
             origin: Origin::here(),
@@ -122,7 +109,7 @@ impl Place {
             is_sole,
             image_locks: Mutex::default(),
             backing,
-            check: Mutex::new(check),
+            check: Check::new(way),
         }
     }
 
@@ -161,41 +148,7 @@ impl Place {
     /// `may_sync`, and where nothing less does.
     pub(super) fn check(&self, may_sync: bool) {
         let file = self.writable.get().unwrap_or(&self.file);
-        // A check that must not wait does not wait for the sync of another thread either. That
-        // thread records what it finds.
-        let check = match may_sync {
-            true => Some(self.check.lock().unwrap_or_else(PoisonError::into_inner)),
-            false => match self.check.try_lock() {
-                Ok(check) => Some(check),
-                Err(TryLockError::Poisoned(check)) => Some(check.into_inner()),
-                Err(TryLockError::WouldBlock) => None,
-            },
-        };
-        let Some(mut check) = check else { return };
-        if *check == Check::Wait {
-            match wait_for_nothing(file).map_err(|error| error.raw_os_error()) {
-                Ok(()) => return,
-                // No error of a write-back on these file systems: the call is missing or forbidden.
-                Err(Some(libc::ENOSYS | libc::EPERM)) => *check = Check::Sync,
-                Err(_) => return self.backing.durability().flush_failed(),
-            }
-        }
-        if may_sync && file.sync_data().is_err() {
-            self.backing.durability().flush_failed();
-        }
-    }
-}
-
-/// Fails if an error of a write-back has not been reported to this open file. Waits for nothing.
-fn wait_for_nothing(file: &File) -> io::Result<()> {
-    /// No file has a page there that is written back.
-    const LAST: i64 = i64::MAX - 1;
-    // SAFETY: numbers only.
-    match unsafe {
-        libc::sync_file_range(file.as_raw_fd(), LAST, 1, libc::SYNC_FILE_RANGE_WAIT_BEFORE)
-    } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
+        self.check.run(file, self.backing.durability(), may_sync);
     }
 }
 
@@ -234,12 +187,12 @@ mod tests {
 
     #[test]
     fn check_finds_an_error_that_was_reported_elsewhere_once() {
-        for (way, may_sync) in [(Check::Wait, false), (Check::Wait, true), (Check::Sync, true)] {
+        for (way, may_sync) in [(Way::Wait, false), (Way::Wait, true), (Way::Sync, true)] {
             let Some(device) = ThinDevice::new("check_finds_an_error_...") else { return };
             let node = Path::new(&device.node);
             let place = place(node, true);
-            assert_eq!(*place.check.lock().unwrap(), Check::Wait, "of a block device");
-            *place.check.lock().unwrap() = way;
+            assert_eq!(place.check.way(), Way::Wait, "of a block device");
+            place.check.set_way(way);
             place.join(node, false).expect("it opens for writing");
             assert!(place.writable.get().is_some());
             let writer = open_again(node, place.name, false, 0).expect("it opens");
@@ -261,7 +214,7 @@ mod tests {
     fn check_that_must_not_wait_leaves_the_error_to_one_that_may() {
         let Some(device) = ThinDevice::new("check_that_must_not_wait_...") else { return };
         let place = place(Path::new(&device.node), false);
-        *place.check.lock().unwrap() = Check::Sync;
+        place.check.set_way(Way::Sync);
         let writer = open_again(Path::new(&device.node), place.name, false, 0).expect("it opens");
         writer.write_all_at(&A, 0).expect("a write into the cache");
         device.fail_write_back();
@@ -276,7 +229,7 @@ mod tests {
         let Some(device) = ThinDevice::new("loss_that_was_acknowledged_...") else { return };
         let disk = Disk::open(&format!("psync:{}", device.node)).expect("it opens");
         let claim = disk.shared.claim();
-        *claim.place().expect("a device").check.lock().unwrap() = Check::Sync;
+        claim.place().expect("a device").check.set_way(Way::Sync);
         disk.write_at(&A, 0).expect("a write into the cache");
         device.fail_write_back();
         disk.flush().expect_err("it is lost");

@@ -8,7 +8,8 @@
 //!   (W3), like any waiter. It keeps the baton until it steps down, or has wakers to run (V4).
 //! - V2 It steps down when an event loop asks for the disk's descriptor, or when the disk is
 //!   closed. A thread that follows steps down once it leads. A leader that steps down passes the
-//!   baton, then turns once more: what came while it was kicked was left to it (W6).
+//!   baton, then wakes the event loops: what came while it was kicked was left to it (W6). Their
+//!   turn, or that of the thread that closes the disk, finds it.
 //! - V3 When the disk is closed, no other thread leads (a leader has a handle of the disk). So the
 //!   thread has the baton, gets it, or runs wakers, and comes to its end.
 //! - V4 It passes the baton before it runs wakers, and leads again, or follows, after them. A waker
@@ -164,9 +165,7 @@ impl Server {
             self.state.is_leading.store(false, Ordering::Relaxed);
             hctx.run.unblock();
             hctx.hand_off();
-            hctx.run_turn();
         }
-        // Its last turns may have ended what the event loop now waits for at the descriptor.
         hctx.wake_loops();
         self.state.is_gone.store(true, Ordering::Relaxed);
     }

@@ -176,10 +176,11 @@ impl Toy {
             .expect("a toy has no system to fail")
     }
 
-    /// Whether the descriptor of a driver would be readable: a completion or a kick is there.
+    /// Returns whether the descriptor of a driver would be readable: a completion is there that was
+    /// announced, or a kick.
     pub(crate) fn has_done(&self) -> bool {
         let state = lock(&self.state);
-        state.nr_posted > state.nr_reaped
+        self.how.by != By::Silence && state.nr_posted > state.nr_reaped
     }
 
     /// The device's thread: completes `nr` requests, as they come.

@@ -112,7 +112,7 @@ fn a_file_that_another_program_has_locked_is_refused() {
 fn exclusive_reader_is_refused_while_another_program_has_any_lock() {
     let scratch = Scratch::new(1 << 20);
     let other = File::open(&scratch.path).expect("the file");
-    // Of a virtual machine, and of another exclusive reader.
+    // The locks of a virtual machine end at byte 101. An exclusive reader locks the whole file.
     for len in [101, 0] {
         lock(&other, libc::F_RDLCK, len);
         let error = refusal(&scratch.spec("exclusive=on&read_only=on"));
@@ -273,7 +273,7 @@ fn a_file_system_without_byte_locks_causes_a_warning() {
 #[test]
 fn file_whose_locks_fail_is_refused_since_another_program_may_have_it() {
     let scratch = Scratch::new(1 << 20);
-    let error = open_where_locks_fail(libc::EIO, &scratch.spec("")).expect_err("nobody can tell");
+    let error = open_where_locks_fail(libc::EIO, &scratch.spec("")).expect_err("the lock failed");
     assert!(error.contains("fcntl(F_OFD_SETLK)"), "{error}");
     open_where_locks_fail(libc::EIO, &scratch.spec("lock=off")).expect("no lock is needed");
 }

@@ -62,7 +62,7 @@ pub(crate) struct EventFd(File);
 impl EventFd {
     #[expect(unsafe_code, reason = "eventfd is a system call")]
     pub(crate) fn new() -> EventFd {
-        // SAFETY: numbers only; the descriptor is new, and nobody else's.
+        // SAFETY: the call takes numbers only. The descriptor is new, so nothing else closes it.
         let fd = unsafe {
             let fd = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
             assert!(fd >= 0, "a descriptor");

@@ -299,6 +299,25 @@ fn call_with_the_lock(disk: &Disk, spec: &str, ends: Ends) {
     }
 }
 
+/// V1.
+#[test]
+fn the_thread_that_a_future_starts_follows_a_reader_that_waits_in_the_driver() {
+    let scratch = Scratch::new(1 << 20);
+    let spec = |driver| format!("{driver}:{}", scratch.spec("direct=on"));
+    for inner in [spec("file"), spec("aio"), spec("psync"), "ram:1M?nr_bios=64".into()] {
+        let spec = format!("fault:{inner}&rule=read:delay=100ms:range=0+4k");
+        let disk = open(&spec);
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| disk.read_at(&mut Buf::new(4096), 0));
+            // The reader now waits in the driver. If it does not yet, the test is only weaker.
+            thread::sleep(Duration::from_millis(30));
+            let task = async { disk.start(Io::read(Buf::new(4096), 512 << 10)).await };
+            assert_eq!(block_on(task, &spec).expect("a good I/O").result, Ok(4096), "{spec}");
+            reader.join().expect("no panic").expect("a read");
+        });
+    }
+}
+
 /// V4.
 #[test]
 fn a_waker_may_wait_for_a_lock_that_a_thread_holds_during_a_blocking_call() {

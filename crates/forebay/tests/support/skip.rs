@@ -2,9 +2,6 @@
 //!
 //! The twin for the other crates' tests is this file, included by its path.
 
-// Each program that includes this file uses some of it.
-#![allow(dead_code)]
-
 use std::io::Write;
 
 /// Reports that a test, or a part of it, cannot run on this machine, and why. The caller returns
