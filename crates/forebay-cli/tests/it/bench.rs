@@ -232,7 +232,7 @@ fn the_layer_block_explains_its_counters_by_their_labels() {
         "  delays       : tag waits=0, device busy=0, retried after an error=0, not retried=0";
     assert_eq!(lines[5], delays);
     assert!(lines[6].starts_with("  a.0          : tag waits=0, switches: voluntary="), "{layer}");
-    let settings = "  settings     : nr_hw_queues=1, max_sectors_kb=64, iostats=off";
+    let settings = "  settings     : nr_hw_queues=1, iostats=off, max_sectors_kb=64";
     assert_eq!(lines[7..], [settings]);
 }
 
