@@ -163,7 +163,7 @@ pub(super) const BUGS: &[Bug] = &[
             from: "if flush.is_settling && !flush.fua.is_waited_for() {",
             to: "if flush.is_settling {",
         }],
-        test: Test::it("forebay-core", "fua::flush_ends_after_the_fua_writes_beside_it"),
+        test: Test::it("forebay-core", "fua::flush_ends_after_each_of_the_fua_writes_beside_it"),
         says: "",
     },
     Bug {
@@ -183,7 +183,8 @@ pub(super) const BUGS: &[Bug] = &[
         edits: &[Edit {
             file: PLACE,
             from: "        let file = self.writable.get().unwrap_or(&self.file);\n",
-            to: "        let path = format!(\"/proc/self/fd/{}\", self.file.as_raw_fd());\n        \
+            to: "        let path = format!(\"/proc/self/fd/{}\", \
+                 std::os::fd::AsRawFd::as_raw_fd(&self.file));\n        \
                  let file = &File::open(path).expect(\"the file opens again\");\n",
         }],
         test: Test::it(

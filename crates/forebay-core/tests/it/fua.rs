@@ -150,6 +150,25 @@ fn flush_ends_after_the_fua_writes_beside_it() {
 }
 
 #[test]
+fn flush_ends_after_each_of_the_fua_writes_beside_it() {
+    for last_fails in [false, true] {
+        let mut bench = bench(direct());
+        let point = wrote(&mut bench, 1);
+        write(&mut bench, FUA, 2);
+        write(&mut bench, FUA, 3);
+        flush(&mut bench, 4);
+        bench.complete(2, Ok(0));
+        bench.complete(0, Ok(K4));
+        assert_eq!(bench.ends(), [(2, Ok(K4))], "another write may have received the error");
+        assert!(!bench.queue.device.durability().is_durable(point));
+        bench.complete(0, if last_fails { IO } else { Ok(K4) });
+        let ends = if last_fails { [(3, IO), (4, IO)] } else { [(3, Ok(K4)), (4, Ok(0))] };
+        assert_eq!(bench.ends(), ends);
+        assert_eq!(bench.queue.device.durability().is_durable(point), !last_fails);
+    }
+}
+
+#[test]
 fn flush_that_waits_for_its_turn_fails_with_the_fua_write() {
     let mut bench = bench(direct());
     wrote(&mut bench, 1);

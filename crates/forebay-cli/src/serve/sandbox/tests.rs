@@ -9,6 +9,7 @@ use std::os::unix::net::UnixListener;
 use super::*;
 use forebay::Disk;
 
+#[expect(dead_code, reason = "these tests are skipped only for what the kernel lacks")]
 #[path = "../../../../forebay/tests/support/skip.rs"]
 mod skip;
 
