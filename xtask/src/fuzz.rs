@@ -20,7 +20,7 @@ use crate::command::{Line, root, target};
 use crate::nightly;
 use crate::tools;
 
-/// A fuzz target, and the inputs that it begins with, beside the seeds that it makes.
+/// A fuzz target, and its initial inputs besides the seeds that it generates.
 struct Target {
     name: &'static str,
     /// A directory of the checkout.

@@ -31,6 +31,15 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// Returns the failure with `context` before its message.
+    pub(crate) fn with_context(self, context: &str) -> Self {
+        match self {
+            Self::Usage(message) => Self::Usage(format!("{context}{message}")),
+            Self::Run(message) => Self::Run(format!("{context}{message}")),
+            other => other,
+        }
+    }
+
     /// Returns the failure of a disk that cannot be opened, with `context` before the message. A
     /// wrong spec is wrong usage; an error of the system is not.
     pub(crate) fn open(context: &str, error: &OpenError) -> Self {

@@ -93,7 +93,7 @@ pub(crate) fn policy_of(info: &DiskInfo) -> Value {
     Value::Object(knobs.chain(others).collect())
 }
 
-/// Returns the value of a setting: numbers as numbers.
+/// Returns a setting's value as JSON: a number if it is one, else text.
 fn value_of(knob: &Knob, policy: &Policy) -> Value {
     let text = knob.get(policy);
     text.parse::<u64>().map_or_else(|_| Value::from(text), Value::from)

@@ -3,9 +3,9 @@
 //! It runs a job file on a modelled device, or random scenarios, one for each seed. The output ends
 //! with the command that repeats the run. A broken rule is a failure of the run.
 
-mod disk;
 mod nbd;
 mod options;
+mod settings;
 mod variants;
 
 use std::collections::hash_map::RandomState;
@@ -16,15 +16,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args as ClapArgs;
+use forebay_fio::arguments::quoted;
 use forebay_fio::job::Job;
 use forebay_fio::jobfile;
-use forebay_sim::{
-    DeviceSpec, JobDisk, Options, QUEUE_DEPTH_MAX, Summary, Violation, WakePolicy, lab, run_jobs,
-    run_seed,
-};
+use forebay_sim::{JobDisk, Options, QUEUE_DEPTH_MAX, Summary, Violation, run_jobs, run_seed};
 
-use self::disk::Settings;
-use self::variants::Variant;
+use self::settings::Settings;
+use self::variants::{Run, Variant};
 use crate::failure::Failure;
 use crate::machine::{self, Machine};
 use crate::output::{self, ProgressLine};
@@ -35,15 +33,15 @@ const PROGRESS_PERIOD: Duration = Duration::from_millis(500);
 
 /// The end of `forebay sim --help`.
 const NOTES: &str = "\
-A job file describes the load. Its settings of the layer take effect, and so does a filename such as
-model:nvme?wake=batch; --device and --set replace them. An option or setting that has no effect here
-is an error. What would another setting change?
+A job file describes the load. It may also set keys of the disk (queue_depth=8) and name a modelled
+device (filename=model:nvme?wake=batch). --device, --set, --wake and --queue-depth override these.
+An option or key that would have no effect is an error. To see what another setting would change:
   forebay sim JOB.fio --device nvme --compare wake=batch --compare plug=none
   forebay sim JOB.fio --sweep queue_depth=1,8,64,512
   forebay sim JOB.fio --sweep device=hdd,sata,ssd-sas,nvme
-The work of processors takes next to no time in it; forebay lab models that for a few loads, and
-  forebay bench --filename=model:nvme --compare='?wake=batch' ...
-runs a modelled device in real time.";
+Processors cost almost nothing in virtual time. `forebay lab` models their cost for a few loads. To
+run a modelled device in real time:
+  forebay bench --filename=model:nvme --compare='?wake=batch' ...";
 
 /// The arguments after `sim`.
 #[derive(Debug, ClapArgs)]
@@ -66,27 +64,36 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     #[arg(value_parser = usage::number::<1, { u64::MAX }>)]
     seeds: u64,
-    /// The device: hdd, sata, ssd-sas, nvme, virtio-ram, fixed, or flaky, which reorders and fails
-    /// requests; with constants as in nvme:latency_ns=9000,size=2g [default: fixed]
+    /// The device: hdd, sata, ssd-sas, nvme, virtio-ram, fixed (one latency) or flaky (random
+    /// latencies, failed requests). Constants follow a colon: nvme:latency_ns=9000,size=2g
+    /// [default: that of the job file, else fixed]
     #[arg(long, value_name = "NAME[:KEY=VALUE,...]")]
     device: Option<String>,
-    /// A setting of the layer; may be repeated
+    /// Set a key of the disk; may be repeated. Overrides the job file
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Run with this setting too, and print a table; may be repeated
+    /// Also run with this setting, and print a table of all runs; may be repeated
     #[arg(long, value_name = "KEY=VALUE", conflicts_with_all = ["sweep", "seeds"])]
     compare: Vec<String>,
-    /// Run once with each of these values, and print a table
+    /// Run once for each of these values, and print a table of the runs
     #[arg(long, value_name = "KEY=A,B,C", conflicts_with = "seeds")]
     sweep: Option<String>,
     /// Which waiter a freed tag wakes: fair, batch, stash, single, or stash-v1, which is known to
     /// hang [default: fair; chosen by the seed with --random]
     #[arg(long, value_name = "POLICY")]
     wake: Option<String>,
-    /// Requests at the device at once [default: 256; chosen by the seed with --random]
+    /// Maximum number of requests in flight [default: that of the device, 256 for fixed and flaky;
+    /// chosen by the seed with --random]
     #[arg(long, value_name = "N")]
     #[arg(value_parser = usage::number::<1, { QUEUE_DEPTH_MAX as u64 }>)]
     queue_depth: Option<u64>,
+}
+
+impl JobFile {
+    /// Returns whether all jobs run for a time, so that their shares of the I/Os mean something.
+    fn is_timed(&self) -> bool {
+        self.jobs.iter().all(|job| job.time_based)
+    }
 }
 
 /// A simulation: a scenario for each seed.
@@ -134,11 +141,13 @@ pub(crate) fn plan(args: &Args) -> Result<Plan, Failure> {
     let Some(path) = &args.job else {
         return random_plan(args, first_seed);
     };
-    let (jobs, in_file) = read_jobs(path)?;
-    let settings = in_file.and(&given(args)?);
-    let usage = |error| Failure::Usage(error);
-    let disk = settings.disk().map_err(usage)?;
+    let (jobs, in_file) = read_jobs(path, args.device.is_some())?;
+    let settings = in_file.then(&given(args)?);
     let variants = variants::of(&settings, &args.compare, args.sweep.as_deref())?;
+    let disk = match variants.first() {
+        Some(first) => first.disk.clone(),
+        None => settings.disk().map_err(Failure::Usage)?,
+    };
     let file = Some(JobFile { path: path.clone(), jobs, disk, variants });
     let options = Options::default();
     Ok(Plan { load: Load::Bios { file, options }, first_seed, nr_seeds: args.seeds })
@@ -150,8 +159,12 @@ fn random_plan(args: &Args, first_seed: u64) -> Result<Plan, Failure> {
         let what = "nothing to simulate: give a fio job file, --random or --nbd";
         return Err(Failure::Usage(String::from(what)));
     }
+    let wake = args
+        .wake
+        .as_deref()
+        .map(|name| settings::wake_policy(name).map_err(|error| format!("--wake={name}: {error}")));
     let options = Options {
-        wake: args.wake.as_deref().map(wake_policy).transpose()?,
+        wake: wake.transpose().map_err(Failure::Usage)?,
         queue_depth: args.queue_depth.map(|depth| depth as u32),
         ..Options::default()
     };
@@ -163,31 +176,34 @@ fn random_plan(args: &Args, first_seed: u64) -> Result<Plan, Failure> {
 /// # Errors
 /// All settings that are wrong or not simulated.
 fn given(args: &Args) -> Result<Settings, Failure> {
-    let mut settings = Settings::default();
+    let mut given = Settings::default();
     let mut messages = Vec::new();
     let depth = args.queue_depth.map(|depth| depth.to_string());
     let named = [
-        ("--device", disk::DEVICE, args.device.as_deref()),
+        ("--device", settings::DEVICE, args.device.as_deref()),
         ("--wake", "wake", args.wake.as_deref()),
         ("--queue-depth", "queue_depth", depth.as_deref()),
     ];
     for (option, key, value) in named {
         let Some(value) = value else { continue };
-        match disk::check(key, value) {
-            Ok(()) => settings.add(key, value),
+        match settings::check(key, value) {
+            Ok(()) => given.add(key, value),
             Err(error) => messages.push(format!("{option}={value}: {error}")),
         }
     }
     for text in &args.set {
-        let checked = disk::pair(text).and_then(|(key, value)| {
-            disk::check(&key, &value)?;
-            settings.add(&key, &value);
+        let checked = settings::pair(text).and_then(|(key, value)| {
+            settings::check(&key, &value)?;
+            if given.get(&key).is_some() {
+                return Err(format!("{key} is given twice"));
+            }
+            given.add(&key, &value);
             Ok(())
         });
         messages.extend(checked.err().map(|error| format!("--set={text}: {error}")));
     }
     match messages.is_empty() {
-        true => Ok(settings),
+        true => Ok(given),
         false => Err(Failure::Several { messages, usage: true }),
     }
 }
@@ -214,8 +230,8 @@ fn run(
             })?,
             Some(file) => run_file(file, &file.disk, seed, &replay)?,
         };
-        if let Some(JobFile { disk, .. }) = file {
-            output::stdout(&report(&summary, &disk.device, &replay))?;
+        if let Some(file) = file {
+            output::stdout(&report(&summary, file, &replay))?;
         }
         total.add(&summary);
     }
@@ -230,9 +246,12 @@ fn run(
 fn run_variants(args: &Args, file: &JobFile, seed: u64) -> Result<(), Failure> {
     let replay = replay(args, seed);
     let mut runs = Vec::new();
-    for Variant { name, settings } in &file.variants {
-        let disk = settings.disk().map_err(Failure::Usage)?;
-        runs.push((name.clone(), run_file(file, &disk, seed, &format!("{replay} ({name})"))?));
+    let is_timed = file.is_timed();
+    for Variant { name, disk } in &file.variants {
+        let summary = run_file(file, disk, seed, &replay)
+            .map_err(|failure| failure.with_context(&format!("{name}: ")))?;
+        let has_times = disk.device.has_times();
+        runs.push(Run { name: name.clone(), summary, has_times, is_timed });
     }
     output::stdout(&format!("{}replay with: {replay}\n", variants::table(&runs)))
 }
@@ -248,21 +267,12 @@ fn broken(violation: &Violation, replay: &str) -> Failure {
     Failure::Run(format!("{violation}\nreplay with: {replay}"))
 }
 
-/// Returns the policy of a name. Only the simulator has the one that hangs.
-fn wake_policy(name: &str) -> Result<WakePolicy, Failure> {
-    let mut policies = WakePolicy::ALL.into_iter().chain([WakePolicy::StashV1]);
-    policies.find(|policy| policy.name() == name).ok_or_else(|| {
-        let what = "expected fair, batch, stash, single or stash-v1";
-        Failure::Usage(format!("--wake={name}: {what}"))
-    })
-}
-
-/// Reads a job file: the jobs, and the settings of the disk.
-fn read_jobs(path: &Path) -> Result<(Vec<Job>, Settings), Failure> {
+/// Reads a job file. Returns its jobs and its settings of the disk.
+fn read_jobs(path: &Path, has_device: bool) -> Result<(Vec<Job>, Settings), Failure> {
     let command = jobfile::parse(path, &mut Machine).map_err(|errors| machine::failure(&errors))?;
     machine::tell_warnings(&command.warnings);
     machine::tell_job_warnings(&command.jobs);
-    let settings = options::check(&command)?;
+    let settings = options::check(&command, has_device)?;
     Ok((command.jobs, settings))
 }
 
@@ -275,7 +285,7 @@ fn new_seed() -> u64 {
 fn replay(args: &Args, seed: u64) -> String {
     let mut text = match &args.job {
         None => String::from("forebay sim --random"),
-        Some(path) => format!("forebay sim {}", path.display()),
+        Some(path) => format!("forebay sim {}", quoted(&path.display().to_string())),
     };
     let depth = args.queue_depth.map(|depth| depth.to_string());
     let single = [
@@ -290,17 +300,17 @@ fn replay(args: &Args, seed: u64) -> String {
         many.into_iter().flat_map(|(option, values)| values.iter().map(move |v| (option, v)));
     for (option, value) in single.chain(many) {
         // Writing into a String does not fail.
-        let _ = write!(text, " {option} {value}");
+        let _ = write!(text, " {option} {}", quoted(value));
     }
     let _ = write!(text, " --seed {seed}");
     text
 }
 
 /// Returns the report of one run of a job file.
-fn report(summary: &Summary, device: &DeviceSpec, replay: &str) -> String {
+fn report(summary: &Summary, file: &JobFile, replay: &str) -> String {
     let Summary { stats, tally, now_ns, nr_bios, .. } = summary;
     let seconds = *now_ns as f64 / 1e9;
-    let merges: u64 = forebay::MergeKind::ALL.iter().map(|&kind| stats.merges(kind)).sum();
+    let merges = summary.nr_merges();
     let us = |ns: u64| ns as f64 / 1e3;
     let mut text = String::new();
     // Writing into a String does not fail.
@@ -311,9 +321,9 @@ fn report(summary: &Summary, device: &DeviceSpec, replay: &str) -> String {
            bios         : {nr_bios}, {} failed",
         summary.nr_steps, tally.nr_failed,
     );
-    text += &match device.has_times() {
-        true => speed(summary),
-        false => "  speed        : none: the times of this device are random\n".to_owned(),
+    text += &match file.disk.device.has_times() {
+        true => speed(summary, file.is_timed()),
+        false => "  speed        : not shown: this device has random latencies\n".to_owned(),
     };
     let _ = writeln!(
         text,
@@ -349,24 +359,36 @@ fn report(summary: &Summary, device: &DeviceSpec, replay: &str) -> String {
     text
 }
 
-/// Returns the lines of IOPS and latencies, for a model whose times mean something.
-fn speed(summary: &Summary) -> String {
-    let Summary { tally, now_ns, nr_sleeps, .. } = summary;
-    let seconds = (*now_ns as f64 / 1e9).max(1e-9);
-    let ios: u64 = tally.ios_of_tasks.iter().sum();
+/// Returns the lines of IOPS and latencies, for a device whose times mean something.
+fn speed(summary: &Summary, is_timed: bool) -> String {
+    let latency = &summary.tally.latency;
     let us = |ns: u64| ns as f64 / 1e3;
+    let fairness = match is_timed {
+        true => format!(", fairness {:.2}", summary.fairness()),
+        false => String::new(),
+    };
+    let flush = &summary.tally.flush_latency;
+    let flushes = match flush.count() {
+        0 => String::new(),
+        _ => format!(
+            "  flushes (us) : avg={:.1}, p50={:.1}, p99={:.1}, max={:.1}\n",
+            us(flush.mean()),
+            us(flush.percentile(500_000)),
+            us(flush.percentile(990_000)),
+            us(flush.max()),
+        ),
+    };
     format!(
         "  speed        : {:.0} IOPS, {:.1} MB/s\n  \
            latency (us) : avg={:.1}, p50={:.1}, p99={:.1}, max={:.1}\n  \
-           threads      : {:.2} voluntary switches per I/O, fairness {:.2}\n",
-        ios as f64 / seconds,
-        tally.bytes as f64 / 1e6 / seconds,
-        us(tally.latency.mean()),
-        us(tally.latency.percentile(500_000)),
-        us(tally.latency.percentile(990_000)),
-        us(tally.latency.max()),
-        *nr_sleeps as f64 / (ios as f64).max(1.0),
-        lab::jain(&tally.ios_of_tasks),
+           threads      : {:.2} voluntary switches per I/O{fairness}\n{flushes}",
+        summary.iops(),
+        summary.mb_per_s(),
+        us(latency.mean()),
+        us(latency.percentile(500_000)),
+        us(latency.percentile(990_000)),
+        us(latency.max()),
+        summary.switches_per_io(),
     )
 }
 

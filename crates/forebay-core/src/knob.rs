@@ -1,7 +1,7 @@
-//! The settings of a [`Policy`] by their keys: the one table of them.
+//! Table of a [`Policy`]'s settings, by key.
 //!
-//! A disk spec, a job file, an option and a report name a setting by its key, and give its value as
-//! text. Which keys exist, which values they take, and what they mean is in [`KNOBS`] alone.
+//! Disk specs, job files, options and reports name a setting by its key, and give its value as
+//! text. [`KNOBS`] is the only list of the keys and of their values.
 
 use crate::policy::{
     FlushPolicy, KickPolicy, MergePolicy, PlugPolicy, Policy, QUEUE_DEPTH_MAX, RunQueuePolicy,
@@ -13,7 +13,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 /// The largest number of hardware contexts.
-pub const NR_HW_QUEUES_MAX: u32 = 1024;
+const NR_HW_QUEUES_MAX: u32 = 1024;
 
 /// A setting of a [`Policy`].
 #[derive(Debug)]
@@ -22,10 +22,14 @@ pub struct Knob {
     pub key: &'static str,
     /// The values.
     pub values: Values,
-    /// The effect, in a short line.
-    pub doc: &'static str,
-    get: fn(&Policy) -> u64,
+    get: fn(&Policy) -> Value,
     set: fn(&mut Policy, u64),
+}
+
+/// The value of a setting in a policy.
+enum Value {
+    Word(&'static str),
+    Number(u64),
 }
 
 /// The values that a setting takes.
@@ -35,8 +39,8 @@ pub enum Values {
     Words(&'static [&'static str]),
     /// `on` or `off`.
     Switch,
-    /// A whole number in this range. `what` describes the range where another setting limits it
-    /// further, or where the unit is not clear; it may be empty.
+    /// A whole number in this range. `what` describes the range if another setting narrows it, or
+    /// if the unit needs naming. If it is empty, the description is "a number from min to max".
     Number {
         /// The smallest.
         min: u64,
@@ -64,31 +68,25 @@ macro_rules! words {
     };
 }
 
-/// A setting that is one of a policy's words. Its number is the place of the word.
+/// A setting that is one of a policy's words. It is set by the index of the word.
 macro_rules! choice {
-    ($key:literal, $field:ident: $policy:ty, $doc:literal) => {
+    ($key:literal, $field:ident: $policy:ty) => {
         Knob {
             key: $key,
             values: words!($policy),
-            doc: $doc,
-            get: |policy| {
-                // A policy that is in no list is set by no key; `name` is for its reports.
-                let place = <$policy>::ALL.iter().position(|known| *known == policy.$field);
-                place.map_or(u64::MAX, |place| place as u64)
-            },
-            set: |policy, place| policy.$field = <$policy>::ALL[place as usize],
+            get: |policy| Value::Word(policy.$field.name()),
+            set: |policy, index| policy.$field = <$policy>::ALL[index as usize],
         }
     };
 }
 
 /// A setting that is a number.
 macro_rules! number {
-    ($key:literal, $field:ident, $min:expr, $max:expr, $what:literal, $doc:literal) => {
+    ($key:literal, $field:ident, $min:expr, $max:expr) => {
         Knob {
             key: $key,
-            values: Values::Number { min: $min, max: $max as u64, what: $what },
-            doc: $doc,
-            get: |policy| policy.$field.into(),
+            values: Values::Number { min: $min, max: $max as u64, what: "" },
+            get: |policy| Value::Number(policy.$field.into()),
             set: |policy, number| policy.$field = number as u32,
         }
     };
@@ -96,12 +94,11 @@ macro_rules! number {
 
 /// A setting that is a switch.
 macro_rules! switch {
-    ($key:literal, $field:ident, $doc:literal) => {
+    ($key:literal, $field:ident) => {
         Knob {
             key: $key,
             values: Values::Switch,
-            doc: $doc,
-            get: |policy| policy.$field.into(),
+            get: |policy| Value::Word(if policy.$field { "on" } else { "off" }),
             set: |policy, number| policy.$field = number != 0,
         }
     };
@@ -114,83 +111,41 @@ const NS_PER_MS: u64 = 1_000_000;
 
 /// All settings of a policy, in the order of reports.
 pub static KNOBS: [Knob; 15] = [
-    choice!(
-        "plug",
-        plug: PlugPolicy,
-        "where bios wait for neighbours: until the outermost plug ends, each plug, or not"
-    ),
-    choice!(
-        "nomerges",
-        nomerges: MergePolicy,
-        "0 and 1: merge with the newest request of the plug; 2: no merges"
-    ),
-    choice!(
-        "kick",
-        kick: KickPolicy,
-        "when the driver starts: once per batch, or for comparison more often"
-    ),
-    choice!(
-        "run_queue",
-        run_queue: RunQueuePolicy,
-        "when completions run the queue; always emulates older Linux, for comparison"
-    ),
-    choice!(
-        "wake",
-        wake: WakePolicy,
-        "which waiter gets a freed tag; stash starves most threads, for experiments only"
-    ),
-    number!(
-        "queue_depth",
-        queue_depth,
-        1,
-        QUEUE_DEPTH_MAX,
-        "",
-        "requests in flight per hardware context"
-    ),
+    choice!("plug", plug: PlugPolicy),
+    choice!("nomerges", nomerges: MergePolicy),
+    choice!("kick", kick: KickPolicy),
+    choice!("run_queue", run_queue: RunQueuePolicy),
+    choice!("wake", wake: WakePolicy),
+    number!("queue_depth", queue_depth, 1, QUEUE_DEPTH_MAX),
     Knob {
         key: "nr_requests",
         values: Values::Number { min: 1, max: QUEUE_DEPTH_MAX as u64, what: UP_TO_QUEUE_DEPTH },
-        doc: "number of tags in use at most",
-        get: |policy| policy.nr_requests.unwrap_or(policy.queue_depth).into(),
+        get: |policy| Value::Number(policy.nr_requests.unwrap_or(policy.queue_depth).into()),
         set: |policy, number| policy.nr_requests = Some(number as u32),
     },
     Knob {
         key: "reserved_tags",
         values: Values::Number { min: 0, max: QUEUE_DEPTH_MAX as u64, what: BELOW_NR_REQUESTS },
-        doc: "tags kept for reserved I/O, which other I/O cannot use",
-        get: |policy| policy.nr_reserved.into(),
+        get: |policy| Value::Number(policy.nr_reserved.into()),
         set: |policy, number| policy.nr_reserved = number as u32,
     },
     Knob {
         key: "async_depth",
         values: Values::Number { min: 1, max: QUEUE_DEPTH_MAX as u64, what: UP_TO_QUEUE_DEPTH },
-        doc: "most tags for background I/O",
-        get: |policy| policy.async_depth.min(policy.queue_depth).into(),
+        get: |policy| Value::Number(policy.async_depth.min(policy.queue_depth).into()),
         set: |policy, number| policy.async_depth = number as u32,
     },
-    number!(
-        "nr_hw_queues",
-        nr_hw_queues,
-        1,
-        NR_HW_QUEUES_MAX,
-        "",
-        "hardware contexts: one is shared, each of the others belongs to one thread"
-    ),
-    number!("nr_bios", nr_bios, 1, 1 << 20, "", "I/Os in a queue of the library"),
-    choice!(
-        "flush",
-        flush: FlushPolicy,
-        "order of writes and a non-queued flush; tail emulates older Linux, for comparison"
-    ),
+    number!("nr_hw_queues", nr_hw_queues, 1, NR_HW_QUEUES_MAX),
+    number!("nr_bios", nr_bios, 1, 1 << 20),
+    choice!("flush", flush: FlushPolicy),
     Knob {
         key: "flush_pending_ms",
         values: Values::Number { min: 0, max: 3_600_000, what: MS },
-        doc: "longest time that a flush waits for writes to join it, ms",
-        get: |policy| policy.flush_pending_ns / NS_PER_MS,
+        get: |policy| Value::Number(policy.flush_pending_ns / NS_PER_MS),
         set: |policy, number| policy.flush_pending_ns = number * NS_PER_MS,
     },
-    switch!("elide", elide, "end a flush at once if there is nothing to flush"),
-    switch!("iostats", iostats, "record latencies inside the layer"),
+    switch!("elide", elide),
+    switch!("iostats", iostats),
 ];
 
 impl Knob {
@@ -200,7 +155,7 @@ impl Knob {
     }
 
     /// Sets the value. Returns whether it is one of [`values`](Knob::values); if not, the policy is
-    /// unchanged. What one setting demands of another is the business of [`Policy::check`].
+    /// unchanged. [`Policy::check`] checks settings against each other.
     #[must_use]
     pub fn set(&self, policy: &mut Policy, value: &str) -> bool {
         let number = self.values.parse(value);
@@ -212,21 +167,15 @@ impl Knob {
 
     /// Returns the value in a policy, as [`set`](Knob::set) takes it.
     pub fn get(&self, policy: &Policy) -> String {
-        let number = (self.get)(policy);
-        match self.values {
-            Values::Words(words) => match words.get(number as usize) {
-                Some(word) => (*word).to_owned(),
-                // The only policy that no key sets.
-                None => policy.wake.name().to_owned(),
-            },
-            Values::Switch => if number != 0 { "on" } else { "off" }.to_owned(),
-            Values::Number { .. } => number.to_string(),
+        match (self.get)(policy) {
+            Value::Word(word) => word.to_owned(),
+            Value::Number(number) => number.to_string(),
         }
     }
 }
 
 impl Values {
-    /// Returns the number that a setting is set by.
+    /// Returns the number that `set` stores for this value.
     fn parse(&self, value: &str) -> Option<u64> {
         match *self {
             Values::Words(words) => {
@@ -239,7 +188,7 @@ impl Values {
         }
     }
 
-    /// Returns the text that describes the values: "hold, requeue or tail".
+    /// Returns a description of the values, such as `hold, requeue or tail`.
     pub fn expected(&self) -> String {
         match *self {
             Values::Words(words) => match words {
@@ -254,7 +203,7 @@ impl Values {
     }
 }
 
-/// Parses the value of a switch: `on` or `off`, and the words that stand for them elsewhere.
+/// Parses the value of a switch: `on`, `1`, `yes` or `true`; `off`, `0`, `no` or `false`.
 pub fn parse_switch(value: &str) -> Option<bool> {
     match value {
         "on" | "1" | "yes" | "true" => Some(true),
@@ -263,14 +212,14 @@ pub fn parse_switch(value: &str) -> Option<bool> {
     }
 }
 
-/// A setting whose value another one excludes.
+/// A setting whose value conflicts with another setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadKnob {
     /// The setting.
     pub knob: &'static Knob,
     /// The value.
     pub value: String,
-    /// The values that the other settings leave.
+    /// The values that the other settings allow.
     pub expected: String,
 }
 
@@ -278,7 +227,7 @@ impl Policy {
     /// Checks that the policy does not give out more tags than exist.
     ///
     /// # Errors
-    /// Returns the setting that demands too many.
+    /// Returns the setting that asks for more tags than exist.
     pub fn check(&self) -> Result<(), BadKnob> {
         let (depth, nr_requests) = (self.queue_depth, self.nr_requests.unwrap_or(self.queue_depth));
         let bad = |key, value: u32, expected: String| {

@@ -67,7 +67,7 @@ pub use driver::{
 pub use durability::{Durability, LostWrites};
 pub use hctx::{Commit, Gates, HardwareContext, Turned};
 pub use histogram::Histogram;
-pub use knob::{BadKnob, KNOBS, Knob, NR_HW_QUEUES_MAX, Values, parse_switch};
+pub use knob::{BadKnob, KNOBS, Knob, Values, parse_switch};
 pub use limits::{LimitsError, QueueLimits, SECTOR_SHIFT};
 pub use merge::MergeKind;
 pub use plug::{PLUG_FLUSH_BYTES, PLUG_MAX_REQUESTS, UnplugCause};

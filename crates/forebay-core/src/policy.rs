@@ -214,7 +214,7 @@ impl MergePolicy {
     /// All policies, ordered by number.
     pub const ALL: [MergePolicy; 3] = [MergePolicy::All, MergePolicy::OneShot, MergePolicy::Never];
 
-    /// Returns the number used in specs and reports.
+    /// Returns the name used in specs and reports: a number.
     pub const fn name(self) -> &'static str {
         match self {
             MergePolicy::All => "0",

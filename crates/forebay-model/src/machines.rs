@@ -6,6 +6,7 @@ use crate::{
 };
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use forebay_core::QueueLimits;
 
 /// A device of a published experiment.
 #[derive(Clone, Copy, Debug)]
@@ -127,6 +128,18 @@ impl Preset {
     /// Returns the published constants, in the order of the parameters.
     pub fn defaults(&self) -> Vec<u64> {
         self.parameters.iter().map(|parameter| parameter.default).collect()
+    }
+
+    /// Returns `limits` with those that the device sets: its largest request and its cache.
+    pub fn limits(&self, limits: QueueLimits) -> QueueLimits {
+        QueueLimits {
+            max_hw_sectors: limits.max_hw_sectors.max(self.max_sectors),
+            max_sectors: self.max_sectors,
+            rotational: self.rotational,
+            volatile_cache: self.volatile_cache,
+            flush_queueable: self.flush_queueable,
+            ..limits
+        }
     }
 
     /// Returns the index of the parameter with this name.

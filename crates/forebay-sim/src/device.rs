@@ -24,7 +24,7 @@ const NR_LATE: usize = 8;
 pub(crate) struct Device {
     pub(crate) engine: Engine,
     /// When a machine's next event is due, if one is in the heap.
-    pub(crate) next_event_ns: Option<u64>,
+    next_event_ns: Option<u64>,
     pub(crate) random: Random,
     blocks: Sparse<Block>,
     /// Writes that are done too late: a planted bug.
@@ -86,15 +86,24 @@ impl Device {
         }
     }
 
-    /// Adds an event of the device. Of a machine, the earliest is enough: it brings the next.
-    pub(crate) fn add_event(&mut self, heap: &mut EventHeap, at_ns: u64, event: Event) {
-        if event == Event::Machine {
-            if self.next_event_ns.is_some_and(|next_ns| next_ns <= at_ns) {
-                return;
-            }
-            self.next_event_ns = Some(at_ns);
+    /// An event of the machine has happened. Returns whether it is the one that is due: an earlier
+    /// one may have taken its place.
+    pub(crate) fn event_fired(&mut self, at_ns: u64) -> bool {
+        let is_due = self.next_event_ns == Some(at_ns);
+        if is_due {
+            self.next_event_ns = None;
         }
-        heap.add(at_ns, event);
+        is_due
+    }
+
+    /// Adds the event of the machine's next completion, unless one is in the heap that comes no
+    /// later. Handling that one adds the next.
+    pub(crate) fn schedule_next(&mut self, heap: &mut EventHeap, now: u64) {
+        let Some(at_ns) = self.engine.next_at_ns().map(|at_ns| at_ns.max(now)) else { return };
+        if self.next_event_ns.is_none_or(|next_ns| at_ns < next_ns) {
+            self.next_event_ns = Some(at_ns);
+            heap.add(at_ns, Event::Machine { at_ns });
+        }
     }
 
     /// A command is taken.

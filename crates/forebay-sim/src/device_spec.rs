@@ -1,11 +1,19 @@
-//! Simulated devices by name: `nvme`, `hdd:seek_ns=4000000`, `fixed:latency_ns=80000,channels=8` or
-//! `flaky:fail=1000`.
+//! Simulated devices, parsed from text such as `nvme`, `hdd:seek_ns=4000000`,
+//! `fixed:latency_ns=80000,channels=8` or `flaky:fail=1000`.
 
 use crate::engine::Engine;
 use forebay_core::{BlockStatus, Policy, QueueLimits, parse_size};
 use forebay_model::machines::{self, Preset};
-use forebay_model::{Faults, Fixed, Flaky};
+use forebay_model::{Faults, Fixed, Flaky, PER_MILLION};
 use std::str::FromStr;
+
+/// The longest time of a constant, ns, as that of the machines.
+const NS_MAX: u64 = 1_000_000_000_000;
+const CHANNELS_MAX: u64 = 1 << 16;
+/// In parts per million: a device that is always busy would never do anything.
+const BUSY_MAX: u32 = 900_000;
+/// The largest size: random jobs keep a bit for each block.
+const CAPACITY_MAX: u64 = 16 << 40;
 
 /// A simulated device, as its user wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +42,7 @@ pub enum DeviceSpec {
 #[derive(Clone, Debug)]
 pub struct MachineSpec {
     preset: &'static Preset,
-    /// In the order of its parameters.
+    /// The values of the preset's parameters, in their order.
     values: Vec<u64>,
     capacity_bytes: u64,
 }
@@ -78,7 +86,7 @@ impl DeviceSpec {
         machines::ALL.iter().map(|preset| preset.name).chain(["fixed", "flaky"])
     }
 
-    /// Returns the policy of a disk on it where the user sets nothing.
+    /// Returns the default policy of a disk on this device.
     pub fn policy(&self) -> Policy {
         let default = Policy::default();
         match self {
@@ -89,12 +97,18 @@ impl DeviceSpec {
         }
     }
 
-    /// Returns whether its times are those of a device, so that speed means something.
+    /// Returns whether its latencies model a device, so that IOPS mean something.
     pub fn has_times(&self) -> bool {
         !matches!(self, DeviceSpec::Flaky { .. })
     }
 
-    /// Returns its size in bytes, if it has one of its own.
+    /// Returns whether a disk on it has one hardware context only: each context holds back only its
+    /// own requests while a flush runs alone.
+    pub fn has_one_hw_queue(&self) -> bool {
+        matches!(self, DeviceSpec::Machine(machine) if !machine.preset.flush_queueable)
+    }
+
+    /// Returns the device's own size in bytes. `None`: the size follows from the jobs.
     pub(crate) fn capacity_bytes(&self) -> Option<u64> {
         match self {
             DeviceSpec::Machine(machine) => Some(machine.capacity_bytes),
@@ -117,14 +131,9 @@ impl DeviceSpec {
             ..QueueLimits::default()
         };
         match self {
-            DeviceSpec::Machine(MachineSpec { preset, .. }) => QueueLimits {
-                max_sectors: preset.max_sectors,
-                rotational: preset.rotational,
-                volatile_cache: preset.volatile_cache,
-                flush_queueable: preset.flush_queueable,
-                fua: false,
-                ..limits
-            },
+            DeviceSpec::Machine(MachineSpec { preset, .. }) => {
+                preset.limits(QueueLimits { fua: false, ..limits })
+            }
             _ => limits,
         }
     }
@@ -146,31 +155,40 @@ impl DeviceSpec {
 
     fn set(&mut self, key: &str, text: &str) -> Result<(), String> {
         let Some(value) = parse_size(text) else {
-            return Err(format!("{key}={text}: expected a whole number, such as 4000 or 4k"));
+            return Err(format!(
+                "{key}={text}: expected a whole number, such as 4000, or 4k for 4096"
+            ));
         };
-        let small = || u32::try_from(value).map_err(|_| format!("{key}={value} is too large"));
+        let within = |min: u64, max: u64| match (min..=max).contains(&value) {
+            true => Ok(value),
+            false => Err(format!("{key}={value}: expected a number from {min} to {max}")),
+        };
+        let rate = |max: u32| within(0, max.into()).map(|rate| rate as u32);
         match self {
             DeviceSpec::Fixed { latency_ns, channels } => match key {
-                "latency_ns" => *latency_ns = value,
-                "channels" if value == 0 => return Err("channels=0: there must be one".to_owned()),
-                "channels" => *channels = small()?,
-                _ => return Err(format!("fixed takes latency_ns and channels, not {key}")),
-            },
-            DeviceSpec::Flaky { min_ns, mean_ns, faults } => match key {
-                "min_ns" => *min_ns = value,
-                "mean_ns" => *mean_ns = value,
-                "fail" => faults.fail = small()?,
-                "offline" => faults.offline = small()?,
-                "refuse" => faults.refuse = small()?,
-                "busy" => faults.busy = small()?,
-                "short" => faults.short = small()?,
-                "none" => faults.none = small()?,
-                "bad_block" => faults.bad_block = small()?,
-                "straggler" => faults.straggler = small()?,
+                "latency_ns" => *latency_ns = within(0, NS_MAX)?,
+                "channels" => *channels = within(1, CHANNELS_MAX)? as u32,
                 _ => {
                     return Err(format!(
-                        "flaky takes min_ns, mean_ns, and, per million, fail, offline, refuse, \
-                         busy, short, none, bad_block and straggler, not {key}"
+                        "unknown constant {key}; fixed has latency_ns and channels"
+                    ));
+                }
+            },
+            DeviceSpec::Flaky { min_ns, mean_ns, faults } => match key {
+                "min_ns" => *min_ns = within(0, NS_MAX)?,
+                "mean_ns" => *mean_ns = within(0, NS_MAX)?,
+                "fail" => faults.fail = rate(PER_MILLION)?,
+                "offline" => faults.offline = rate(PER_MILLION)?,
+                "refuse" => faults.refuse = rate(PER_MILLION)?,
+                "busy" => faults.busy = rate(BUSY_MAX)?,
+                "short" => faults.short = rate(PER_MILLION)?,
+                "none" => faults.none = rate(PER_MILLION)?,
+                "bad_block" => faults.bad_block = rate(PER_MILLION)?,
+                "straggler" => faults.straggler = rate(PER_MILLION)?,
+                _ => {
+                    return Err(format!(
+                        "unknown constant {key}; flaky has min_ns, mean_ns and, in parts per \
+                         million, fail, offline, refuse, busy, short, none, bad_block and straggler"
                     ));
                 }
             },
@@ -189,14 +207,16 @@ impl MachineSpec {
     fn set(&mut self, key: &str, value: u64) -> Result<(), String> {
         let MachineSpec { preset, values, capacity_bytes } = self;
         if key == "size" {
-            let is_size = value > 0 && value.is_multiple_of(4096);
+            let is_size = (1..=CAPACITY_MAX).contains(&value) && value.is_multiple_of(4096);
             *capacity_bytes = value;
-            let error = || format!("size={value}: expected a size above 0, a multiple of 4096");
+            let error =
+                || format!("size={value}: expected a positive multiple of 4096, at most 16t");
             return if is_size { Ok(()) } else { Err(error()) };
         }
         let Some(place) = preset.place_of(key) else {
             let names: Vec<_> = preset.parameters.iter().map(|parameter| parameter.name).collect();
-            return Err(format!("{} takes size, {}, not {key}", preset.name, names.join(", ")));
+            let names = names.join(", ");
+            return Err(format!("unknown constant {key}; {} has size, {names}", preset.name));
         };
         let parameter = &preset.parameters[place];
         if !(parameter.min..=parameter.max).contains(&value) {
@@ -218,13 +238,18 @@ impl FromStr for DeviceSpec {
             (_, Some(preset)) => DeviceSpec::Machine(MachineSpec::new(preset)),
             (_, None) => {
                 let names: Vec<_> = DeviceSpec::names().collect();
-                return Err(format!("no device has this name; there are {}", names.join(", ")));
+                return Err(format!("unknown device; expected one of {}", names.join(", ")));
             }
         };
+        let mut known = Vec::new();
         for pair in keys.split(',').filter(|pair| !pair.is_empty()) {
             let Some((key, value)) = pair.split_once('=') else {
-                return Err(format!("'{pair}' is not key=value"));
+                return Err(format!("missing = in '{pair}'; expected KEY=VALUE"));
             };
+            if known.contains(&key) {
+                return Err(format!("{key} is given twice"));
+            }
+            known.push(key);
             device.set(key, value)?;
         }
         Ok(device)
@@ -251,10 +276,15 @@ mod tests {
     #[test]
     fn wrong_devices_are_refused_with_the_right_names() {
         let refused = |text: &str| text.parse::<DeviceSpec>().expect_err(text);
-        assert!(refused("").contains("there are hdd, ssd-sas, nvme, virtio-ram, sata, fixed"));
-        assert!(refused("nvme:seek_ns=1").contains("nvme takes size, bytes_per_s"));
+        assert!(
+            refused("").contains("expected one of hdd, ssd-sas, nvme, virtio-ram, sata, fixed")
+        );
+        assert!(
+            refused("nvme:seek_ns=1")
+                .contains("unknown constant seek_ns; nvme has size, bytes_per_s")
+        );
         assert!(refused("nvme:nr_channels=0").starts_with("nr_channels=0: expected"));
-        assert!(refused("hdd:size=1000").contains("a multiple of 4096"));
+        assert!(refused("hdd:size=1000").contains("a positive multiple of 4096"));
         for wrong in ["fixed:channels=0", "fixed:fail=1", "flaky:fail", "flaky:fail=x"] {
             refused(wrong);
         }

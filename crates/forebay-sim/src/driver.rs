@@ -1,6 +1,7 @@
 //! The simulated driver: core's [`Driver`] over a [`Device`], one queue per hardware context.
 //!
-//! A command begins when it is committed, and is done at the time that the model says. Its data
+//! A command begins when it is committed, or, if the machine is full, after a later completion. It
+//! completes when the engine says. Its data
 //! moves at either time, so that commands which overlap meet in every order. Its completion is
 //! handed over by `reap`. Before any of that the checkers look at it.
 
@@ -9,7 +10,7 @@ use crate::check::cover::{self, Piece};
 use crate::check::rules;
 use crate::check::{Checks, broken, limits};
 use crate::device::Device;
-use crate::heap::EventHeap;
+use crate::heap::{Event, EventHeap};
 use crate::plant::Plant;
 use crate::trace::{DEVICE, Kind, code};
 use forebay_core::{BlockStatus, Completions, Driver, Issue, IssuedRequest, Look, Op, Tag};
@@ -41,7 +42,7 @@ pub(crate) struct DriverState {
     rows: Vec<Row>,
     /// Taken, and not committed.
     queued: Vec<usize>,
-    /// Committed, and not begun: a machine is full.
+    /// Committed, but not begun because the machine is full.
     waiting: VecDeque<usize>,
     /// Done, and not handed over.
     ready: VecDeque<(Tag, Result<u64, BlockStatus>)>,
@@ -100,7 +101,7 @@ impl DriverState {
         !self.waiting.is_empty()
     }
 
-    /// A command of a machine is done, with this result.
+    /// Completes a command of a machine with this result.
     pub(crate) fn done_with(
         &mut self,
         (tag, result): (usize, Result<u64, BlockStatus>),
@@ -228,7 +229,7 @@ impl Port<'_> {
         }
     }
 
-    /// Commits everything that was queued: it begins as soon as the device has room.
+    /// Commits all queued commands; each begins as soon as the device has room.
     pub(crate) fn begin(&mut self) {
         let Port { state, device, checks, .. } = self;
         if state.queued.is_empty() || device.shows(Plant::ForgetCommit) {
@@ -239,7 +240,7 @@ impl Port<'_> {
         self.begin_waiting();
     }
 
-    /// Begins what was committed, as far as the device has room.
+    /// Begins committed commands while the device has room.
     pub(crate) fn begin_waiting(&mut self) {
         let Port { state, device, checks, heap, now, .. } = self;
         while let Some(&tag) = state.waiting.front() {
@@ -254,8 +255,9 @@ impl Port<'_> {
             if random.chance(1, 2) {
                 apply(row, device, checks);
             }
-            if let Some(at_ns) = begun.at_ns {
-                device.add_event(heap, at_ns, begun.event);
+            match begun.done_at_ns {
+                Some(at_ns) => heap.add(at_ns, Event::Done { hctx: state.hctx, tag }),
+                None => device.schedule_next(heap, *now),
             }
         }
     }

@@ -1,10 +1,10 @@
-//! The times of a simulated device: a model, or a machine that chooses what to serve next.
+//! Service times of a simulated device. A model fixes a command's completion time when the command
+//! begins; a machine chooses which command to serve next.
 
-use crate::heap::Event;
 use forebay_core::BlockStatus;
 use forebay_model::{Admission, Command, Machine, Model, Random, Service};
 
-/// See the module.
+/// Decides when commands complete.
 #[derive(Debug)]
 pub(crate) enum Engine {
     /// The completion time of a command is fixed when it begins.
@@ -17,12 +17,11 @@ pub(crate) enum Engine {
 #[derive(Debug)]
 pub(crate) struct Begun {
     pub(crate) result: Result<u64, BlockStatus>,
-    /// The event that completes it, or brings the machine's next completion.
-    pub(crate) at_ns: Option<u64>,
-    pub(crate) event: Event,
+    /// When it completes; `None` if a machine decides that later.
+    pub(crate) done_at_ns: Option<u64>,
 }
 
-/// How many tags a machine's id has room for, in bits. Above them is the hardware context.
+/// Bits of a machine's command id that hold the tag. The bits above hold the hardware context.
 const TAG_BITS: u32 = 16;
 
 impl Engine {
@@ -35,8 +34,8 @@ impl Engine {
         }
     }
 
-    /// Returns whether a command that was accepted may begin. A machine may have become full since
-    /// by other commands of the same batch; then it may begin after a completion.
+    /// Returns whether an accepted command may begin. Earlier commands of its batch may have filled
+    /// the machine; then it begins after a completion.
     pub(crate) fn may_begin(&self, command: &Command, now: u64) -> bool {
         match self {
             Engine::Model(_) => true,
@@ -44,7 +43,7 @@ impl Engine {
         }
     }
 
-    /// Begins a command of a hardware context, which its tag names.
+    /// Begins a command, identified by context and tag.
     pub(crate) fn begin(
         &mut self,
         (hctx, tag): (usize, usize),
@@ -56,12 +55,11 @@ impl Engine {
             Engine::Model(model) => {
                 let Service { done_at_ns, result } = model.serve(command, now, random);
                 assert!(done_at_ns >= now, "a model does not go back in time");
-                Begun { result, at_ns: Some(done_at_ns), event: Event::Done { hctx, tag } }
+                Begun { result, done_at_ns: Some(done_at_ns) }
             }
             Engine::Machine(machine) => {
                 machine.begin((hctx as u32) << TAG_BITS | tag as u32, command, now, random);
-                let at_ns = machine.next_at_ns().map(|at_ns| at_ns.max(now));
-                Begun { result: Ok(command.len), at_ns, event: Event::Machine }
+                Begun { result: Ok(command.len), done_at_ns: None }
             }
         }
     }

@@ -9,8 +9,8 @@ use std::collections::BinaryHeap;
 pub(crate) enum Event {
     /// A command of a hardware context is done, by the number of its tag.
     Done { hctx: usize, tag: usize },
-    /// A machine may have completed something.
-    Machine,
+    /// A machine may have completed a command: the event that was added for this time.
+    Machine { at_ns: u64 },
     /// A task's sleep is over: the one of this number.
     Timer { task: usize, sleep: u64 },
 }
@@ -41,7 +41,7 @@ impl EventHeap {
     pub(crate) fn is_device_at_work(&self) -> bool {
         self.heap
             .iter()
-            .any(|Reverse((.., event))| matches!(event, Event::Done { .. } | Event::Machine))
+            .any(|Reverse((.., event))| matches!(event, Event::Done { .. } | Event::Machine { .. }))
     }
 }
 

@@ -7,7 +7,7 @@ use crate::scheduler::PREEMPT_OF;
 use crate::summary::Summary;
 use crate::task::job::{self, JobTask};
 use crate::violation::Violation;
-use forebay_core::{Policy, QueueLimits};
+use forebay_core::{LimitsError, Policy, QueueLimits};
 use forebay_fio::generator::Ops;
 use forebay_fio::generator::sizes::SizeRule;
 use forebay_fio::job::{Job, RegionError};
@@ -42,6 +42,8 @@ pub enum JobError {
     },
     /// The region of a job.
     Region(RegionError),
+    /// The limits of the disk: the blocks of the jobs exceed its largest request.
+    Limits(LimitsError),
 }
 
 impl fmt::Display for JobError {
@@ -55,6 +57,7 @@ impl fmt::Display for JobError {
                 write!(f, "{job}: {option} is not simulated; leave it out")
             }
             JobError::Region(error) => error.fmt(f),
+            JobError::Limits(error) => write!(f, "max_sectors_kb: {error}"),
         }
     }
 }
@@ -68,12 +71,13 @@ pub struct JobDisk {
     pub device: DeviceSpec,
     /// The settings of the layer.
     pub policy: Policy,
-    /// The largest request, in sectors of 512 bytes, if it is smaller than the device's.
+    /// The largest request, in sectors of 512 bytes, up to the limit of the hardware. `None`: the
+    /// device's.
     pub max_sectors: Option<u32>,
 }
 
 impl JobDisk {
-    /// Returns a disk on this device without other settings.
+    /// Returns a disk on this device with its default settings.
     pub fn new(device: DeviceSpec) -> JobDisk {
         JobDisk { policy: device.policy(), device, max_sectors: None }
     }
@@ -82,7 +86,7 @@ impl JobDisk {
 /// Runs jobs, all at once, on a disk.
 ///
 /// # Errors
-/// `Err` if the jobs cannot be run; within, the rule that was broken.
+/// Returns `Err` if the jobs cannot be run. The inner `Err` is the rule that was broken.
 ///
 /// # Panics
 /// Panics if the policy gives out more tags than exist ([`Policy::check`]).
@@ -106,6 +110,7 @@ pub fn run_jobs(
     let capacity_bytes = disk.device.capacity_bytes().unwrap_or_else(|| capacity(jobs));
     let tasks = plan(jobs, seed, block, capacity_bytes)?;
     let scenario = scenario(tasks.len(), seed, disk, capacity_bytes, block);
+    scenario.limits.validate().map_err(JobError::Limits)?;
     let tasks: Vec<_> = tasks.into_iter().map(|task| RefCell::new(Some(task))).collect();
     Ok(crate::run(seed, scenario, plant, |world, id| {
         let task = tasks[id].borrow_mut().take().expect("a task is made once");
@@ -159,6 +164,8 @@ fn capacity(jobs: &[Job]) -> u64 {
         _ => CAPACITY_BYTES,
     };
     let end = jobs.iter().map(end).max().unwrap_or(CAPACITY_BYTES);
+    // What is beyond this ends behind the device, which the region reports.
+    let end = end.min(u64::MAX - 4096);
     if end == 0 { CAPACITY_BYTES } else { end.next_multiple_of(4096) }
 }
 
@@ -170,11 +177,11 @@ fn scenario(
     block: u32,
 ) -> Scenario {
     let limits = disk.device.limits(capacity_bytes, block);
-    let max_sectors =
-        disk.max_sectors.map_or(limits.max_sectors, |max| max.min(limits.max_sectors));
+    let max_sectors = disk.max_sectors.map(|max| max.min(limits.max_hw_sectors));
+    let limits = QueueLimits { max_sectors: max_sectors.unwrap_or(limits.max_sectors), ..limits };
     let mut random = Random::new(seed, 0);
     Scenario {
-        limits: QueueLimits { max_sectors, ..limits },
+        limits,
         policy: disk.policy,
         engine: disk.device.build(block),
         nr_tasks,

@@ -2,8 +2,8 @@
 //!
 //! One thread runs many *tasks*, which stand for threads. They drive the core by the calls of the
 //! real runtime, and between any two of these calls another task may go first. The device is a
-//! model of `forebay-model`, with faults. Everything is drawn from one seed, so a run can be had
-//! again: the same seed in the same build gives the same trace, and the same hash of it.
+//! model or a machine of `forebay-model`, with faults. Everything is drawn from one seed, so a run
+//! can be had again: the same seed in the same build gives the same trace, and the same hash of it.
 //!
 //! - [`run_seed`]: a *swarm* scenario, all of it drawn from the seed;
 //! - [`run_jobs`]: the jobs of fio, one task for each clone;
@@ -53,7 +53,7 @@ mod world;
 
 pub use check::rules::RULES;
 pub use device_spec::{DeviceSpec, MachineSpec};
-pub use forebay_core::{BadKnob, KNOBS, Knob, Policy, QUEUE_DEPTH_MAX, WakePolicy, parse_size};
+pub use forebay_core::{Policy, QUEUE_DEPTH_MAX, WakePolicy, parse_size};
 pub use forebay_model::machines;
 pub use jobs::{JobDisk, JobError, run_jobs};
 pub use plant::Plant;
@@ -69,17 +69,16 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-/// What a run may be told, beyond its seed.
+/// Overrides for a random scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// How many bios a swarm scenario submits, about.
     pub nr_bios: u32,
     /// A bug for the checkers to find.
     pub plant: Option<Plant>,
-    /// Whom a free tag wakes, if the scenario is not to say so. The only place for
-    /// [`WakePolicy::StashV1`], which hangs.
+    /// The wake policy, in place of the scenario's. [`WakePolicy::StashV1`] hangs.
     pub wake: Option<WakePolicy>,
-    /// How many requests may be at the driver at once, if the scenario is not to say so: 1 to
+    /// The largest number of requests at the driver, in place of the scenario's: 1 to
     /// [`QUEUE_DEPTH_MAX`].
     pub queue_depth: Option<u32>,
 }

@@ -1,5 +1,6 @@
 //! What a run that broke no rule has done.
 
+use crate::lab::jain;
 use crate::runtime::thread::Ended;
 use crate::trace::{Kind, NR_KINDS};
 use forebay_core::{Histogram, MergeKind, QueueStats, UnplugCause};
@@ -13,7 +14,7 @@ pub struct Summary {
     pub hash: u64,
     /// Steps of tasks.
     pub nr_steps: u64,
-    /// How often a task went to sleep to wait for others: voluntary context switches of threads.
+    /// Voluntary context switches: how often a task went to sleep in a wait.
     pub nr_sleeps: u64,
     /// The virtual time at the end, ns.
     pub now_ns: u64,
@@ -40,27 +41,69 @@ impl Summary {
     }
 }
 
+/// Figures of a run, in virtual time.
+impl Summary {
+    /// Returns the number of successful bios, flushes excluded.
+    pub fn nr_ios(&self) -> u64 {
+        self.tally.ios_of_tasks.iter().sum()
+    }
+
+    /// Returns successful bios per second.
+    pub fn iops(&self) -> f64 {
+        self.nr_ios() as f64 / self.seconds()
+    }
+
+    /// Returns the throughput in 1,000,000 bytes per second.
+    pub fn mb_per_s(&self) -> f64 {
+        self.tally.bytes as f64 / 1e6 / self.seconds()
+    }
+
+    /// Returns the number of bios that merged with others.
+    pub fn nr_merges(&self) -> u64 {
+        MergeKind::ALL.iter().map(|&kind| self.stats.merges(kind)).sum()
+    }
+
+    /// Returns the voluntary context switches for each successful bio.
+    pub fn switches_per_io(&self) -> f64 {
+        self.nr_sleeps as f64 / (self.nr_ios() as f64).max(1.0)
+    }
+
+    /// Returns the fairness index of the tasks' bios ([`jain`]).
+    pub fn fairness(&self) -> f64 {
+        jain(&self.tally.ios_of_tasks)
+    }
+
+    fn seconds(&self) -> f64 {
+        (self.now_ns as f64 / 1e9).max(1e-9)
+    }
+}
+
 /// What tasks got back.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// From submit to reap, ns.
+    /// From submit to reap, ns, without flushes.
     pub latency: Histogram,
+    /// The same of flushes.
+    pub flush_latency: Histogram,
     /// Bytes of bios that succeeded.
     pub bytes: u64,
     /// Bios that failed.
     pub nr_failed: u64,
-    /// Bios of each task that succeeded, without flushes.
+    /// Successful bios of each task, flushes excluded.
     pub ios_of_tasks: Vec<u64>,
 }
 
 impl Tally {
-    /// Adds what a task got.
+    /// Adds the bios that a task reaped.
     pub(crate) fn add(&mut self, task: usize, ended: &mut Vec<Ended>) {
         if self.ios_of_tasks.len() <= task {
             self.ios_of_tasks.resize(task + 1, 0);
         }
         for ended in ended.drain(..) {
-            self.latency.record(ended.latency_ns);
+            match ended.len {
+                0 => self.flush_latency.record(ended.latency_ns),
+                _ => self.latency.record(ended.latency_ns),
+            }
             match ended.result {
                 Ok(_) => {
                     self.bytes += ended.len;

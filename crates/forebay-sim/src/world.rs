@@ -173,10 +173,12 @@ impl World {
         }
     }
 
-    /// Takes what the device's machine has completed, begins what it had no room for, and adds its
-    /// next event.
-    fn fire_machine(&self) {
-        self.device.borrow_mut().next_event_ns = None;
+    /// Reaps the machine's completions, begins commands that wait for room, and schedules its next
+    /// event.
+    fn fire_machine(&self, at_ns: u64) {
+        if !self.device.borrow_mut().event_fired(at_ns) {
+            return;
+        }
         loop {
             let mut device = self.device.borrow_mut();
             let Device { engine, random, .. } = &mut *device;
@@ -193,11 +195,8 @@ impl World {
                 hctx.with_port(self, |_, port| port.begin_waiting());
             }
         }
-        let mut device = self.device.borrow_mut();
-        if let Some(at_ns) = device.engine.next_at_ns() {
-            let at_ns = at_ns.max(self.now());
-            device.add_event(&mut self.scheduler.heap.borrow_mut(), at_ns, Event::Machine);
-        }
+        let heap = &mut self.scheduler.heap.borrow_mut();
+        self.device.borrow_mut().schedule_next(heap, self.now());
     }
 
     fn fire(&self, event: Event) {
@@ -211,7 +210,7 @@ impl World {
                 }
                 self.wake_waiter(hctx);
             }
-            Event::Machine => self.fire_machine(),
+            Event::Machine { at_ns } => self.fire_machine(at_ns),
         }
     }
 

@@ -165,7 +165,7 @@ impl Wake for Woken {
     }
 }
 
-/// A task's read, which an event loop ends.
+/// A task that reads one page. An event loop completes the read.
 struct Awaited {
     future: Pin<Box<IoFuture>>,
     page: Arc<Page>,
@@ -199,8 +199,8 @@ impl Awaited {
     }
 }
 
-/// V2: an event loop asks for the descriptor while a future waits, and submits `nr_late` more. When
-/// the thread of the disk has stepped down, either the task was woken, or the descriptor is
+/// V2: while a future waits, an event loop asks for the descriptor, and then submits `nr_late` more
+/// reads. Once the service thread has stepped down, each task was woken or the descriptor is
 /// readable.
 fn take_over(how: How, nr_readers: usize, nr_late: usize) {
     let toy = Toy::new(How { has_fd: true, ..how });

@@ -91,7 +91,9 @@ impl Settings {
         if let Some(queue_depth) = defaults.queue_depth.filter(|_| !is_given("queue_depth")) {
             policy.queue_depth = queue_depth;
         }
-        policy.elide |= defaults.elide && !is_given("elide");
+        if !is_given("elide") {
+            policy.elide = defaults.elide;
+        }
         let nr_hw_queues = policy.nr_hw_queues;
         policy
             .check()

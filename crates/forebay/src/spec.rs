@@ -195,7 +195,8 @@ impl Spec {
         }
     }
 
-    pub(crate) fn keys(&self) -> &[(String, String)] {
+    /// Returns the keys with their values, in order.
+    pub fn keys(&self) -> &[(String, String)] {
         &self.keys
     }
 }

@@ -210,16 +210,16 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "loss-recorded-after-the-lock",
-        what: "O3: a check records the loss when the next check may have found nothing",
+        what: "O3: a check releases the lock before it records the loss",
         edits: &[Edit {
             file: "crates/forebay/src/claim/check.rs",
-            from: "        if finds_error(&mut way) {\n",
-            to: "        let is_found = finds_error(&mut way);\n        drop(way);\n        \
+            from: "        if finds_error(&mut probe) {\n",
+            to: "        let is_found = finds_error(&mut probe);\n        drop(probe);\n        \
                  if is_found {\n",
         }],
         test: Test::model(
             "claim::check::models::loss_is_recorded_before_another_check_finds_nothing",
         ),
-        says: "it is recorded",
+        says: "the loss is recorded",
     },
 ];

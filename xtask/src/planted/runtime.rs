@@ -232,7 +232,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "service-leads-beside-a-leader",
-        what: "V1: the thread of a disk leads, although another thread does",
+        what: "V1: the service thread leads although another thread does",
         edits: &[Edit {
             file: SERVICE,
             from: "    let leads = hctxs[SHARED].run.try_lead();\n",
@@ -242,12 +242,12 @@ pub(super) const BUGS: &[Bug] = &[
             "forebay",
             "futures::the_thread_that_a_future_starts_follows_a_reader_that_waits_in_the_driver",
         ),
-        // libtest keeps the message of the assertion in the token.
+        // libtest captures the message of the token's assertion: only the signal is visible.
         says: "SIGABRT",
     },
     Bug {
         name: "service-steps-down-silently",
-        what: "V2: the thread of a disk steps down, and wakes no event loop",
+        what: "V2: the service thread steps down without waking event loops",
         edits: &[Edit { file: SERVICE, from: "        hctx.wake_loops();\n", to: "" }],
         test: Test::model(
             "future::models::an_event_loop_submits_while_the_thread_of_the_disk_steps_down",
@@ -256,7 +256,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "service-not-kicked",
-        what: "V3: a disk that is closed does not end the wait of its thread",
+        what: "V3: closing a disk does not kick its service thread",
         edits: &[Edit {
             file: SERVICE,
             from: "                return token.kick();\n",
@@ -267,7 +267,7 @@ pub(super) const BUGS: &[Bug] = &[
     },
     Bug {
         name: "wakers-run-by-the-leader",
-        what: "V4: the thread of a disk runs wakers as the leader",
+        what: "V4: the service thread runs wakers while it leads",
         edits: &[Edit {
             file: SERVICE,
             from: "            if token.wakes_tasks() {\n                \

@@ -232,8 +232,8 @@ fn requests(stats: &DiskStats) -> Vec<String> {
     ]
 }
 
-/// Settings whose defaults depend on the driver, or on other settings.
-const OF_DRIVERS: [&str; 5] =
+/// Settings whose default depends on the driver or on other settings.
+const WITHOUT_FIXED_DEFAULT: [&str; 5] =
     ["queue_depth", "nr_requests", "async_depth", "nr_hw_queues", "elide"];
 
 /// Returns the settings that differ from the defaults. Some defaults depend on the driver: such a
@@ -244,7 +244,7 @@ fn settings(info: &DiskInfo) -> String {
     let spec = Spec::parse(&info.spec).ok();
     let is_given = |key: &str| spec.as_ref().is_some_and(|spec| spec.get(key).is_some());
     let is_shown = |key: &str, value: &str| match Knob::named(key) {
-        Some(knob) if !OF_DRIVERS.contains(&key) => value != knob.get(&default),
+        Some(knob) if !WITHOUT_FIXED_DEFAULT.contains(&key) => value != knob.get(&default),
         None if key == "exclusive" => value != "off",
         _ => is_given(key),
     };

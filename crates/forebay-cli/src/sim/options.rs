@@ -11,7 +11,7 @@ use forebay_fio::job::{Engine, Given, Job, RunOptions};
 use forebay_fio::options::{self, Found};
 use forebay_fio::origin::{Origin, Source};
 
-use super::disk::{self, Settings};
+use super::settings::{self, Settings};
 use crate::failure::Failure;
 
 /// Options that the simulator honours, whatever their values.
@@ -28,7 +28,6 @@ const HONOURED: &[&str] = &[
 #[rustfmt::skip]
 const OF_DEVICES: &[&str] = &[
     "ioengine", "invalidate", "allow_mounted_write", "fixedbufs", "sqthread_poll",
-    "exclusive",
 ];
 
 const FILENAME: &str = "filename";
@@ -42,14 +41,15 @@ const OF_REPORTS: &[&str] = &[
     "log_max_value", "log_offset", "per_job_logs",
 ];
 
-/// Returns the settings that the job file gives for the layer.
+/// Returns the settings that the job file gives for the disk. As in `bench`, an option overrides a
+/// key of a filename. A filename counts only without a device from the command line.
 ///
 /// # Errors
 ///
 /// All options that the simulator does not honour.
-pub(super) fn check(command: &CommandLine) -> Result<Settings, Failure> {
+pub(super) fn check(command: &CommandLine, has_device: bool) -> Result<Settings, Failure> {
     let mut refused: Vec<(&Arc<Origin>, String)> = Vec::new();
-    let mut settings = Settings::default();
+    let (mut of_filename, mut settings) = (Settings::default(), Settings::default());
     for (job, origins) in command.jobs.iter().zip(&command.origins) {
         for origin in origins {
             // A default of all jobs is refused once.
@@ -58,9 +58,10 @@ pub(super) fn check(command: &CommandLine) -> Result<Settings, Failure> {
             }
             let Origin { name, value, .. } = &**origin;
             let checked = match *name {
-                FILENAME => disk::add_spec(&mut settings, value),
+                FILENAME if has_device => Ok(()),
+                FILENAME => settings::add_spec(&mut of_filename, value),
                 name if is_policy(name) => {
-                    disk::check(name, value).map(|()| settings.add(name, value))
+                    settings::check(name, value).map(|()| settings.add(name, value))
                 }
                 _ => of_job(job, origin, origins),
             };
@@ -71,12 +72,13 @@ pub(super) fn check(command: &CommandLine) -> Result<Settings, Failure> {
     }
     let names = options::OPTIONS.iter().map(|spec| spec.name).filter(|name| is_policy(name));
     for name in names.chain([FILENAME]) {
-        if refused.iter().all(|(origin, _)| origin.name != name) {
+        let is_overridden = name == FILENAME && has_device;
+        if !is_overridden && refused.iter().all(|(origin, _)| origin.name != name) {
             refused.extend(disagreement(command, name));
         }
     }
     match refused.is_empty() {
-        true => Ok(settings),
+        true => Ok(of_filename.then(&settings)),
         false => {
             let messages = refused.iter().map(|(origin, reason)| message(origin, reason));
             Err(Failure::Several { messages: messages.collect(), usage: true })
@@ -105,7 +107,7 @@ fn of_job(job: &Job, origin: &Arc<Origin>, all: &[Arc<Origin>]) -> Result<(), St
         }
         "direct" | "buffered" => no("the simulated device has no page cache"),
         "iodepth_batch_complete_min" => no("jobs do not poll"),
-        name if OF_DEVICES.contains(&name) => no("the device is a model"),
+        name if OF_DEVICES.contains(&name) => no("the simulated device has no files or engines"),
         name if OF_REPORTS.contains(&name) => no("forebay sim has its own report, of all jobs"),
         _ => Err("not simulated; leave it out".to_owned()),
     }

@@ -1,22 +1,22 @@
-//! The same jobs on several disks: `--compare` and `--sweep`, as a table.
+//! Runs of the same jobs on several disks (`--compare`, `--sweep`), as a table.
 
 use std::fmt::Write;
 
-use forebay_sim::{Summary, lab};
+use forebay_sim::{JobDisk, Summary};
 
-use super::disk::{self, Settings};
+use super::settings::{self, Settings};
 use crate::failure::Failure;
 
-/// A disk that differs from the first one by some settings.
+/// A disk that differs from the base disk by one setting.
 #[derive(Debug)]
 pub(super) struct Variant {
-    /// The settings that differ; `as given` if none do.
+    /// The setting that differs; `(base)` if none does.
     pub(super) name: String,
-    pub(super) settings: Settings,
+    pub(super) disk: JobDisk,
 }
 
-/// Returns the disks to compare: that of `base` and one for each `--compare`, or one for each value
-/// of the `--sweep`. Empty without either.
+/// Returns the disks to compare: for `--compare`, the base disk and one per setting; for `--sweep`,
+/// one per value. Returns an empty list without either.
 ///
 /// # Errors
 /// A setting that is wrong or not simulated.
@@ -25,30 +25,43 @@ pub(super) fn of(
     compare: &[String],
     sweep: Option<&str>,
 ) -> Result<Vec<Variant>, Failure> {
-    let variant = |option: &str, key: &str, value: &str| {
-        let mut settings = Settings::default();
-        settings.add(key, value);
-        let settings = base.and(&settings);
-        let wrong = |error| Failure::Usage(format!("{option}: {error}"));
-        settings.disk().map_err(wrong)?;
-        Ok(Variant { name: format!("{key}={value}"), settings })
-    };
-    let parsed = |option: &str, text: &str| {
-        disk::pair(text).map_err(|error| Failure::Usage(format!("{option}={text}: {error}")))
+    let variant = |key: &str, value: &str| {
+        let mut setting = Settings::default();
+        setting.add(key, value);
+        let name = format!("{key}={value}");
+        base.then(&setting).disk().map(|disk| Variant { name, disk })
     };
     if let Some(text) = sweep {
-        let (key, values) = parsed("--sweep", text)?;
-        return values.split(',').map(|value| variant("--sweep", &key, value)).collect();
+        let hint = "expected KEY=A,B,C, such as queue_depth=1,8";
+        let wrong = |why: String| Failure::Usage(format!("--sweep={text}: {why}"));
+        let (key, values) = settings::pair(text).map_err(|_| wrong(hint.to_owned()))?;
+        let is_device = key == settings::DEVICE && text.contains(':');
+        if is_device {
+            let why = "a comma separates values; use --compare for a device with constants";
+            return Err(wrong(why.to_owned()));
+        }
+        return values.split(',').map(|value| variant(&key, value).map_err(wrong)).collect();
     }
     let mut variants = Vec::new();
     for text in compare {
-        let (key, value) = parsed("--compare", text)?;
-        variants.push(variant("--compare", &key, &value)?);
+        let found = settings::pair(text).and_then(|(key, value)| variant(&key, &value));
+        variants.push(found.map_err(|why| Failure::Usage(format!("--compare={text}: {why}")))?);
     }
     if !variants.is_empty() {
-        variants.insert(0, Variant { name: "as given".to_owned(), settings: base.clone() });
+        let disk = base.disk().map_err(Failure::Usage)?;
+        variants.insert(0, Variant { name: "(base)".to_owned(), disk });
     }
     Ok(variants)
+}
+
+/// The run of a variant.
+pub(super) struct Run {
+    pub(super) name: String,
+    pub(super) summary: Summary,
+    /// The device has latencies of its own, so speeds mean something.
+    pub(super) has_times: bool,
+    /// All jobs run for a time, so their shares mean something.
+    pub(super) is_timed: bool,
 }
 
 /// The columns after the name.
@@ -66,10 +79,10 @@ const COLUMNS: [&str; 10] = [
 ];
 
 /// Returns the table of the runs.
-pub(super) fn table(runs: &[(String, Summary)]) -> String {
+pub(super) fn table(runs: &[Run]) -> String {
     let mut rows = vec![COLUMNS.map(str::to_owned)];
-    rows.extend(runs.iter().map(|(_, summary)| cells(summary)));
-    let names = ["setting"].into_iter().chain(runs.iter().map(|(name, _)| name.as_str()));
+    rows.extend(runs.iter().map(cells));
+    let names = ["setting"].into_iter().chain(runs.iter().map(|run| run.name.as_str()));
     let width = names.clone().map(str::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..COLUMNS.len())
         .map(|at| rows.iter().map(|row| row[at].len()).max().unwrap_or(0))
@@ -86,23 +99,22 @@ pub(super) fn table(runs: &[(String, Summary)]) -> String {
     text
 }
 
-fn cells(summary: &Summary) -> [String; COLUMNS.len()] {
-    let Summary { tally, stats, now_ns, .. } = summary;
-    let seconds = (*now_ns as f64 / 1e9).max(1e-9);
-    let ios: u64 = tally.ios_of_tasks.iter().sum();
-    let merges: u64 = forebay::MergeKind::ALL.iter().map(|&kind| stats.merges(kind)).sum();
-    let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
+fn cells(run: &Run) -> [String; COLUMNS.len()] {
+    let Run { summary, has_times, is_timed, .. } = run;
+    let only_if = |is_shown: bool, text: String| if is_shown { text } else { "-".to_owned() };
+    let latency = &summary.tally.latency;
+    let us = |ns: u64| only_if(*has_times, format!("{:.1}", ns as f64 / 1e3));
     [
-        format!("{:.0}", ios as f64 / seconds),
-        format!("{:.1}", tally.bytes as f64 / 1e6 / seconds),
-        us(tally.latency.percentile(500_000)),
-        us(tally.latency.percentile(990_000)),
-        us(tally.latency.max()),
-        stats.issued.to_string(),
-        merges.to_string(),
-        stats.tag_waits.to_string(),
-        format!("{:.2}", summary.nr_sleeps as f64 / (ios as f64).max(1.0)),
-        format!("{:.2}", lab::jain(&tally.ios_of_tasks)),
+        only_if(*has_times, format!("{:.0}", summary.iops())),
+        only_if(*has_times, format!("{:.1}", summary.mb_per_s())),
+        us(latency.percentile(500_000)),
+        us(latency.percentile(990_000)),
+        us(latency.max()),
+        summary.stats.issued.to_string(),
+        summary.nr_merges().to_string(),
+        summary.stats.tag_waits.to_string(),
+        only_if(summary.nr_ios() > 0, format!("{:.2}", summary.switches_per_io())),
+        only_if(*is_timed, format!("{:.2}", summary.fairness())),
     ]
 }
 
@@ -127,12 +139,17 @@ mod tests {
         assert_eq!(names(&[], None), [""; 0]);
         assert_eq!(
             names(&["wake=batch", "device=hdd"], None),
-            ["as given", "wake=batch", "device=hdd"]
+            ["(base)", "wake=batch", "device=hdd"]
         );
         assert_eq!(names(&[], Some("queue_depth=1,64")), ["queue_depth=1", "queue_depth=64"]);
-        for wrong in ["wake", "wake=lifo", "kick=deferred", "queue_depth="] {
+        for (wrong, why) in [
+            ("wake", "--sweep=wake: expected KEY=A,B,C, such as queue_depth=1,8"),
+            ("wake=lifo", "--sweep=wake=lifo: wake=lifo: expected fair,"),
+            ("queue_depth=1,", "--sweep=queue_depth=1,: queue_depth=: expected a number"),
+            ("device=nvme:size=1g,hdd", "a comma separates values; use --compare"),
+        ] {
             let error = of(&base(), &[], Some(wrong)).expect_err(wrong).to_string();
-            assert!(error.starts_with("--sweep"), "{error}");
+            assert!(error.contains(why), "{error}");
         }
     }
 }

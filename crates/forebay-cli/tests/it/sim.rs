@@ -160,18 +160,32 @@ fn variants_are_run_side_by_side() {
     let text = stdout(&sim(&folder, "job.fio --seed 3 --compare plug=none --compare device=hdd"));
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     let names: Vec<_> = rows.iter().map(|row| row[0]).collect();
-    assert_eq!(names, ["setting", "as", "plug=none", "device=hdd", "replay"], "{text}");
-    // Requests and merges. The name of the first row has two words.
-    assert_eq!((rows[1][7], rows[1][8]), ("16", "240"), "{text}");
+    assert_eq!(names, ["setting", "(base)", "plug=none", "device=hdd", "replay"], "{text}");
+    // Requests and merges.
+    assert_eq!((rows[1][6], rows[1][7]), ("16", "240"), "{text}");
     assert_eq!((rows[2][6], rows[2][7]), ("256", "0"), "{text}");
     let text = stdout(&sim(&folder, "job.fio --seed 3 --sweep queue_depth=1,2,3"));
     assert_eq!(text.lines().count(), 5, "{text}");
     assert!(text.ends_with("forebay sim job.fio --sweep queue_depth=1,2,3 --seed 3\n"), "{text}");
     for (args, message) in [
         ("--set wake", "--set=wake: expected KEY=VALUE, such as wake=batch"),
-        ("--set kick=deferred", "--set=kick=deferred: not simulated: a commit takes no time here"),
-        ("--sweep queue_depth=1,0", "--sweep: queue_depth=0: expected a number from 1 to 10240"),
-        ("--device floppy", "--device=floppy: no device has this name; there are hdd,"),
+        ("--set kick=loop-end", "--set=kick=loop-end: not simulated: committing a batch takes no"),
+        ("--set wake=batch --set wake=fair", "--set=wake=fair: wake is given twice"),
+        ("--device nvme --set device=hdd", "--set=device=hdd: device is given twice"),
+        ("--set max_sectors_kb=1", "max_sectors"),
+        (
+            "--device fixed:latency_ns=99999999999999999",
+            "expected a number from 0 to 1000000000000",
+        ),
+        ("--device nvme:size=1p", "expected a whole number"),
+        ("--device nvme:size=17t", "expected a positive multiple of 4096, at most 16t"),
+        ("--device flaky:busy=1000000", "busy=1000000: expected a number from 0 to 900000"),
+        ("--device nvme:latency_ns=1,latency_ns=2", "latency_ns is given twice"),
+        (
+            "--sweep queue_depth=1,0",
+            "--sweep=queue_depth=1,0: queue_depth=0: expected a number from 1 to 10240",
+        ),
+        ("--device floppy", "--device=floppy: unknown device; expected one of hdd,"),
         ("--compare nr_requests=999", "nr_requests=999: expected a number from 1 to queue_depth"),
     ] {
         let output = sim(&folder, &format!("job.fio {args}"));
@@ -188,7 +202,7 @@ fn speed_is_shown_only_where_the_model_has_times() {
     assert!(fixed.contains(" IOPS, ") && fixed.contains("latency (us) : avg="), "{fixed}");
     let flaky = stdout(&sim(&folder, "job.fio --seed 3 --device flaky"));
     assert!(!flaky.contains("IOPS") && !flaky.contains("latency"), "{flaky}");
-    assert!(flaky.contains("speed        : none: "), "{flaky}");
+    assert!(flaky.contains("speed        : not shown: "), "{flaky}");
 }
 
 /// The example of the documentation: more threads than tags.

@@ -82,13 +82,8 @@ pub(super) struct World<'a> {
 impl<'a> World<'a> {
     pub(super) fn new(load: &'a TagLoad) -> World<'a> {
         assert!(load.nr_jobs > 0 && load.run_ns > 0, "there is something to measure");
-        let limits = QueueLimits {
-            capacity_bytes: Some(load.device.capacity_bytes),
-            max_hw_sectors: load.device.max_sectors,
-            max_sectors: load.device.max_sectors,
-            rotational: load.device.rotational,
-            ..QueueLimits::default()
-        };
+        let capacity_bytes = Some(load.device.capacity_bytes);
+        let limits = load.device.limits(QueueLimits { capacity_bytes, ..QueueLimits::default() });
         // A thread that waits for tags takes them one by one, each a moment after the last, so that
         // others come in between: it submits an I/O request by request. Where the bios wait, the
         // layer splits them.

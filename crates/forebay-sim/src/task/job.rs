@@ -7,6 +7,7 @@ use forebay_core::{BioFlags, Op};
 use forebay_fio::generator::{Direction, Ops};
 use forebay_fio::job::Job;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// One clone of a job.
 #[derive(Debug)]
@@ -23,7 +24,8 @@ pub(crate) async fn run(world: Rc<World>, id: usize, task: JobTask) {
     world.note(Kind::Start, id as u64, id as u64);
     let mut thread = Thread::new(&world, id);
     let mut ended = Vec::new();
-    let end_ns = job.runtime.map_or(u64::MAX, |time| time.as_nanos() as u64);
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let end_ns = job.runtime.map_or(u64::MAX, ns);
     let depth = job.iodepth as usize;
     let mut nr_writes = 0;
     let mut is_over = false;

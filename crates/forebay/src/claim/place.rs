@@ -33,7 +33,7 @@
 //!
 //! When the last disk on a place is closed its points end, and what was written and not flushed is
 //! as durable as after `close`. The disk that is opened next begins with points of its own.
-use super::check::{Check, Way};
+use super::check::{ErrorProbe, WriteBackCheck};
 use super::exclusive;
 use super::image_lock::{Access, Denied, ImageLocks};
 use crate::file_system;
@@ -79,7 +79,7 @@ pub(super) struct Place {
     /// The byte locks of all disks, on `file`.
     image_locks: Mutex<ImageLocks>,
     backing: Backing,
-    check: Check,
+    check: WriteBackCheck,
 }
 
 impl Drop for Place {
@@ -99,7 +99,7 @@ impl Place {
         backing: Backing,
     ) -> Place {
         let is_local = matches!(name, Name::BlockDevice(_)) || file_system::is_local(&file);
-        let way = if is_local { Way::Wait } else { Way::Sync };
+        let probe = if is_local { ErrorProbe::WaitForRange } else { ErrorProbe::Sync };
         Place {
             name,
             origin: Origin::here(),
@@ -109,7 +109,7 @@ impl Place {
             is_sole,
             image_locks: Mutex::default(),
             backing,
-            check: Check::new(way),
+            check: WriteBackCheck::new(probe),
         }
     }
 
@@ -144,8 +144,8 @@ impl Place {
         Ok(())
     }
 
-    /// Records a loss if an error of a write-back is not recorded yet (O2). Waits for a sync where
-    /// `may_sync`, and where nothing less does.
+    /// Records a loss if the file has an unrecorded write-back error (O2). Syncs only if `may_sync`
+    /// is set and nothing cheaper finds it.
     pub(super) fn check(&self, may_sync: bool) {
         let file = self.writable.get().unwrap_or(&self.file);
         self.check.run(file, self.backing.durability(), may_sync);
@@ -187,12 +187,16 @@ mod tests {
 
     #[test]
     fn check_finds_an_error_that_was_reported_elsewhere_once() {
-        for (way, may_sync) in [(Way::Wait, false), (Way::Wait, true), (Way::Sync, true)] {
+        for (probe, may_sync) in [
+            (ErrorProbe::WaitForRange, false),
+            (ErrorProbe::WaitForRange, true),
+            (ErrorProbe::Sync, true),
+        ] {
             let Some(device) = ThinDevice::new("check_finds_an_error_...") else { return };
             let node = Path::new(&device.node);
             let place = place(node, true);
-            assert_eq!(place.check.way(), Way::Wait, "of a block device");
-            place.check.set_way(way);
+            assert_eq!(place.check.probe(), ErrorProbe::WaitForRange, "of a block device");
+            place.check.set_probe(probe);
             place.join(node, false).expect("it opens for writing");
             assert!(place.writable.get().is_some());
             let writer = open_again(node, place.name, false, 0).expect("it opens");
@@ -205,7 +209,7 @@ mod tests {
             assert!(!device.stores(&A, 1 << 20), "it is lost");
             for _ in 0..2 {
                 place.check(may_sync);
-                assert_eq!(place.backing.durability().nr_failures(), 1, "{way:?}");
+                assert_eq!(place.backing.durability().nr_failures(), 1, "{probe:?}");
             }
         }
     }
@@ -214,7 +218,7 @@ mod tests {
     fn check_that_must_not_wait_leaves_the_error_to_one_that_may() {
         let Some(device) = ThinDevice::new("check_that_must_not_wait_...") else { return };
         let place = place(Path::new(&device.node), false);
-        place.check.set_way(Way::Sync);
+        place.check.set_probe(ErrorProbe::Sync);
         let writer = open_again(Path::new(&device.node), place.name, false, 0).expect("it opens");
         writer.write_all_at(&A, 0).expect("a write into the cache");
         device.fail_write_back();
@@ -229,7 +233,7 @@ mod tests {
         let Some(device) = ThinDevice::new("loss_that_was_acknowledged_...") else { return };
         let disk = Disk::open(&format!("psync:{}", device.node)).expect("it opens");
         let claim = disk.shared.claim();
-        claim.place().expect("a device").check.set_way(Way::Sync);
+        claim.place().expect("a device").check.set_probe(ErrorProbe::Sync);
         disk.write_at(&A, 0).expect("a write into the cache");
         device.fail_write_back();
         disk.flush().expect_err("it is lost");

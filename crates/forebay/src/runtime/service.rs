@@ -8,8 +8,8 @@
 //!   (W3), like any waiter. It keeps the baton until it steps down, or has wakers to run (V4).
 //! - V2 It steps down when an event loop asks for the disk's descriptor, or when the disk is
 //!   closed. A thread that follows steps down once it leads. A leader that steps down passes the
-//!   baton, then wakes the event loops: what came while it was kicked was left to it (W6). Their
-//!   turn, or that of the thread that closes the disk, finds it.
+//!   baton, then wakes the event loops. Work that arrived while it was kicked was left to it (W6).
+//!   The next turn of an event loop, or of the thread that closes the disk, finds it.
 //! - V3 When the disk is closed, no other thread leads (a leader has a handle of the disk). So the
 //!   thread has the baton, gets it, or runs wakers, and comes to its end.
 //! - V4 It passes the baton before it runs wakers, and leads again, or follows, after them. A waker
@@ -112,8 +112,8 @@ impl Service {
         }
         // The caller goes on to drain the disk. What follows in `run` is done now.
         self.state.is_over.store(true, Ordering::Release);
-        if self.state.is_leading.load(Ordering::Relaxed) {
-            self.state.is_leading.store(false, Ordering::Relaxed);
+        // AcqRel: only one of the two threads resigns.
+        if self.state.is_leading.swap(false, Ordering::AcqRel) {
             if hctx.run.is_blocked() {
                 hctx.run.unblock();
             }
@@ -161,8 +161,7 @@ impl Server {
             self.follow(hctx, &mailbox);
         }
         // False after wakers, and if the disk was closed while no kick could end the wait.
-        if self.state.is_leading.load(Ordering::Relaxed) {
-            self.state.is_leading.store(false, Ordering::Relaxed);
+        if self.state.is_leading.swap(false, Ordering::AcqRel) {
             hctx.run.unblock();
             hctx.hand_off();
         }

@@ -176,8 +176,8 @@ impl Toy {
             .expect("a toy has no system to fail")
     }
 
-    /// Returns whether the descriptor of a driver would be readable: a completion is there that was
-    /// announced, or a kick.
+    /// Returns whether the descriptor of a driver would be readable: a completion or a kick was
+    /// posted. Always false under [`By::Silence`].
     pub(crate) fn has_done(&self) -> bool {
         let state = lock(&self.state);
         self.how.by != By::Silence && state.nr_posted > state.nr_reaped

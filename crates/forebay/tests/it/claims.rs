@@ -112,7 +112,7 @@ fn a_file_that_another_program_has_locked_is_refused() {
 fn exclusive_reader_is_refused_while_another_program_has_any_lock() {
     let scratch = Scratch::new(1 << 20);
     let other = File::open(&scratch.path).expect("the file");
-    // The locks of a virtual machine end at byte 101. An exclusive reader locks the whole file.
+    // A lock of the first bytes, as a virtual machine takes, and a lock of the whole file.
     for len in [101, 0] {
         lock(&other, libc::F_RDLCK, len);
         let error = refusal(&scratch.spec("exclusive=on&read_only=on"));

@@ -309,7 +309,7 @@ fn the_thread_that_a_future_starts_follows_a_reader_that_waits_in_the_driver() {
         let disk = open(&spec);
         thread::scope(|scope| {
             let reader = scope.spawn(|| disk.read_at(&mut Buf::new(4096), 0));
-            // The reader now waits in the driver. If it does not yet, the test is only weaker.
+            // The reader should now wait in the driver. If it does not yet, the test checks less.
             thread::sleep(Duration::from_millis(30));
             let task = async { disk.start(Io::read(Buf::new(4096), 512 << 10)).await };
             assert_eq!(block_on(task, &spec).expect("a good I/O").result, Ok(4096), "{spec}");

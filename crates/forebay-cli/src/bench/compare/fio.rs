@@ -15,8 +15,8 @@ const OLDEST: (u32, u32) = (3, 0);
 /// The first fio that knows the engine io_uring.
 const OLDEST_WITH_IO_URING: (u32, u32) = (3, 13);
 
-/// Settings of the layer beside those of [`forebay::KNOBS`]: fio has no layer, and the job is the
-/// same without them.
+/// Settings of the layer other than those of [`forebay::KNOBS`]: fio has no layer, and the job is
+/// the same without them.
 const OF_THE_LAYER: &[&str] = &["tag_set", "service", "max_sectors_kb", "fua", "exclusive", "lock"];
 
 /// Keys of files that become options of fio ([`twin_of_file`]), that have no effect on the load, or

@@ -46,7 +46,7 @@ fn parse(text: &str) -> CommandLine {
 /// is refused.
 fn simulate(lines: &str) -> Result<String, String> {
     let command = parse(&format!("[a]\n{}\n", lines.replace(' ', "\n")));
-    let disk = check(&command).map_err(|error| error.to_string())?.disk().expect(lines);
+    let disk = check(&command, false).map_err(|error| error.to_string())?.disk().expect(lines);
     let run = run_jobs(&command.jobs, 7, &disk, None);
     let summary = run.expect(lines).expect("no rule is broken");
     Ok(format!("{summary:?}"))
@@ -104,12 +104,13 @@ fn every_option_changes_the_simulation_or_is_refused() {
 fn all_refused_options_are_named_at_once_with_their_places() {
     let text = "[global]\nfilename=disk.img\nplug=per-level\n[a]\nkick=per-request\nrate=1m\n\
                 [b]\nbuffered=1\nwrite_lat_log=x\n";
-    let error = check(&parse(text)).expect_err("five options").to_string();
+    let error = check(&parse(text), false).expect_err("five options").to_string();
     let lines: Vec<_> = error.lines().filter(|line| line.starts_with("a.fio")).collect();
     let expected = [
-        "a.fio:2:1: filename=disk.img: not simulated: the device must be a modelled one, such as \
-         model:nvme; leave it out, and use --device",
-        "a.fio:5:1: kick=per-request: not simulated: a commit takes no time here; leave it out",
+        "a.fio:2:1: filename=disk.img: not simulated: expected a modelled device, such as \
+         model:nvme; remove this line, and give --device if you want another device",
+        "a.fio:5:1: kick=per-request: not simulated: committing a batch takes no virtual time; \
+         leave it out",
         "a.fio:6:1: rate=1m: not simulated; leave it out",
         "a.fio:8:1: buffered=1: not simulated: the simulated device has no page cache; leave it \
          out",
@@ -123,23 +124,37 @@ fn all_refused_options_are_named_at_once_with_their_places() {
 #[test]
 fn values_that_ask_for_what_is_done_anyway_are_accepted() {
     let text = "[a]\ndirect=1\nthread\ngroup_reporting\nstonewall\nloops=1\nfsync=0\nverify=0\n\
-                ioengine=psync\nkick=deferred\n";
-    let error = check(&parse(text)).expect_err("kick").to_string();
+                ioengine=psync\nkick=deferred\niostats=1\nexclusive=0\nkick=loop-end\n";
+    let error = check(&parse(text), false).expect_err("kick").to_string();
     assert_eq!(error.matches("a.fio:").count(), 1, "{error}");
-    assert!(error.starts_with("a.fio:10:1: kick=deferred: not simulated: "), "{error}");
+    assert!(error.starts_with("a.fio:13:1: kick=loop-end: not simulated: "), "{error}");
+}
+
+#[test]
+fn options_override_keys_of_a_filename_and_a_given_device_the_filename() {
+    for lines in [
+        "filename=model:nvme?wake=batch\nwake=single",
+        "wake=single\nfilename=model:nvme?wake=batch",
+    ] {
+        let command = parse(&format!("[a]\n{lines}\n"));
+        let settings = check(&command, false).expect("good options");
+        assert_eq!((settings.get("wake"), settings.get("device")), (Some("single"), Some("nvme")));
+    }
+    let command = parse("[a]\nfilename=disk.img\n");
+    assert_eq!(check(&command, true).expect("the device is given"), Settings::default());
 }
 
 #[test]
 fn settings_of_the_device_are_the_same_for_all_jobs() {
     let both = "[global]\nwake=batch\nqueue_depth=1k\nfilename=model:nvme\n[a]\n[b]\n";
-    let settings = check(&parse(both)).expect("they agree");
+    let settings = check(&parse(both), false).expect("they agree");
     let values = ["wake", "queue_depth", "device"].map(|key| settings.get(key));
     assert_eq!(values, [Some("batch"), Some("1k"), Some("nvme")]);
-    let error = |text: &str| check(&parse(text)).expect_err(text).to_string();
+    let error = |text: &str| check(&parse(text), false).expect_err(text).to_string();
     let text = error("[a]\nwake=batch\n[b]\n");
     let expected = "a.fio:2:1: wake=batch: not simulated: all jobs share one device, and wake \
                     differs between them; give it in [global]\n";
     assert!(text.starts_with(expected), "{text}");
-    assert!(error("[a]\nwake=lifo\n").contains("expected fair, batch, stash or single"));
+    assert!(error("[a]\nwake=lifo\n").contains("expected fair, batch, stash, single or"));
     assert!(error("[a]\nqueue_depth=0\n").contains("expected a number from 1 to 10240"));
 }

@@ -61,15 +61,8 @@ impl<'a> World<'a> {
         assert!(load.nr_threads > 0 && load.run_ns > 0, "there is something to measure");
         assert!(load.range_bytes >= load.block_bytes, "there is a place to write to");
         let preset = load.device;
-        let limits = QueueLimits {
-            capacity_bytes: Some(preset.capacity_bytes),
-            max_hw_sectors: preset.max_sectors,
-            max_sectors: preset.max_sectors,
-            rotational: preset.rotational,
-            volatile_cache: preset.volatile_cache,
-            flush_queueable: preset.flush_queueable,
-            ..QueueLimits::default()
-        };
+        let capacity_bytes = Some(preset.capacity_bytes);
+        let limits = preset.limits(QueueLimits { capacity_bytes, ..QueueLimits::default() });
         let policy = Policy {
             queue_depth: preset.queue_depth,
             flush: load.flush,

@@ -82,13 +82,7 @@ pub(in crate::driver) fn open(
         flush,
         fua,
     ];
-    let limits = QueueLimits {
-        max_sectors: preset.max_sectors,
-        rotational: preset.rotational,
-        volatile_cache: preset.volatile_cache,
-        flush_queueable: preset.flush_queueable,
-        ..ideal_limits(capacity, block)
-    };
+    let limits = preset.limits(ideal_limits(capacity, block));
     let state = Arc::new(State::new(machine, Random::new(seed, 0)));
     let device = Arc::new(ModelDevice { limits, state, store });
     Ok(Opened { device, facts, features, notice: None, defaults, claim: Claim::memory() })

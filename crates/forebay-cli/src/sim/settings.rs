@@ -1,0 +1,258 @@
+//! Settings of the simulated disk, from the job file and the command line.
+//!
+//! Keys are those of a disk spec, and `device`. Each takes effect or is refused by name.
+
+use forebay::{BadKnob, KNOBS, Knob, Policy, Spec};
+use forebay_sim::{DeviceSpec, JobDisk, WakePolicy, machines, parse_size};
+
+/// The key of the device, in addition to the keys of a disk spec.
+pub(super) const DEVICE: &str = "device";
+const MAX_SECTORS_KB: &str = "max_sectors_kb";
+const WAKE: &str = "wake";
+
+/// Keys of a disk spec that have no effect in virtual time: the reason, and the remedy.
+const NOT_SIMULATED: &[(&str, &str)] = &[
+    ("kick", "committing a batch takes no virtual time; leave it out"),
+    ("run_queue", "use `forebay lab run`"),
+    ("async_depth", "jobs submit no background I/O; leave it out"),
+    ("iostats", "the report has no latencies inside the layer; leave it out"),
+    ("nr_bios", "iodepth limits the I/Os of a job; leave it out"),
+    ("tag_set", "only one disk is simulated; leave it out"),
+    ("service", "the jobs' threads complete all I/O; leave it out"),
+    ("fua", "jobs write without FUA; leave it out"),
+    ("flush_pending_ms", "no flush waits for writes to join it; leave it out"),
+    ("exclusive", "no other program is simulated; leave it out"),
+    ("lock", "no other program is simulated; leave it out"),
+    ("read_only", "use rw=read"),
+    ("data", "the checkers read the data back; leave it out"),
+    ("seed", "use --seed"),
+    ("logical_block_size", "it follows from the block sizes of the jobs; leave it out"),
+];
+
+/// Settings in the order in which they were given; a later one replaces an earlier one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Settings(Vec<(String, String)>);
+
+impl Settings {
+    /// Adds a setting.
+    pub(super) fn add(&mut self, key: &str, value: &str) {
+        self.0.push((key.to_owned(), value.to_owned()));
+    }
+
+    /// Returns these settings followed by those of `later`.
+    pub(super) fn then(&self, later: &Settings) -> Settings {
+        Settings(self.0.iter().chain(&later.0).cloned().collect())
+    }
+
+    /// Returns the value in force of a key.
+    pub(super) fn get(&self, key: &str) -> Option<&str> {
+        self.0.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the disk.
+    ///
+    /// # Errors
+    /// A setting that is wrong or not simulated, or that contradicts another one.
+    pub(super) fn disk(&self) -> Result<JobDisk, String> {
+        let device = self.get(DEVICE).unwrap_or("fixed");
+        let parsed = device.parse().map_err(|error| format!("{DEVICE}={device}: {error}"))?;
+        let mut disk = JobDisk::new(parsed);
+        for (key, value) in &self.0 {
+            if key != DEVICE {
+                apply(&mut disk, key, value).map_err(|why| format!("{key}={value}: {why}"))?;
+            }
+        }
+        disk.policy.check().map_err(|BadKnob { knob, value, expected }| {
+            format!("{}={value}: expected {expected}", knob.key)
+        })?;
+        let nr_hw_queues = disk.policy.nr_hw_queues;
+        if nr_hw_queues > 1 && disk.device.has_one_hw_queue() {
+            return Err(format!(
+                "nr_hw_queues={nr_hw_queues}: expected 1, because {device} accepts a flush only \
+                 while it is idle"
+            ));
+        }
+        Ok(disk)
+    }
+}
+
+/// Parses `key=value`.
+///
+/// # Errors
+/// It has no `=`.
+pub(super) fn pair(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
+    let pair = pair.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    pair.ok_or_else(|| "expected KEY=VALUE, such as wake=batch".to_owned())
+}
+
+/// Checks a setting by itself.
+///
+/// # Errors
+/// It is wrong, or not simulated.
+pub(super) fn check(key: &str, value: &str) -> Result<(), String> {
+    match key {
+        DEVICE => value.parse::<DeviceSpec>().map(|_| ()),
+        _ => apply(&mut JobDisk::new(DeviceSpec::default()), key, value),
+    }
+}
+
+/// Returns the wake policy with this name, including `stash-v1`, which only the simulator accepts.
+///
+/// # Errors
+/// There is none.
+pub(super) fn wake_policy(name: &str) -> Result<WakePolicy, String> {
+    let mut policies = WakePolicy::ALL.into_iter().chain([WakePolicy::StashV1]);
+    let found = policies.find(|policy| policy.name() == name);
+    found.ok_or_else(|| "expected fair, batch, stash, single or stash-v1".to_owned())
+}
+
+fn apply(disk: &mut JobDisk, key: &str, value: &str) -> Result<(), String> {
+    if let Some((_, why)) = NOT_SIMULATED.iter().find(|(name, _)| *name == key) {
+        let is_as_it_is = is_default(key, value);
+        return if is_as_it_is { Ok(()) } else { Err(format!("not simulated: {why}")) };
+    }
+    match (key, Knob::named(key)) {
+        (WAKE, _) => disk.policy.wake = wake_policy(value)?,
+        (MAX_SECTORS_KB, _) => {
+            let kib = parse_size(value).filter(|kib| (1..=1 << 20).contains(kib));
+            let kib = kib.ok_or("expected a number of KiB from 1 to 1048576")?;
+            disk.max_sectors = Some(kib as u32 * 2);
+        }
+        (_, Some(knob)) => {
+            if !knob.set(&mut disk.policy, value) {
+                return Err(format!("expected {}", knob.values.expected()));
+            }
+        }
+        (_, None) if machines::ALL.iter().any(|preset| preset.place_of(key).is_some()) => {
+            return Err(format!("a constant of a device; use --device NAME:{key}={value}"));
+        }
+        (_, None) => {
+            return Err(format!("unknown setting; the simulated disk has {}", keys()));
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether the value of a key is the default, which asks for what is done anyway.
+fn is_default(key: &str, value: &str) -> bool {
+    let default = Policy::default();
+    let mut policy = default;
+    match Knob::named(key) {
+        Some(knob) => knob.set(&mut policy, value) && policy == default,
+        None => {
+            ["exclusive", "read_only"].contains(&key)
+                && matches!(value, "0" | "off" | "no" | "false")
+        }
+    }
+}
+
+/// Returns the keys that have an effect, separated by commas.
+fn keys() -> String {
+    let is_simulated = |key: &&str| !NOT_SIMULATED.iter().any(|(name, _)| name == key);
+    let knobs = KNOBS.iter().map(|knob| knob.key).filter(is_simulated);
+    let keys: Vec<_> = [DEVICE].into_iter().chain(knobs).chain([MAX_SECTORS_KB]).collect();
+    keys.join(", ")
+}
+
+/// Adds the device and the settings of a spec such as `model:nvme?latency_ns=9000&wake=batch`.
+///
+/// # Errors
+/// The spec is not of a modelled device, or a key is wrong or not simulated.
+pub(super) fn add_spec(settings: &mut Settings, text: &str) -> Result<(), String> {
+    let spec = Spec::parse(text).map_err(|error| error.to_string())?;
+    if spec.driver() != "model" {
+        return Err("not simulated: expected a modelled device, such as model:nvme; remove this \
+                    line, and give --device if you want another device"
+            .to_owned());
+    }
+    let Some(preset) = machines::named(spec.target()) else {
+        let names: Vec<_> = machines::ALL.iter().map(|preset| preset.name).collect();
+        return Err(format!("unknown device; expected one of {}", names.join(", ")));
+    };
+    let is_constant = |key: &str| key == "size" || preset.place_of(key).is_some();
+    let (constants, others): (Vec<_>, Vec<_>) =
+        spec.keys().iter().partition(|(key, _)| is_constant(key));
+    let constants: Vec<_> = constants.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let device = match constants.is_empty() {
+        true => preset.name.to_owned(),
+        false => format!("{}:{}", preset.name, constants.join(",")),
+    };
+    check(DEVICE, &device)?;
+    settings.add(DEVICE, &device);
+    for (key, value) in others {
+        // The device is the target, and no key.
+        let is_known = key != DEVICE;
+        let why = || format!("unknown key; the simulated disk has {}", keys());
+        let checked = if is_known { check(key, value) } else { Err(why()) };
+        checked.map_err(|why| format!("{key}={value}: {why}"))?;
+        settings.add(key, value);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(pairs: &[&str]) -> Settings {
+        let pairs = pairs.iter().map(|text| pair(text).expect("a pair"));
+        Settings(pairs.collect())
+    }
+
+    #[test]
+    fn later_settings_replace_earlier_ones_and_the_device_sets_the_depth() {
+        let disk = settings(&["device=nvme", "wake=batch", "wake=stash"]).disk().expect("a disk");
+        assert_eq!((disk.policy.wake, disk.policy.queue_depth), (WakePolicy::Stash, 1023));
+        let base = settings(&["queue_depth=8"]);
+        let disk = base.then(&settings(&["device=hdd", "max_sectors_kb=64"])).disk();
+        let disk = disk.expect("a disk");
+        assert_eq!((disk.policy.queue_depth, disk.max_sectors), (8, Some(128)));
+    }
+
+    #[test]
+    fn wrong_settings_are_refused_by_name() {
+        let refused = |pairs: &[&str]| settings(pairs).disk().expect_err("wrong");
+        assert!(
+            refused(&["kick=loop-end"]).starts_with("kick=loop-end: not simulated: committing")
+        );
+        assert!(refused(&["wakes=fair"]).contains("has device, plug, nomerges, wake"));
+        assert!(refused(&["device=floppy"]).starts_with("device=floppy: unknown device"));
+        assert!(refused(&["latency_ns=3"]).ends_with("use --device NAME:latency_ns=3"));
+        let few = refused(&["queue_depth=4", "nr_requests=5"]);
+        assert_eq!(few, "nr_requests=5: expected a number from 1 to queue_depth, which is 4");
+        assert!(refused(&["plug=maybe"]).contains("expected outermost, per-level or none"));
+        let queues = refused(&["device=sata", "nr_hw_queues=4"]);
+        assert!(queues.starts_with("nr_hw_queues=4: expected 1, because sata accepts"), "{queues}");
+    }
+
+    #[test]
+    fn every_key_of_a_modelled_disk_is_simulated_or_refused_with_a_reason() {
+        let error = forebay::Disk::open("model:nvme?colour=red").expect_err("no such key");
+        let text = error.to_string();
+        let keys = text.split_once("valid keys: ").expect(&text).1;
+        for key in keys.split(", ") {
+            let error = check(key, "").expect_err(key);
+            let is_known = !error.starts_with("unknown setting");
+            assert!(is_known || key == "size", "{key}: {error}");
+        }
+    }
+
+    #[test]
+    fn spec_of_a_modelled_device_sets_device_and_policy() {
+        let mut found = Settings::default();
+        add_spec(&mut found, "model:nvme?latency_ns=9000&wake=batch&size=2g").expect("a spec");
+        assert_eq!(found, settings(&["device=nvme:latency_ns=9000,size=2g", "wake=batch"]));
+        for (spec, why) in [
+            ("disk.img", "expected a modelled device"),
+            ("model:fixed", "unknown device; expected one of hdd, "),
+            ("model:hdd?seek_ns=x", "seek_ns=x: expected a whole number"),
+            ("model:hdd?service=off", "service=off: not simulated: the jobs' threads"),
+            ("model:hdd?colour=red", "colour=red: unknown setting"),
+            ("model:nvme?device=hdd", "device=hdd: unknown key"),
+        ] {
+            let error = add_spec(&mut Settings::default(), spec).expect_err(spec);
+            assert!(error.contains(why), "{spec}: {error}");
+        }
+    }
+}
